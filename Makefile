@@ -1,0 +1,52 @@
+# holdfast: the everyday commands. `make help` lists them.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON := .venv/bin/python
+PYTEST_ARGS ?=
+CODE := $(wildcard holdfast tests examples scripts)
+
+# Spark starts its Python workers with this interpreter.
+export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
+export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
+
+# scripts/setup.sh records a Java only when the environment does not offer a
+# good one by itself. It may do so during this very run, hence the shell.
+WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
+	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
+
+.PHONY: help setup demo test check format chaos bench clean
+
+help: ## list these targets
+	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make .venv, install the locked requirements, find Java
+	@scripts/setup.sh
+
+demo: setup ## run the demonstration
+	@$(WITH_JAVA) .venv/bin/holdfast demo
+
+test: check ## run the checks, then all tests but the chaos ones
+	@$(WITH_JAVA) $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+check: setup ## check formatting, lint and types
+	@$(PYTHON) -m ruff format --check $(CODE)
+	@$(PYTHON) -m ruff check $(CODE)
+	@$(PYTHON) -m mypy --strict
+
+format: setup ## format the code and repair what lint can repair
+	@$(PYTHON) -m ruff format $(CODE)
+	@$(PYTHON) -m ruff check --fix $(CODE)
+
+chaos: setup ## break things at random for a long time
+	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 tests $(PYTEST_ARGS)
+
+bench: setup ## measure the stateless pipeline
+	@$(WITH_JAVA) .venv/bin/holdfast bench stateless
+
+clean: ## remove everything that can be made again
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
+		spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,114 @@
+"""Every error holdfast raises on purpose, in one tree.
+
+HoldfastError                     exit code 1
+├── TopologyError            2    the graph as written cannot run; raised before anything starts
+├── ConfigError              3    a setting, URL or environment is wrong
+├── InputError               4    a source or a row is not what was declared
+├── StateError               5    an operator's state cannot be encoded, or does not fit the operator
+├── StoreError               6    the store refused or failed
+│   ├── DamagedError         7    bytes in the store are not what was written; nothing was changed
+│   ├── OwnedError           8    another live run owns the store
+│   ├── FencedError          9    this run was replaced by a newer owner and must stop
+│   └── NoSpaceError        10    the disk is full; the previous epoch is intact
+├── MismatchError           11    the store belongs to another job, topology or newer format
+├── RegionParkedError       12    a region used up its resets; its state is intact
+└── StepFailed              13    a step of an element failed (the region resets; users see it when parked)
+
+Each carries one clear sentence (`str(error)`) and a `cure`: what to do next.
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    """Base of the tree. `message` says what is wrong and where; `cure` says what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, cure: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.cure = cure
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.cure}".rstrip()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (Spark workers); keyword arguments must survive pickling.
+        return (_rebuild, (type(self), self.message, self.cure))
+
+
+def _rebuild(cls: type[HoldfastError], message: str, cure: str) -> HoldfastError:
+    return cls(message, cure=cure)
+
+
+class TopologyError(HoldfastError):
+    """The graph as written cannot run."""
+
+    exit_code = 2
+
+
+class ConfigError(HoldfastError):
+    """A setting, URL or the environment is wrong."""
+
+    exit_code = 3
+
+
+class InputError(HoldfastError):
+    """A source, file or row is not what was declared."""
+
+    exit_code = 4
+
+
+class StateError(HoldfastError):
+    """An operator's state cannot be encoded, or does not fit the operator."""
+
+    exit_code = 5
+
+
+class StoreError(HoldfastError):
+    """The store refused or failed."""
+
+    exit_code = 6
+
+
+class DamagedError(StoreError):
+    """Bytes in the store are not what was written. Nothing was changed."""
+
+    exit_code = 7
+
+
+class OwnedError(StoreError):
+    """Another live run owns the store."""
+
+    exit_code = 8
+
+
+class FencedError(StoreError):
+    """A newer owner replaced this run; it must stop without another write."""
+
+    exit_code = 9
+
+
+class NoSpaceError(StoreError):
+    """The disk is full. The previous epoch is intact; the region waits for space."""
+
+    exit_code = 10
+
+
+class MismatchError(HoldfastError):
+    """The store belongs to another job, another topology, or a newer format."""
+
+    exit_code = 11
+
+
+class RegionParkedError(HoldfastError):
+    """A region used up its consecutive resets. Its last epoch is intact."""
+
+    exit_code = 12
+
+
+class StepFailed(HoldfastError):
+    """A step of an element failed. The region resets; the user sees this when the region parks."""
+
+    exit_code = 13
