@@ -1,0 +1,314 @@
+"""Elements and links in memory, driven by the real protocol machines.
+
+The world performs the machines' commands and applies steps; it decides nothing about time. What it sends (messages,
+uploads, writes) goes into `pending`, from which the simulator takes in any order it likes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from holdfast.chaos.checkers import Checkers
+from holdfast.chaos.shapes import Scene
+from holdfast.chaos.store import Batch, Part, SimStore
+from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
+from holdfast.protocol.element import ElementMachine, ElementPhase
+from holdfast.protocol.messages import (
+    Broke,
+    ControllerEvent,
+    ElementCommand,
+    ElementEvent,
+    Forward,
+    KeepOutputs,
+    Marker,
+    MarkerArrived,
+    Pin,
+    Restore,
+    RunDrain,
+    Tell,
+    Upload,
+)
+from holdfast.protocol.shape import MarkerKind
+
+LOST = -1_000_000
+"""What a crashed element's numbers become: any use of them before a restore is caught at once."""
+
+
+@dataclass(slots=True)
+class SimLink:
+    """A connection. Only data links push back: see `World.has_room`."""
+
+    id: ConnectionId
+    control: bool
+    queue: deque[Batch | Marker]
+
+
+@dataclass(frozen=True, slots=True)
+class ToElement:
+    element: ElementName
+    event: ElementEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ToController:
+    event: ControllerEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Uploading:
+    """An upload in the background. It dies with the life of its element."""
+
+    part: Part
+    life: int
+
+
+class SimElement:
+    """An element: its machine, its volatile state, its links."""
+
+    def __init__(self, name: ElementName, machine: ElementMachine, scene: Scene) -> None:
+        self.name = name
+        self.machine = machine
+        self.rows = scene.rows.get(name)
+        self.inputs: list[SimLink] = []
+        self.outputs: list[SimLink] = []
+        self.data_lanes = sum(not lane.control for lane in scene.lanes[name])
+        self.lane_count = len(scene.lanes[name])
+        self.life = 0
+        self.breaks_next = False  # the next command list fails half-way
+        self.lose_state()
+
+    def lose_state(self) -> None:
+        self.position = LOST
+        self.consumed = [LOST] * self.lane_count
+        self.emitted = [LOST] * self.lane_count
+        self.staged_from: tuple[int, ...] = ()
+        self.kept: list[Batch] | None = None
+        self.pin: Part | None = None
+        self.drained_for: Epoch | None = None  # drain marker is out, pin is not taken
+        self.paused_for: Epoch | None = None  # pinned in drain style
+
+
+class World:
+    """All elements of a region. Subclasses plant defects by overriding one small method."""
+
+    machine_class: type[ElementMachine] = ElementMachine
+
+    def __init__(self, scene: Scene, store: SimStore, checkers: Checkers, rng: Random, capacity: int) -> None:
+        self.scene = scene
+        self.store = store
+        self.checkers = checkers
+        self.random = rng.random
+        self.capacity = capacity
+        self.source_pace = rng.choice((0.1, 1.0))  # slow sources spread their rows over the epochs
+        self.pending: list[object] = []
+        self.style_of: dict[Epoch, MarkerKind] = {}  # of every epoch the controller began
+        self.taken: set[tuple[ElementPhase, ElementPhase]] = set()
+        self.ignored = 0
+        self.elements = {name: self._new_element(name) for name in scene.region.elements}
+        for link in scene.region.links:
+            made = SimLink(link.id, link.control, deque())
+            self.elements[link.source].outputs.append(made)
+            self.elements[link.target].inputs.append(made)
+
+    def _new_element(self, name: ElementName) -> SimElement:
+        return SimElement(name, self.machine_class(self.scene.region, name), self.scene)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def step(self, element: SimElement, *, must_read: bool = False) -> bool:
+        """Let an element do one thing it may do; False if there is none, or if its source takes its time."""
+        inputs = element.inputs
+        choices = len(inputs) + (element.rows is not None)
+        first = int(self.random() * choices)
+        for turn in range(choices):
+            number = (first + turn) % choices
+            if number < len(inputs):
+                if self._take(element, inputs[number]):
+                    return True
+            elif (must_read or self.random() < self.source_pace) and self._read(element):
+                return True
+        return False
+
+    def _take(self, element: SimElement, link: SimLink) -> bool:
+        if not link.queue:
+            return False
+        head = link.queue[0]
+        if isinstance(head, Marker):
+            if not element.machine.delivers(link.id, head):
+                return False
+            link.queue.popleft()
+            self.feed(element, MarkerArrived(link.id, head))
+            return True
+        fate = element.machine.fate(link.id)
+        if fate == "wait" or (fate == "process" and not link.control and not self.has_room(element)):
+            return False
+        link.queue.popleft()
+        if fate == "process":
+            self._process(element, link, head)
+        return True
+
+    def _process(self, element: SimElement, link: SimLink, batch: Batch) -> None:
+        sender_lane, first, end = batch
+        lane = self.scene.lane_of[link.id, sender_lane]
+        self.checkers.takes(element.name, lane, element.consumed[lane], first)
+        element.consumed[lane] = end
+        if not link.control and self.random() < 0.75:  # else the operator holds the rows back for now
+            self._emit(element, lane)
+
+    def _read(self, element: SimElement) -> bool:
+        assert element.rows is not None
+        if not element.machine.may_read_sources or element.position >= element.rows:
+            return False
+        if not self.has_room(element):
+            return False
+        self.checkers.reads(element.name, element.paused_for, self.store.newest)
+        first = element.position
+        self.checkers.takes(element.name, 0, element.consumed[0], first)
+        element.position = min(element.rows, first + 1 + int(self.random() * 3))
+        element.consumed[0] = element.position
+        self._emit(element, 0)
+        return True
+
+    def has_room(self, element: SimElement) -> bool:
+        # Control links never push back: a full one that waits for a marker would stop the very element whose batches
+        # that marker is behind.
+        return all(link.control or len(link.queue) < self.capacity for link in element.outputs)
+
+    def _emit(self, element: SimElement, lane: int) -> None:
+        first, end = element.emitted[lane], element.consumed[lane]
+        element.emitted[lane] = end
+        if first == end or not element.outputs:
+            return
+        self.checkers.sends(element.name, element.drained_for)
+        batch = (lane, first, end)
+        if element.kept is not None:
+            element.kept.append(batch)
+        for link in element.outputs:
+            link.queue.append(batch)
+
+    # --- commands -------------------------------------------------------------------------------------------------------
+
+    def feed(self, element: SimElement, event: ElementEvent) -> None:
+        """Give a machine an event and perform what it asks; if that fails half-way, tell it so."""
+        commands: Sequence[ElementCommand] = element.machine.handle(event)
+        if commands and element.breaks_next and not isinstance(event, Broke):
+            element.breaks_next = False
+            for command in commands[: int(self.random() * len(commands))]:
+                self._perform(element, command)
+            self.break_element(element)
+            return
+        for command in commands:
+            self._perform(element, command)
+
+    def _perform(self, element: SimElement, command: ElementCommand) -> None:
+        match command:
+            case Forward(marker):
+                self._forward(element, marker)
+            case Tell(event):
+                self.pending.append(ToController(event))
+            case RunDrain():
+                for lane in range(element.data_lanes):
+                    self._emit(element, lane)
+            case Pin(epoch, attempt):
+                self._pin(element, epoch, attempt)
+            case Upload():
+                assert element.pin is not None
+                self.pending.append(Uploading(element.pin, element.life))
+            case KeepOutputs():
+                element.kept = []
+            case Restore(epoch, attempt):
+                self._restore(element, epoch, attempt)
+
+    def _forward(self, element: SimElement, marker: Marker) -> None:
+        for link in element.outputs:
+            if marker.kind == "reset":
+                self.put_reset(link, marker)
+            else:
+                link.queue.append(marker)
+        if marker.kind == "drain":
+            element.drained_for = marker.epoch
+
+    def put_reset(self, link: SimLink, marker: Marker) -> None:
+        link.queue.clear()
+        link.queue.append(marker)
+
+    def _pin(self, element: SimElement, epoch: Epoch, attempt: Attempt) -> None:
+        consumed = tuple(element.consumed)
+        element.pin = Part(
+            element.name,
+            epoch,
+            attempt,
+            element.position,
+            consumed,
+            tuple(element.emitted),
+            self.kept_of(element),
+            element.staged_from,
+        )
+        if self.style_of.get(epoch) == "drain":
+            element.paused_for = epoch
+        element.staged_from = consumed
+        element.kept = None
+        element.drained_for = None
+
+    def kept_of(self, element: SimElement) -> tuple[Batch, ...]:
+        return tuple(element.kept or ())
+
+    def _restore(self, element: SimElement, epoch: Epoch, attempt: Attempt) -> None:
+        self.checkers.restores(element.name, epoch, attempt, self.store.newest)
+        part = self.store.manifests[epoch][element.name]
+        element.life += 1 if self.random() < 0.5 else 0  # uploads of earlier pins may still answer, or not
+        position = element.position
+        element.lose_state()
+        element.position = self.sought(position, part)
+        element.consumed = list(part.consumed)
+        element.emitted = list(part.emitted)
+        element.staged_from = part.consumed
+        for batch in self.resent(part):
+            for link in element.outputs:
+                link.queue.append(batch)
+        self.roll_sink(element, epoch)
+
+    def roll_sink(self, element: SimElement, epoch: Epoch) -> None:
+        """Finish a commit that a crash or failure left half-done."""
+        if element.name in self.store.sinks:
+            self.store.commit(element.name, epoch)
+
+    def sought(self, position: int, part: Part) -> int:
+        """Where the source stands after a restore."""
+        return part.position
+
+    def resent(self, part: Part) -> tuple[Batch, ...]:
+        return part.kept
+
+    # --- crashes ----------------------------------------------------------------------------------------------------------
+
+    def break_element(self, element: SimElement) -> None:
+        """A step or command of the element raised: its state is worthless, its machine is told."""
+        element.lose_state()
+        element.life += 1
+        self.feed(element, Broke("simulated"))
+
+    def lose_queues(self, element: SimElement) -> None:
+        for link in element.inputs:
+            link.queue.clear()
+
+    def replace_element(self, element: SimElement, *, knows_attempt: bool) -> None:
+        """A new machine and no state, as after the death of the process."""
+        self.retire(element)
+        attempt = element.machine.attempt if knows_attempt else Attempt(0)
+        element.machine = self.machine_class(self.scene.region, element.name, attempt)
+        element.life += 1
+        element.breaks_next = False
+        element.lose_state()
+
+    def retire(self, element: SimElement) -> None:
+        """Keep what a machine counted before it goes."""
+        self.taken |= element.machine.taken
+        self.ignored += element.machine.ignored
+
+    def is_read(self) -> bool:
+        """Every source is at its end."""
+        return all(e.position == e.rows for e in self.elements.values() if e.rows is not None)

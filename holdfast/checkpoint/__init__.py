@@ -1,0 +1,1 @@
+"""Where state meets store: blobs, the manifest of an epoch, retention."""

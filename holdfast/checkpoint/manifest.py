@@ -1,0 +1,125 @@
+"""The manifest of an epoch: one line of header, then JSON. See docs/formats/manifest.md.
+
+    holdfast-manifest 1 crc32=89abcdef
+    {"job": …, "region": …, "epoch": …, "parts": {element: part}, …}
+
+A *part* is an element's share: {"epoch", "attempt", "operators": {name: {"blob": ref | null, "segments": …}},
+"kept": {connection: [batch]}}. Must hold: one part for every element of the region, all of this epoch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.checkpoint.blobs import BlobRef, keys_of
+from holdfast.durable import checksum
+from holdfast.errors import DamagedError, MismatchError
+from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
+
+MAGIC = b"holdfast-manifest"
+VERSION = 1
+
+Part = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A published epoch as data."""
+
+    job_id: str
+    topology: str
+    region: RegionName
+    epoch: Epoch
+    attempt: Attempt
+    token: OwnerToken
+    wall: float
+    fingerprint: Mapping[str, str]
+    parts: Mapping[ElementName, Part]
+    previous: Epoch
+
+    def operators(self) -> dict[str, dict[str, Any]]:
+        """Operator parts of all elements, by operator name: operators may move between elements."""
+        return {name: part for element in self.parts.values() for name, part in element["operators"].items()}
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The manifest's bytes as they are published."""
+    body = json.dumps(
+        {
+            "job": manifest.job_id,
+            "topology": manifest.topology,
+            "region": manifest.region,
+            "epoch": manifest.epoch,
+            "attempt": manifest.attempt,
+            "token": manifest.token,
+            "wall": manifest.wall,
+            "fingerprint": dict(manifest.fingerprint),
+            "parts": dict(manifest.parts),
+            "previous": manifest.previous,
+        },
+        sort_keys=True,
+        indent=1,
+    ).encode()
+    return MAGIC + f" {VERSION} crc32={checksum(body):08x}\n".encode() + body
+
+
+def decode(data: bytes, where: str) -> Manifest:
+    """Read and verify; `where` names the file in errors. Nothing of the body is looked at before its checksum fits."""
+    header, newline, body = data.partition(b"\n")
+    words = header.split(b" ")
+    if not newline or len(words) != 3 or words[0] != MAGIC or not words[1].isdigit():
+        raise _damaged(where, "it does not begin with a manifest header")
+    if int(words[1]) > VERSION:
+        raise MismatchError(
+            f"{where} has manifest version {int(words[1])}, newer than this holdfast reads ({VERSION}).",
+            cure="Use the newer holdfast that wrote it.",
+        )
+    if int(words[1]) != VERSION or words[2] != f"crc32={checksum(body):08x}".encode():
+        raise _damaged(where, "its checksum does not match")
+    try:
+        return _from_json(json.loads(body))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(where, f"its content is not a manifest ({error})") from error
+
+
+def _from_json(raw: Any) -> Manifest:
+    return Manifest(
+        job_id=raw["job"],
+        topology=raw["topology"],
+        region=RegionName(raw["region"]),
+        epoch=Epoch(raw["epoch"]),
+        attempt=Attempt(raw["attempt"]),
+        token=OwnerToken(raw["token"]),
+        wall=raw["wall"],
+        fingerprint=raw["fingerprint"],
+        parts={ElementName(name): part for name, part in raw["parts"].items()},
+        previous=Epoch(raw["previous"]),
+    )
+
+
+def references(manifest: Manifest) -> set[tuple[str, str]]:
+    """Every (entry, key) of the store that restoring this epoch reads."""
+    found: set[tuple[str, str]] = set()
+    for part in manifest.parts.values():
+        for operator in part["operators"].values():
+            found.update(_blob_keys(operator.get("blob")))
+            for partition in operator.get("segments", ()):
+                found.update((ref[0], ref[1]) for ref in partition)
+        for batches in part.get("kept", {}).values():
+            for batch in batches:
+                found.update((ref[0], ref[1]) for ref in batch["files"])
+    return found
+
+
+def _blob_keys(ref: BlobRef | None) -> Iterable[tuple[str, str]]:
+    return [(ref["entry"], key) for key in keys_of(ref)] if ref else []
+
+
+def _damaged(where: str, why: str) -> DamagedError:
+    return DamagedError(
+        f"{where} is damaged: {why}.",
+        cure="Nothing was changed. Restore the file from a backup, or start from another epoch.",
+    )

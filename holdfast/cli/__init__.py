@@ -1,0 +1,1 @@
+"""The command line: run, explain, status, stop, resume, demo, bench."""

@@ -1,0 +1,185 @@
+"""`holdfast`: the command line. Each command is short; what it prints lives in `show.py`, loading in `load.py`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from holdfast.errors import ConfigError, HoldfastError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Fault-tolerant stream graphs on Spark.",
+)
+errors = Console(stderr=True)
+
+File = Annotated[
+    str, typer.Argument(help="FILE.py or FILE.py:NAME of a topology in it.", metavar="FILE[:TOPOLOGY]")
+]
+StoreUrl = Annotated[str, typer.Argument(help="Store: a path, file:PATH or sqlite:PATH.", metavar="STORE")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command("run")
+def run_topology(
+    file: File,
+    store: Annotated[
+        str | None, typer.Option(help="Where epochs are kept: a path, file:PATH, sqlite:PATH.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="'available': process what is there, then end.")] = None,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a topology until it is stopped (Ctrl-C), or until all that is there is processed."""
+    from holdfast.cli.load import load_topology
+    from holdfast.cli.show import follow, show_status
+    from holdfast.runtime.spark.session import make_session
+
+    session = make_session("holdfast run", master)
+    try:
+        topology = load_topology(file)
+        with follow(enabled=not as_json and sys.stderr.isatty()) as on_start:
+            status = topology.run(
+                spark=session, store=store, until=_until(until), take_over=take_over, on_start=on_start
+            )
+    finally:
+        session.stop()
+    print(json.dumps(status)) if as_json else show_status(status)
+
+
+@app.command()
+def explain(
+    file: File,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
+) -> None:
+    """Print regions, elements, and what each sink guarantees and why."""
+    from holdfast.cli.load import load_topology
+    from holdfast.runtime.spark.session import make_session
+
+    session = make_session("holdfast explain", "local[1]")
+    try:
+        print(load_topology(file).explain("mermaid" if mermaid else "text", spark=session))
+    finally:
+        session.stop()
+
+
+@app.command()
+def status(store: StoreUrl, as_json: Json = False) -> None:
+    """Show what the run on a store does now, or did last."""
+    from holdfast.cli.show import show_store
+    from holdfast.cli.store_status import read_status
+
+    found = read_status(store)
+    print(json.dumps(found)) if as_json else show_store(found)
+
+
+@app.command()
+def stop(store: StoreUrl) -> None:
+    """Ask the run on a store to establish a final epoch and end."""
+    _post(store, "stop")
+
+
+@app.command()
+def resume(store: StoreUrl) -> None:
+    """Go on with parked regions of the run on a store."""
+    _post(store, "resume")
+
+
+@app.command()
+def demo(
+    kills: Annotated[int, typer.Option(help="How many processes to kill.", min=0)] = 5,
+    seconds: Annotated[float, typer.Option(help="Roughly how long the killed run takes.")] = 45.0,
+    seed: Annotated[int | None, typer.Option(help="Repeat a run with the same moments of death.")] = None,
+    as_json: Annotated[
+        str | None, typer.Option("--json", help="Write the result as JSON to a file; - for stdout.")
+    ] = None,
+) -> None:
+    """Orders and payments under real kills: golden run against killed run, per guarantee."""
+    from holdfast.demo.run import run_demo
+
+    result = run_demo(kills=kills, seconds=seconds, seed=seed, quiet=as_json == "-")
+    _write_json(result, as_json)
+    if not result["golden_equal"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="Which benchmark: stateless.")],
+    as_json: Annotated[
+        str | None, typer.Option("--json", help="Write the figures as JSON to a file; - for stdout.")
+    ] = None,
+    pairs: Annotated[int, typer.Option(help="Pairs of alternating stretches.", min=1)] = 5,
+    seconds: Annotated[float, typer.Option(help="Length of one stretch.")] = 10.0,
+) -> None:
+    """Measure holdfast side by side with plain Spark in one warmed session."""
+    from holdfast.bench.registry import run_bench
+
+    _write_json(run_bench(name, pairs=pairs, seconds=seconds, quiet=as_json == "-"), as_json)
+
+
+def _until(value: str | None) -> Any:
+    if value not in (None, "available"):
+        raise ConfigError(f"--until {value} is not known.", cure="Use --until available, or leave it out.")
+    return value
+
+
+def _post(store: str, command: str) -> None:
+    from holdfast.store.urls import open_store
+
+    place = open_store(store)
+    owner = place.owner()
+    if owner is None or not owner.get("alive"):
+        raise ConfigError(f"no run is alive on {place.url}.", cure="Start one with `holdfast run`.")
+    place.post(command, {})
+    print(f"{command}: asked run {owner.get('token')} (pid {owner.get('pid')}) on {place.url}")
+
+
+def _write_json(result: Any, target: str | None) -> None:
+    if target == "-":
+        print(json.dumps(result))
+    elif target is not None:
+        Path(target).write_text(json.dumps(result, indent=1) + "\n")
+
+
+def run_command(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit code. Errors of ours are one sentence and a next step on stderr."""
+    try:
+        code = app(arguments, standalone_mode=False)
+    except HoldfastError as error:
+        errors.print(f"[bold red]error:[/] {_plain(error.message)}", highlight=False)
+        if error.cure:
+            errors.print(f"[bold]next:[/] {_plain(error.cure)}", highlight=False)
+        return error.exit_code
+    except KeyboardInterrupt:
+        errors.print("interrupted; the last published epoch stays the truth", highlight=False)
+        return 130
+    except Exception as error:
+        return _usage_error(error)
+    return code if isinstance(code, int) else 0
+
+
+def _usage_error(error: Exception) -> int:
+    show = getattr(error, "show", None)  # typer's own usage errors know how to print themselves
+    if show is None:
+        raise error
+    show()
+    return int(getattr(error, "exit_code", 2))
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def run() -> None:
+    """Entry point of the `holdfast` script."""
+    sys.exit(run_command())

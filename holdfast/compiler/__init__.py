@@ -1,0 +1,1 @@
+"""Small passes from graph to plan: validate, regions, fusion, order, plan; and `explain`."""

@@ -1,0 +1,54 @@
+"""From graph to plan: the row of passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.compiler.analyse import Analyser, analyse
+from holdfast.compiler.connect import connect, plan_region
+from holdfast.compiler.fingerprint import fingerprints
+from holdfast.compiler.fusion import Element, fuse
+from holdfast.compiler.order import STAMPING, find_stamped
+from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
+from holdfast.compiler.regions import find_regions
+from holdfast.compiler.validate import check_identity, validate
+from holdfast.ids import OperatorName
+from holdfast.language.graph import Graph
+
+
+def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
+    """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run."""
+    validate(graph)
+    regions = find_regions(graph)
+    check_identity(graph, regions.of)
+    stamped = find_stamped(graph)
+    schemas = analyse(graph, analyser)
+    elements = fuse(graph, regions)
+    connections = connect(graph, regions, elements)
+    return Plan(
+        graph=graph,
+        elements=tuple(_element(graph, element, connections) for element in elements),
+        connections=connections,
+        regions=tuple(plan_region(region, elements, connections) for region in regions.regions),
+        stamped=stamped,
+        schemas=schemas,
+        source_index=source_index(graph),
+        fingerprint=fingerprints(graph, schemas),
+    )
+
+
+def _element(graph: Graph, element: Element, connections: tuple[ConnectionPlan, ...]) -> ElementPlan:
+    """An element with its operators and the connections at its ends."""
+    return ElementPlan(
+        name=element.name,
+        operators=tuple(graph.operators[name] for name in element.operators),
+        region=element.region,
+        inputs=tuple(c for c in connections if c.target == element.name),
+        outputs=tuple(c for c in connections if c.source == element.name),
+    )
+
+
+def source_index(graph: Graph) -> Mapping[OperatorName, int]:
+    """A number for everyone who may stamp positions, by sorted name."""
+    stamping = sorted(name for name, op in graph.operators.items() if isinstance(op.spec, STAMPING))
+    return {name: index for index, name in enumerate(stamping)}

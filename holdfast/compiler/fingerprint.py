@@ -1,0 +1,57 @@
+"""What must not change between two runs on one store: names, kinds, keys, state types, ports. Not expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from holdfast.ids import OperatorName
+from holdfast.language.graph import (
+    KEY_GROUPS,
+    STATEFUL,
+    AggregateSpec,
+    Graph,
+    HostedSpec,
+    Operator,
+    SinkSpec,
+    SourceSpec,
+    StreamRef,
+)
+
+
+def fingerprints(graph: Graph, schemas: Mapping[StreamRef, pa.Schema]) -> Mapping[OperatorName, str]:
+    """A short, stable text per source, sink and stateful operator."""
+    return {
+        name: fingerprint(operator, schemas)
+        for name, operator in graph.operators.items()
+        if isinstance(operator.spec, (*STATEFUL, SourceSpec, SinkSpec))
+    }
+
+
+def fingerprint(operator: Operator, schemas: Mapping[StreamRef, pa.Schema]) -> str:
+    """For example `aggregate by=(word:string) agg=(n:count:int64) groups=128`."""
+    match operator.spec:
+        case SourceSpec(source=source):
+            return f"source {type(source).__name__}"
+        case SinkSpec(sink=sink):
+            return f"sink {type(sink).__name__}"
+        case HostedSpec():
+            return f"hosted inputs={_ports(operator)} outputs={operator.outputs}"
+        case AggregateSpec() as spec:
+            made = schemas[StreamRef(operator.name)]
+            keys = ",".join(f"{key}:{_type(made, key)}" for key in spec.by)
+            aggregates = ",".join(
+                f"{name}:{function}{f'({column})' if column else ''}:{_type(made, name)}"
+                for name, function, column in spec.aggregates
+            )
+            return f"aggregate by=({keys}) agg=({aggregates}) groups={KEY_GROUPS}"
+    return operator.kind
+
+
+def _type(schema: pa.Schema, column: str) -> str:
+    return str(schema.field(column).type).replace(" ", "")
+
+
+def _ports(operator: Operator) -> str:
+    return "+".join("control" if port.control else "data" for port in operator.inputs)

@@ -1,0 +1,66 @@
+"""What the compiler hands to the runtime: plain data about elements, connections and regions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from holdfast.ids import ConnectionId, ElementName, OperatorName, RegionName
+from holdfast.language.graph import Graph, Operator, RegionSettings, StreamRef
+from holdfast.protocol.shape import RegionShape
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionPlan:
+    """A bounded FIFO from one element's stream to ports of operators in another element."""
+
+    id: ConnectionId
+    stream: StreamRef
+    source: ElementName
+    target: ElementName
+    ports: tuple[tuple[OperatorName, int], ...]
+    control: bool
+    region: RegionName | None
+    """The region both ends belong to; None: the connection crosses a border or lies outside of regions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementPlan:
+    """Operators fused into one loop, in topological order."""
+
+    name: ElementName
+    operators: tuple[Operator, ...]
+    region: RegionName | None
+    inputs: tuple[ConnectionPlan, ...] = ()
+    outputs: tuple[ConnectionPlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPlan:
+    """A region: its settings (defaults filled in), members in graph order, and its shape for the protocol."""
+
+    name: RegionName
+    settings: RegionSettings
+    members: tuple[OperatorName, ...]
+    starts: tuple[OperatorName, ...]
+    shape: RegionShape
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled topology."""
+
+    graph: Graph
+    elements: tuple[ElementPlan, ...]
+    connections: tuple[ConnectionPlan, ...]
+    regions: tuple[RegionPlan, ...]
+    stamped: frozenset[StreamRef]
+    """Streams that carry position columns, because somebody downstream orders by them."""
+    schemas: Mapping[StreamRef, pa.Schema]
+    """Columns of each stream without positions, as the analyser found them."""
+    source_index: Mapping[OperatorName, int]
+    """Number of each stamping operator (sources and hosted operators), by sorted name: fills `__hf_source`."""
+    fingerprint: Mapping[OperatorName, str]
+    """What must not change between runs on one store, per stateful operator, source and sink."""

@@ -1,0 +1,170 @@
+"""Second pass: which operators belong to which region.
+
+A region is what can be reached from the operators marked `.consistent()`. It ends where `.autonomous()` was said, and
+regions that meet are one region. An operator reached along any port belongs to the region; its other ports are
+autonomous ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from holdfast.compiler.traverse import Edge, edges, edges_from, edges_into, reachable
+from holdfast.errors import TopologyError
+from holdfast.ids import OperatorName, RegionName
+from holdfast.language.graph import Graph, RegionSettings, SourceSpec
+
+Reach = tuple[OperatorName, frozenset[OperatorName]]
+"""A marked operator and all it reaches, itself included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Members in graph order. `starts`: marked operators that no stream of the region leads into."""
+
+    name: RegionName
+    settings: RegionSettings
+    members: tuple[OperatorName, ...]
+    starts: tuple[OperatorName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """All regions of a graph. Operators that are not in `of` are autonomous."""
+
+    regions: tuple[Region, ...]
+    of: Mapping[OperatorName, RegionName]
+
+    def along(self, edge: Edge) -> RegionName | None:
+        """The region whose markers travel along the edge; None: the edge is autonomous or crosses a border."""
+        region = self.of.get(edge.source)
+        return region if region == self.of.get(edge.target) and not edge.autonomous else None
+
+
+def find_regions(graph: Graph) -> Regions:
+    """Find the regions by reachability and refuse what the protocol could not keep consistent."""
+    found = edges(graph)
+    merged = merge(reach_of_marks(graph, found))
+    regions = tuple(_region(graph, found, [mark for mark, _ in group], group) for group in merged)
+    check_names_differ(regions)
+    result = Regions(regions, {member: region.name for region in regions for member in region.members})
+    check_ports(graph, result, found)
+    for region in regions:
+        check_starts(graph, region)
+    return result
+
+
+def reach_of_marks(graph: Graph, found: tuple[Edge, ...]) -> list[Reach]:
+    """For every marked operator, what it reaches without passing `.autonomous()`."""
+    leaving = edges_from(found)
+
+    def follow(edge: Edge) -> bool:
+        return not edge.autonomous and not graph.operators[edge.target].annotations.autonomous
+
+    marked = [name for name, op in graph.operators.items() if op.annotations.consistent is not None]
+    return [(name, reachable(name, leaving, follow)) for name in marked]
+
+
+def merge(reaches: Iterable[Reach]) -> list[list[Reach]]:
+    """Group what has a member in common."""
+    groups: list[list[Reach]] = []
+    for reach in reaches:
+        meets = [group for group in groups if any(members & reach[1] for _, members in group)]
+        groups = [group for group in groups if group not in meets]
+        groups.append([*(each for group in meets for each in group), reach])
+    return groups
+
+
+def _region(graph: Graph, found: tuple[Edge, ...], marks: list[OperatorName], group: list[Reach]) -> Region:
+    together = frozenset[OperatorName]().union(*(members for _, members in group))
+    members = tuple(name for name in graph.operators if name in together)
+    entering = edges_into(e for e in found if e.source in together and not e.control and not e.autonomous)
+    starts = tuple(name for name in members if name in marks and not entering.get(name))
+    settings = agreed_settings(graph, marks)
+    name = RegionName(settings.name or (starts or members)[0])
+    return Region(name, replace(settings, name=name), members, starts)
+
+
+def agreed_settings(graph: Graph, marks: list[OperatorName]) -> RegionSettings:
+    """The one setting of all marks of a region; a name may be left out in some of them."""
+    given = {mark: graph.operators[mark].annotations.consistent or RegionSettings() for mark in marks}
+    named = {mark: settings.name for mark, settings in given.items() if settings.name is not None}
+    if len(set(named.values())) > 1:
+        said = ", ".join(f"{mark!r} says name={name!r}" for mark, name in named.items())
+        raise TopologyError(
+            f"Regions that meet have different names: {said}.",
+            cure="Give them one name, or keep them apart with .autonomous() before they meet.",
+        )
+    first, *others = given.items()
+    for mark, settings in others:
+        differing = [
+            f.name
+            for f in fields(RegionSettings)
+            if f.name != "name" and getattr(settings, f.name) != getattr(first[1], f.name)
+        ]
+        if differing:
+            said = ", ".join(
+                f"{key} is {getattr(first[1], key)} at {first[0]!r} and {getattr(settings, key)} at {mark!r}"
+                for key in differing
+            )
+            raise TopologyError(
+                f"Regions that meet have different settings: {said}.",
+                cure="Give the same settings to each .consistent(…), or keep the regions apart with .autonomous().",
+            )
+    return replace(first[1], name=next(iter(named.values()), None))
+
+
+def check_names_differ(regions: tuple[Region, ...]) -> None:
+    """Two regions that do not meet have two names."""
+    names = [region.name for region in regions]
+    for region in regions:
+        if names.count(region.name) > 1:
+            starts = [start for each in regions if each.name == region.name for start in each.starts]
+            raise TopologyError(
+                f"Two regions that never meet are called {region.name!r}; they start at {', '.join(map(repr, starts))}.",
+                cure="Give each .consistent(name=…) its own name.",
+            )
+
+
+def check_ports(graph: Graph, regions: Regions, found: tuple[Edge, ...]) -> None:
+    """Streams that meet at one port are all consistent or all autonomous."""
+    for name, arriving in edges_into(found).items():
+        for port in range(len(graph.operators[name].inputs)):
+            here = [edge for edge in arriving if edge.port == port]
+            inside = [str(edge.stream) for edge in here if regions.along(edge) is not None]
+            outside = [str(edge.stream) for edge in here if regions.along(edge) is None]
+            if inside and outside:
+                raise TopologyError(
+                    f"Port {port} of {graph.operators[name].kind} {name!r} mixes consistent streams"
+                    f" ({', '.join(inside)}) and autonomous ones ({', '.join(outside)}).",
+                    cure="Mark the sources of the autonomous streams .consistent() too, end the region before the port"
+                    " with .autonomous() on the others, or use different ports of a Python operator.",
+                )
+
+
+def check_starts(graph: Graph, region: Region) -> None:
+    """A region begins at operators that can replay; one that triggers epochs itself begins at exactly one."""
+    if not region.starts:
+        raise TopologyError(
+            f"Region {region.name!r} has no start: everything marked .consistent() lies on a cycle of it.",
+            cure="Put .consistent(…) right behind topology.source(…).",
+        )
+    for start in region.starts:
+        operator = graph.operators[start]
+        if not isinstance(operator.spec, SourceSpec):
+            raise TopologyError(
+                f"Region {region.name!r} starts at {operator.kind} {start!r}, which cannot replay rows.",
+                cure="Put .consistent(…) right behind topology.source(…), so that the region begins at the source.",
+            )
+        if not operator.spec.source.replayable:
+            raise TopologyError(
+                f"Region {region.name!r} starts at {start!r}, and a {type(operator.spec.source).__name__} cannot replay rows.",
+                cure="Use a source that can (files, Beacon, a list), or leave this part autonomous.",
+            )
+    if region.settings.trigger == "operator" and len(region.starts) != 1:
+        raise TopologyError(
+            f"Region {region.name!r} has trigger='operator' and {len(region.starts)} starts:"
+            f" {', '.join(map(repr, region.starts))}.",
+            cure="Use period=… for a region with several starts, or keep the parts separate with .autonomous().",
+        )

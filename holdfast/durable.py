@@ -1,0 +1,194 @@
+"""The one module through which durable bytes are written.
+
+Order of a durable file: write to a temporary name in the same directory → fsync the file → rename → fsync the
+directory. A file is therefore either absent, the old one, or whole. A failed fsync is never repeated on that file:
+the kernel may have dropped the dirty pages, so a second fsync that succeeds would prove nothing.
+
+`NoSpaceError` means the attempt's own files were removed and the caller may go on later; any other failure of the
+disk becomes `StoreError`, after which the process must not trust what it wrote. A failure after the rename becomes
+`NotDurableError`, whatever its cause: the new file is visible and can no longer be taken back.
+
+Files are 0600 and directories 0700, whatever the umask.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.errors import NoSpaceError, StoreError
+from holdfast.failpoints import fp
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+
+class NotDurableError(StoreError):
+    """The file is in place, but nobody knows whether it survives a power cut. The process must stop; the next one
+    finds the old file or the new one, both whole."""
+
+
+def checksum(data: bytes | memoryview, start: int = 0) -> int:
+    """CRC-32 of `data`, continuing from `start`. The one checksum of all holdfast formats."""
+    return zlib.crc32(data, start)
+
+
+def checksum_file(path: str | Path) -> tuple[int, int]:
+    """(checksum, size) of a file, read in chunks."""
+    crc = size = 0
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            crc = zlib.crc32(chunk, crc)
+            size += len(chunk)
+    return crc, size
+
+
+@contextmanager
+def translate_os_errors(what: str) -> Iterator[None]:
+    """Turn OSError of a durable write into holdfast's own errors, cause chained."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise NoSpaceError(
+                f"no space left while writing {what}.",
+                cure="Free some space; the run goes on by itself from the last published epoch.",
+            ) from error
+        raise StoreError(
+            f"writing {what} failed: {error}.", cure="Check the disk, then start the run again."
+        ) from error
+
+
+def fsync_file(path: str | Path) -> None:
+    """Make a file's bytes durable, whoever wrote them."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def fsync_directory(path: str | Path) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_directory(path: Path) -> None:
+    """Create a private directory (0700) and its missing parents durably."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    try:
+        path.mkdir(mode=DIRECTORY_MODE)
+    except FileExistsError:
+        if path.is_dir():
+            return  # somebody else was faster
+        raise
+    os.chmod(path, DIRECTORY_MODE)
+    fsync_directory(path.parent)
+
+
+def write_file(path: Path, data: bytes, *, temporary: Path | None = None, failpoints: str = "") -> None:
+    """Write `data` to `path` durably and atomically, replacing what was there.
+
+    `temporary` names the file to write first (default: beside `path`). An owner whose temporary directory was
+    removed by a newer owner fails here and cannot publish: that is how fencing works on plain files.
+    `failpoints` is the prefix of the four steps' failpoints, e.g. "ckpt.manifest"; empty for none.
+    """
+    staged = temporary or path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    with translate_os_errors(str(path)):
+        try:
+            inode = write_staged(staged, data, failpoints=failpoints)
+            _step(failpoints, "fsynced")
+            _rename_and_look(staged, path, inode, data)
+        except BaseException:
+            remove_quietly(staged)
+            raise
+    settle_name(path, failpoints=failpoints)
+
+
+def write_staged(staged: Path, data: bytes, *, failpoints: str = "") -> int:
+    """Write a temporary file and fsync it; returns its inode number. On OSError the caller removes the file."""
+    fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    try:
+        os.fchmod(fd, FILE_MODE)
+        write_all(fd, data)
+        _step(failpoints, "tmp_written")
+        os.fsync(fd)
+        return os.fstat(fd).st_ino
+    finally:
+        os.close(fd)
+
+
+def settle_name(path: Path, *, failpoints: str = "") -> None:
+    """The second half of a durable write: the name is there, make it survive a power cut."""
+    try:
+        _step(failpoints, "renamed")
+        fsync_directory(path.parent)
+        if failpoints:
+            fp("ckpt.dir.fsynced")
+    except OSError as error:
+        raise NotDurableError(
+            f"{path} was written, but its directory could not be made durable: {error}.",
+            cure="Check the disk, then start the run again: it goes on from what it finds.",
+        ) from error
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Write every byte: a short write is continued, not taken for the whole."""
+    view = memoryview(data)
+    while view:
+        written = os.write(fd, view)
+        if written <= 0:
+            raise OSError(errno.EIO, "the disk accepts no more bytes and gives no reason")
+        view = view[written:]
+
+
+def rename_into_place(source: Path, target: Path) -> None:
+    """Rename a file whose bytes are already durable; the caller fsyncs the directories it touched."""
+    os.rename(source, target)
+
+
+def remove_quietly(path: str | Path) -> None:
+    """Remove a file that nobody depends on; absence is fine."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def _rename_and_look(staged: Path, path: Path, inode: int, data: bytes) -> None:
+    """Rename, then look. What rename reports is not believed: on network file systems it may fail after having
+    been done, or succeed without effect."""
+    try:
+        rename_into_place(staged, path)
+    except OSError:
+        if not _is_in_place(path, inode, data):
+            raise
+    if not _is_in_place(path, inode, data):
+        raise OSError(errno.EIO, "rename reported success without effect")
+
+
+def _is_in_place(path: Path, inode: int, data: bytes) -> bool:
+    try:
+        if os.lstat(path).st_ino == inode:
+            return True
+        return path.read_bytes() == data  # some network file systems change inode numbers
+    except OSError:
+        return False
+
+
+def _step(prefix: str, step: str) -> None:
+    if prefix:
+        fp(f"{prefix}.{step}")

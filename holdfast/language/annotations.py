@@ -1,0 +1,96 @@
+"""What users say about an operator: durations and region settings, checked where they are written."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any, Literal, cast
+
+from holdfast.errors import TopologyError
+from holdfast.ids import is_safe_name
+from holdfast.language.graph import RegionSettings
+
+Duration = float | int | timedelta
+"""Seconds, or a timedelta."""
+
+Trigger = Literal["periodic", "operator", "manual"]
+Mode = Literal["async", "drain"]
+
+TRIGGERS = ("periodic", "operator", "manual")
+MODES = ("async", "drain")
+MODES_TO_COME = ("token", "aware", "independent")
+
+NAME_RULE = "Use letters, digits, '_', '-' and '.', beginning with a letter or digit, at most 100 characters."
+
+
+def seconds(value: Duration, what: str) -> float:
+    """A duration as seconds; refuses what is no positive, finite time."""
+    cure = f"Give {what} as seconds or a datetime.timedelta, above zero."
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TopologyError(f"{what} must be a duration, not {value!r}.", cure=cure)
+    if not math.isfinite(value) or value <= 0:
+        raise TopologyError(f"{what} must be more than 0 s, not {value!r}.", cure=cure)
+    return float(value)
+
+
+def safe_name(name: Any, what: str) -> str:
+    """A name that may become part of a file name."""
+    if not isinstance(name, str) or not is_safe_name(name):
+        raise TopologyError(f"{name!r} cannot be the name of {what}.", cure=NAME_RULE)
+    return name
+
+
+def region_settings(
+    *,
+    name: str | None = None,
+    period: Duration | None = None,
+    trigger: str | None = None,
+    mode: str = "async",
+    drain_timeout: Duration = 180.0,
+    reset_timeout: Duration = 180.0,
+    max_consecutive_resets: int = 5,
+) -> RegionSettings:
+    """The arguments of `.consistent(…)`, checked, with their defaults filled in."""
+    if name is not None:
+        safe_name(name, "a region")
+    return RegionSettings(
+        name=name,
+        period_s=RegionSettings().period_s if period is None else seconds(period, "period"),
+        trigger=_trigger(trigger, period),
+        mode=_mode(mode),
+        drain_timeout_s=seconds(drain_timeout, "drain_timeout"),
+        reset_timeout_s=seconds(reset_timeout, "reset_timeout"),
+        max_consecutive_resets=_attempts(max_consecutive_resets),
+    )
+
+
+def _trigger(trigger: str | None, period: Duration | None) -> Trigger:
+    if trigger is None:
+        return "periodic"
+    if trigger not in TRIGGERS:
+        raise TopologyError(f"There is no trigger {trigger!r}.", cure=f"Use one of {', '.join(TRIGGERS)}.")
+    if period is not None and trigger != "periodic":
+        raise TopologyError(
+            f"A region with trigger={trigger!r} has no period.",
+            cure="Give either period=… or trigger=…, not both.",
+        )
+    return cast(Trigger, trigger)
+
+
+def _mode(mode: str) -> Mode:
+    if mode in MODES_TO_COME:
+        raise TopologyError(f"The mode {mode!r} is not available yet.", cure=f"Use {' or '.join(MODES)}.")
+    if mode not in MODES:
+        raise TopologyError(f"There is no mode {mode!r}.", cure=f"Use {' or '.join(MODES)}.")
+    return cast(Mode, mode)
+
+
+def _attempts(count: int) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise TopologyError(
+            f"max_consecutive_resets must be a whole number above 0, not {count!r}.",
+            cure="Give the number of resets in a row after which the region is parked; the default is 5.",
+        )
+    return count

@@ -1,0 +1,132 @@
+"""The one mutable thing behind a topology: operators as they are declared. `Topology` and `Stream` write into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.errors import TopologyError
+from holdfast.ids import OperatorName
+from holdfast.language.annotations import safe_name
+from holdfast.language.graph import Annotations, FeedbackMark, Graph, InputPort, Operator, Spec, StreamRef
+
+
+class Builder:
+    """Collects operators and marks. Not thread-safe: a topology is written by one thread.
+
+    A feedback stream is known under a name of its own until it is completed; `graph()` puts the real one in its place.
+    """
+
+    def __init__(self, topology: str) -> None:
+        self.topology = topology
+        self._operators: dict[OperatorName, Operator] = {}
+        self._feedback: dict[OperatorName, pa.Schema] = {}
+        self._completed: dict[OperatorName, tuple[StreamRef, bool]] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(
+        self,
+        spec: Spec,
+        inputs: Sequence[InputPort] = (),
+        *,
+        name: str | None = None,
+        outputs: int = 1,
+        isolated: bool = False,
+    ) -> OperatorName:
+        """Declare an operator; returns its name, generated if the user gave none."""
+        marks = Annotations(isolated=isolated)
+        operator = Operator(OperatorName(""), spec, tuple(inputs), outputs, name is not None, marks)
+        chosen = self._new_name(operator.kind) if name is None else self._take_name(name)
+        self._operators[chosen] = replace(operator, name=chosen)
+        return chosen
+
+    def mark(self, operator: OperatorName, **marks: Any) -> None:
+        """Annotate the operator; saying the same twice is fine, saying something else is not."""
+        if operator in self._feedback:
+            raise TopologyError(
+                f"The feedback stream {operator!r} is not made by an operator yet.",
+                cure="Mark the stream that you pass to complete(…) instead.",
+            )
+        known = self._operators[operator]
+        for key, value in marks.items():
+            before = getattr(known.annotations, key)
+            if before is not None and before != value:
+                raise TopologyError(
+                    f"Operator {operator!r} is marked .{key.removesuffix('_every_s')}(…) twice, with different settings.",
+                    cure="Mark it once.",
+                )
+        self._operators[operator] = replace(known, annotations=replace(known.annotations, **marks))
+
+    def holds(self, connector: object) -> OperatorName | None:
+        """The operator that already uses this source or sink object."""
+        for operator in self._operators.values():
+            if connector is getattr(operator.spec, "source", None) or connector is getattr(
+                operator.spec, "sink", None
+            ):
+                return operator.name
+        return None
+
+    def new_feedback(self, schema: pa.Schema) -> OperatorName:
+        name = self._new_name("feedback")
+        self._feedback[name] = schema
+        return name
+
+    def complete_feedback(self, name: OperatorName, stream: StreamRef, autonomous: bool) -> None:
+        if name in self._completed:
+            raise TopologyError(
+                f"The feedback {name!r} is completed twice.",
+                cure="Complete it once; union the streams before.",
+            )
+        if stream.operator in self._feedback:
+            raise TopologyError(
+                f"The feedback {name!r} is completed with a feedback stream.",
+                cure="Complete it with a stream that an operator makes.",
+            )
+        self._completed[name] = (stream, autonomous)
+
+    def graph(self) -> Graph:
+        """The graph as declared so far, feedback put in its place."""
+        operators = {name: self._finished(operator) for name, operator in self._operators.items()}
+        feedback = tuple(
+            FeedbackMark(name, schema, self._completed[name][0] if name in self._completed else None)
+            for name, schema in self._feedback.items()
+        )
+        return Graph(self.topology, operators, feedback)
+
+    def _finished(self, operator: Operator) -> Operator:
+        inputs = tuple(self._resolved(port) for port in operator.inputs)
+        autonomous = bool(inputs) and all(port.autonomous.issuperset(port.streams) for port in inputs)
+        return replace(
+            operator, inputs=inputs, annotations=replace(operator.annotations, autonomous=autonomous)
+        )
+
+    def _resolved(self, port: InputPort) -> InputPort:
+        streams, autonomous = [], set(port.autonomous)
+        for stream in port.streams:
+            real, ends_region = self._completed.get(stream.operator, (stream, False))
+            streams.append(real)
+            if ends_region or stream in port.autonomous:
+                autonomous.add(real)
+        return replace(port, streams=tuple(streams), autonomous=frozenset(autonomous & set(streams)))
+
+    def _taken(self, name: str) -> bool:
+        return name in self._operators or name in self._feedback
+
+    def _take_name(self, name: str) -> OperatorName:
+        safe_name(name, "an operator")
+        if self._taken(name):
+            raise TopologyError(
+                f"There are two operators called {name!r} in topology {self.topology!r}.",
+                cure="Give each operator its own name=….",
+            )
+        return OperatorName(name)
+
+    def _new_name(self, kind: str) -> OperatorName:
+        while True:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            name = f"{kind}_{self._counts[kind]}"
+            if not self._taken(name):
+                return OperatorName(name)

@@ -1,0 +1,168 @@
+"""Base classes for the outside world: `Source` and `Sink`. Public; subclasses live in `holdfast.sources` / `.sinks`.
+
+A *position* is any value made of int, str, bool, None, list and dict: it is written into epochs as data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from holdfast.ids import Attempt, Epoch, OwnerToken
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POSITION_COLUMNS: tuple[str, ...] = ("__hf_source", "__hf_ordinal", "__hf_row")
+"""Columns of a stamped stream: index of the source, file or segment ordinal, row in it. Users never see them."""
+
+POSITION_FIELDS = pa.schema(
+    [
+        pa.field("__hf_source", pa.int32()),
+        pa.field("__hf_ordinal", pa.int64()),
+        pa.field("__hf_row", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A run of a source's rows, the same rows on every read. `rows` and `bytes` are for people; None if not known."""
+
+    start: Any
+    end: Any
+    rows: int | None = None
+    bytes: int | None = None
+    boundary: bool = False
+    """True if a logical unit (a file) ends here: with trigger="operator" an epoch follows the slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Ask for position columns; `source_index` fills `__hf_source`."""
+
+    source_index: int
+
+
+class Source(ABC):
+    """Where rows come from. All methods are called by one thread at a time, in the driver.
+
+    Life: `seek(None)` for the initial position or `seek(state)` with what `snapshot` returned; then `next_slice`
+    again and again; each slice is read once (again after a reset, with the same rows). Must hold: reading from one
+    snapshot always gives the same rows, or an InputError that names what changed.
+    """
+
+    replayable: ClassVar[bool] = True
+
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Columns without positions. May look at the data once; the answer is stored in the job's record."""
+
+    def use_schema(self, schema: pa.Schema) -> None:
+        """A stored schema from an earlier run: use it instead of inferring."""
+
+    def bound(self) -> None:
+        """Only what exists now is wanted: after its last row `next_slice` answers None for ever."""
+
+    @abstractmethod
+    def seek(self, state: Any | None) -> None:
+        """Go to a snapshot; None is the initial position."""
+
+    @abstractmethod
+    def next_slice(self) -> Slice | None:
+        """The next rows after the current position, which moves behind them. None: nothing there now."""
+
+    @abstractmethod
+    def snapshot(self) -> Any:
+        """Position and memory (files seen, …) as plain data: what `seek` needs to go on behind the last slice."""
+
+    @abstractmethod
+    def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
+        """The slice as a DataFrame, with position columns appended if `stamp` is given."""
+
+    @abstractmethod
+    def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
+        """The same rows without Spark: for local runs."""
+
+    def explain_failure(self, piece: Slice, error: Exception) -> Exception:
+        """Reading failed: a better error if the source knows one (file and line of a malformed row)."""
+        return error
+
+    def describe(self) -> str:
+        """One phrase for `explain()`."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """Who writes: job and sink identity, owner token, and the run's attempt when the sink was (re)opened."""
+
+    job_id: str
+    topology: str
+    sink: str
+    region: str | None
+    token: OwnerToken
+    check_owner: Callable[[], None] = lambda: None
+    """Raises FencedError if a newer owner took the store."""
+    run_tasks: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]] = lambda fn, items: [
+        fn(i) for i in items
+    ]
+    """Run an importable function over items where the data lies (Spark tasks), in background priority."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepId:
+    """Names one step's output. Steps are numbered over the run's life; attempts never reuse a name."""
+
+    attempt: Attempt
+    step: int
+
+
+class Sink(ABC):
+    """Where rows go.
+
+    In a region: `open(context)`, `restore(epoch, prepared)`, then steps `write_*`, at an epoch `seal(e)` (fast,
+    between steps), `prepare(e, sealed)` (background; returns plain data for the manifest; durable when it returns),
+    after publish `commit(e, prepared)` (idempotent). `restore(e, prepared)` rolls e forward and withdraws all that
+    came later. Outside a region only `open` and `write_*` are called and every write is final.
+    """
+
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
+    """What the sink can promise inside a region."""
+    reason: ClassVar[str] = "it cannot take a written row back"
+    """Why, for `explain()`."""
+
+    def open(self, context: SinkContext) -> None:
+        """A run begins."""
+
+    @abstractmethod
+    def write_spark(self, frame: DataFrame, step: StepId) -> int | None:
+        """Write one step's rows by exactly one action. Returns the number of rows if it is known at no cost."""
+
+    @abstractmethod
+    def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
+        """The same without Spark."""
+
+    def seal(self, epoch: Epoch) -> Any:
+        """Everything written so far and not sealed yet belongs to `epoch`. Called between steps; must be quick."""
+        return None
+
+    def prepare(self, epoch: Epoch, sealed: Any) -> Any:
+        """Make the sealed rows durable, still invisible. May run while later steps write."""
+        return None
+
+    def commit(self, epoch: Epoch, prepared: Any) -> None:
+        """Make the epoch's rows visible; doing it again changes nothing."""
+
+    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
+        """Roll `epoch` forward (commit), withdraw everything later. Epoch 0: withdraw everything unpublished."""
+
+    def close(self) -> None:
+        """The run ends."""
+
+    def describe(self) -> str:
+        return type(self).__name__

@@ -1,0 +1,225 @@
+"""The graph a user writes, as immutable values. `Topology` and `Stream` build it; the compiler's passes read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from holdfast.ids import OperatorName
+from holdfast.language.connectors import Sink, Source
+from holdfast.state.hashing import KEY_GROUPS as KEY_GROUPS
+
+OrderMark = Literal["kept", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRef:
+    """An output port of an operator."""
+
+    operator: OperatorName
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.operator}.{self.port}" if self.port else str(self.operator)
+
+
+# --- what an operator does: one spec per kind -----------------------------------------------------------------------
+# Column expressions are typed Any: this layer must not import pyspark.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec:
+    condition: Any
+    """A Spark Column or a SQL string."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectSpec:
+    columns: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WithColumnsSpec:
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TransformSpec:
+    """`fn(df) -> df` on a Spark DataFrame. Keeps order only if it returns the position columns."""
+
+    fn: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSpec:
+    """A query over the view `this`."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class MapArrowSpec:
+    """`fn(pa.RecordBatch or Table) -> pa.Table`, row-wise and stateless, run beside the data; runs without Spark too."""
+
+    fn: Callable[[pa.Table], pa.Table]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class UnionSpec:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSpec:
+    """A row leaves by the port of the first condition that holds; with `otherwise`, the rest by one more port."""
+
+    conditions: tuple[Any, ...]
+    otherwise: bool
+    names: tuple[str, ...] = ()
+    """What the user calls the ports, for `explain()`; empty: they have no names."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """Keyed running aggregate. `aggregates` maps output column → (function, input column or None for count)."""
+
+    by: tuple[str, ...]
+    aggregates: tuple[tuple[str, str, str | None], ...]
+    emit: Literal["changes", "each"] = "changes"
+
+
+@dataclass(frozen=True, slots=True)
+class HostedSpec:
+    """A Python operator hosted in the driver. `make` builds a fresh instance in its initial state."""
+
+    make: Callable[[], Any]
+    schemas: tuple[pa.Schema, ...]
+    label: str = "operator"
+    """The user's class, for `explain()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    sink: Sink
+
+
+Spec = (
+    SourceSpec
+    | FilterSpec
+    | SelectSpec
+    | WithColumnsSpec
+    | TransformSpec
+    | SqlSpec
+    | MapArrowSpec
+    | UnionSpec
+    | SplitSpec
+    | AggregateSpec
+    | HostedSpec
+    | SinkSpec
+)
+
+STATELESS = (
+    FilterSpec,
+    SelectSpec,
+    WithColumnsSpec,
+    TransformSpec,
+    SqlSpec,
+    MapArrowSpec,
+    UnionSpec,
+    SplitSpec,
+)
+STATEFUL = (AggregateSpec, HostedSpec)
+
+
+# --- what the user asked of it --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSettings:
+    """What `.consistent(…)` was told. Seconds throughout. `trigger` is "periodic", "operator" or "manual"."""
+
+    name: str | None = None
+    period_s: float = 2.0
+    trigger: Literal["periodic", "operator", "manual"] = "periodic"
+    mode: Literal["async", "drain"] = "async"
+    drain_timeout_s: float = 180.0
+    reset_timeout_s: float = 180.0
+    max_consecutive_resets: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """Marks on one operator."""
+
+    consistent: RegionSettings | None = None
+    autonomous: bool = False
+    checkpoint_every_s: float | None = None
+    isolated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InputPort:
+    """Streams that meet at one port. A control port changes state only: its rows never cause output."""
+
+    streams: tuple[StreamRef, ...]
+    control: bool = False
+    autonomous: frozenset[StreamRef] = frozenset()
+    """Those of `streams` that come through `.autonomous()`: no region reaches the operator along them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A node of the graph."""
+
+    name: OperatorName
+    spec: Spec
+    inputs: tuple[InputPort, ...] = ()
+    outputs: int = 1
+    named: bool = False
+    """True if the user chose the name. Sources, sinks and stateful operators in a region must be named."""
+    annotations: Annotations = field(default_factory=Annotations)
+
+    @property
+    def kind(self) -> str:
+        """ "source", "filter", "select", "with_columns", "aggregate", "hosted", "sink", …"""
+        name = type(self.spec).__name__.removesuffix("Spec")
+        return (
+            "with_columns" if name == "WithColumns" else "map_arrow" if name == "MapArrow" else name.lower()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackMark:
+    """A stream that was used before it existed. The ports already name `stream`; None: it was never completed."""
+
+    name: OperatorName
+    schema: pa.Schema
+    stream: StreamRef | None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """An immutable graph: operators by name, in the order they were written."""
+
+    name: str
+    operators: Mapping[OperatorName, Operator]
+    feedback: tuple[FeedbackMark, ...] = ()
+
+    def consumers(self, operator: OperatorName) -> tuple[tuple[Operator, int, StreamRef], ...]:
+        """Who reads the operator's outputs: (consumer, its input port, the stream)."""
+        return tuple(
+            (consumer, index, stream)
+            for consumer in self.operators.values()
+            for index, port in enumerate(consumer.inputs)
+            for stream in port.streams
+            if stream.operator == operator
+        )

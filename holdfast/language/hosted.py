@@ -1,0 +1,117 @@
+"""Python operators that are hosted in the driver: the optional base class, and how a declaration becomes a maker.
+
+Any class with `process(row, port)` or `process_batch(table, port)` will do; `Operator` only documents the rest:
+
+=========================== ==========================================================================================
+`process(row, port)`        one row (a dict) arrived at an input port; what it returns or yields leaves by port 0
+`process_batch(table, port)` the same for a whole `pyarrow.Table`; instead of `process`
+`open()`                    after construction and after each restore: rebuild what starts with `_`
+`drain()`                   finish what is under way; may still submit
+`checkpoint()`              the state as one value; together with `reset`
+`reset(state)`              take back what `checkpoint` returned
+`reset_to_initial_state()`  go back to the beginning; by default a fresh instance is made
+`close()`                   the run ends
+=========================== ==========================================================================================
+
+Without `checkpoint`/`reset` the state is all attributes that do not begin with `_`.
+Input ports are numbered in the order written: data ports first, then control ports.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.errors import TopologyError
+
+PROCESS = ("process", "process_batch")
+
+
+class Operator:
+    """Base class for Python operators. Define `process` or `process_batch`; override the rest as needed.
+
+    All methods are called by one thread at a time. `checkpoint`, `reset` and `reset_to_initial_state` are left out
+    on purpose: without them the attributes that do not begin with `_` are the state.
+    """
+
+    _submit: Callable[[Any, int], None] | None = None
+    """Bound by the runtime before `open()`."""
+
+    def submit(self, rows: Any, port: int = 0) -> None:
+        """Send a row (dict), several rows (list of dicts) or a `pyarrow.Table` out by an output port."""
+        if self._submit is None:
+            raise RuntimeError(f"{type(self).__name__}.submit() works only while the topology runs.")
+        self._submit(rows, port)
+
+    def open(self) -> None:
+        """Called before the first row and after each restore: rebuild attributes that begin with `_`."""
+
+    def drain(self) -> None:
+        """An epoch is being established: finish what is under way. May still `submit`."""
+
+    def close(self) -> None:
+        """The run ends. Not called after a crash."""
+
+
+def maker(operator: Any) -> tuple[Callable[[], Any], str]:
+    """How to build fresh instances of a user's operator, and what to call it.
+
+    A class or a callable without arguments is called each time. An instance is copied now and again for each use, so
+    what happens to the user's own object later does not matter.
+    """
+    if inspect.isclass(operator):
+        _check_methods(operator, operator.__name__)
+        _check_callable(operator)
+        return operator, operator.__name__
+    if any(hasattr(operator, method) for method in PROCESS):
+        label = type(operator).__name__
+        _check_methods(operator, label)
+        pristine = _copy(operator)
+        return (lambda: copy.deepcopy(pristine)), label
+    if callable(operator):
+        _check_callable(operator)
+        made = operator()
+        label = type(made).__name__
+        _check_methods(made, label)
+        return operator, label
+    raise TopologyError(
+        f"{operator!r} is not a Python operator.",
+        cure="Pass a class, an instance or a function that makes one; it needs process(row, port) or process_batch(table, port).",
+    )
+
+
+def _check_methods(operator: Any, label: str) -> None:
+    if not any(callable(getattr(operator, method, None)) for method in PROCESS):
+        raise TopologyError(
+            f"{label} has neither process(row, port) nor process_batch(table, port).",
+            cure="Define one of them: it is called with the rows that arrive.",
+        )
+    if callable(getattr(operator, "checkpoint", None)) != callable(getattr(operator, "reset", None)):
+        raise TopologyError(
+            f"{label} defines only one of checkpoint() and reset(state).",
+            cure="Define both, or neither: then the attributes not beginning with '_' are the state.",
+        )
+
+
+def _check_callable(make: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(make).bind()
+    except TypeError as error:
+        raise TopologyError(
+            f"{getattr(make, '__name__', make)!r} cannot be called without arguments: {error}.",
+            cure="Pass an instance, or a function without arguments that makes one.",
+        ) from error
+    except ValueError:
+        pass  # a built-in without a signature: it will show
+
+
+def _copy(operator: Any) -> Any:
+    try:
+        return copy.deepcopy(operator)
+    except Exception as error:
+        raise TopologyError(
+            f"The {type(operator).__name__} cannot be copied: {error}.",
+            cure="Pass its class, or make connections and threads in open() instead of in __init__.",
+        ) from error

@@ -1,0 +1,253 @@
+"""`Stream`: what an operator makes, and the verbs that attach the next operator to it.
+
+Verbs come in three kinds:
+
+- operators (`filter`, `select`, `aggregate`, `sink`, …) add an operator and return the stream it makes;
+- marks (`consistent`, `checkpoint`) say something about the operator that *made* this stream, and return it;
+- borders (`autonomous`, `isolate`) add nothing: they return a handle on the same rows, and whatever reads through
+  that handle is autonomous, or begins a new element. Other readers of the stream are not affected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.errors import TopologyError
+from holdfast.language.aggregates import Aggregate, aggregate_spec
+from holdfast.language.annotations import Duration, region_settings, seconds
+from holdfast.language.builder import Builder
+from holdfast.language.connectors import Sink
+from holdfast.language.graph import (
+    FilterSpec,
+    HostedSpec,
+    InputPort,
+    MapArrowSpec,
+    SelectSpec,
+    SinkSpec,
+    Spec,
+    SplitSpec,
+    SqlSpec,
+    StreamRef,
+    TransformSpec,
+    UnionSpec,
+    WithColumnsSpec,
+)
+from holdfast.language.hosted import maker
+from holdfast.language.schema import to_arrow
+
+EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
+
+    _builder: Builder = field(repr=False)
+    ref: StreamRef
+    _autonomous: bool = False
+    _isolated: bool = False
+
+    # --- stateless operators ---
+
+    def filter(self, condition: Any, *, name: str | None = None) -> Stream:
+        """Keep the rows for which `condition` (a Spark Column or SQL text) is true."""
+        return self._then(FilterSpec(_expression(condition, "filter")), name)
+
+    def select(self, *columns: Any, name: str | None = None) -> Stream:
+        """Keep or compute columns: names, SQL text (`"a + b as c"`) or Spark Columns."""
+        if not columns:
+            raise TopologyError(
+                "select() needs at least one column.", cure="Give names, SQL text or Columns."
+            )
+        return self._then(SelectSpec(tuple(_expression(c, "select") for c in columns)), name)
+
+    def with_columns(
+        self, columns: Mapping[str, Any] | None = None, /, *, name: str | None = None, **more: Any
+    ) -> Stream:
+        """Add or replace columns: `with_columns(total="price * volume")`, or a mapping of name → expression."""
+        chosen = {
+            key: _expression(value, "with_columns") for key, value in {**(columns or {}), **more}.items()
+        }
+        if not chosen:
+            raise TopologyError("with_columns() needs at least one column.", cure="Write name='expression'.")
+        return self._then(WithColumnsSpec(chosen), name)
+
+    def transform(self, fn: Callable[[Any], Any], *, name: str | None = None) -> Stream:
+        """Apply `fn(DataFrame) -> DataFrame` to each step's rows. Stateless: it sees one step at a time."""
+        return self._then(TransformSpec(_function(fn, "transform")), name)
+
+    def sql(self, query: str, *, name: str | None = None) -> Stream:
+        """Run a query over the view `this` on each step's rows."""
+        if not isinstance(query, str) or not query.strip():
+            raise TopologyError(f"sql() takes a query, not {query!r}.", cure="Write 'select … from this'.")
+        return self._then(SqlSpec(query), name)
+
+    def map_arrow(
+        self, fn: Callable[[pa.Table], pa.Table], schema: Any, *, name: str | None = None
+    ) -> Stream:
+        """Apply `fn(pyarrow.Table) -> pyarrow.Table` beside the data; `schema` is what it returns."""
+        return self._then(
+            MapArrowSpec(_function(fn, "map_arrow"), to_arrow(schema, "the schema of map_arrow")), name
+        )
+
+    def union(self, *streams: Stream, name: str | None = None) -> Stream:
+        """All rows of these streams. They must have the same columns, and be all consistent or all autonomous."""
+        if not streams:
+            raise TopologyError("union() needs another stream.", cure="Write a.union(b).")
+        together = (self, *streams)
+        made = self._builder.add(
+            UnionSpec(), [input_port(self._builder, together)], name=name, isolated=any_isolated(together)
+        )
+        return Stream(self._builder, StreamRef(made))
+
+    def split(
+        self,
+        *conditions: Any,
+        otherwise: bool = False,
+        names: Sequence[str] | None = None,
+        name: str | None = None,
+    ) -> list[Stream]:
+        """One stream per condition: a row leaves by the first that holds. With `otherwise`, the rest by one more.
+
+        `names` label the streams in `explain()`.
+        """
+        if not conditions:
+            raise TopologyError("split() needs at least one condition.", cure=EXPRESSION_CURE)
+        ports = len(conditions) + otherwise
+        if names is not None and len(names) != ports:
+            raise TopologyError(
+                f"split() makes {ports} streams and was given {len(names)} names.",
+                cure="Give one name per stream.",
+            )
+        spec = SplitSpec(tuple(_expression(c, "split") for c in conditions), otherwise, tuple(names or ()))
+        made = self._then(spec, name, outputs=ports)
+        return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in range(ports)]
+
+    # --- stateful operators ---
+
+    def aggregate(
+        self,
+        by: str | Sequence[str],
+        emit: str = "changes",
+        *,
+        name: str | None = None,
+        **aggregates: Aggregate,
+    ) -> Stream:
+        """Running aggregates per key: `aggregate("user", n=holdfast.count(), total=holdfast.sum("amount"))`.
+
+        `emit="changes"` gives one row per changed key and step, to be merged by key; `emit="each"` one per input row.
+        """
+        return self._then(aggregate_spec(by, emit, aggregates), name)
+
+    def apply(self, operator: Any, schema: Any, *, name: str | None = None) -> Stream:
+        """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
+
+        For several ports use `Topology.operator`.
+        """
+        make, label = maker(operator)
+        return self._then(HostedSpec(make, (to_arrow(schema, f"the schema of {label}"),), label), name)
+
+    # --- the end ---
+
+    def sink(self, sink: Sink, name: str | None = None) -> None:
+        """Write the rows to the outside world."""
+        if not isinstance(sink, Sink):
+            raise TopologyError(
+                f"{sink!r} is not a Sink.", cure="Pass an object whose class derives from Sink."
+            )
+        if user := self._builder.holds(sink):
+            raise TopologyError(
+                f"The {type(sink).__name__} is already used by {user!r}.",
+                cure="Make one sink per place, or union the streams before.",
+            )
+        self._then(SinkSpec(sink), name, outputs=0)
+
+    # --- marks on the operator that made this stream ---
+
+    def consistent(
+        self,
+        name: str | None = None,
+        *,
+        period: Duration | None = None,
+        trigger: str | None = None,
+        mode: str = "async",
+        drain_timeout: Duration = 180,
+        reset_timeout: Duration = 180,
+        max_consecutive_resets: int = 5,
+    ) -> Stream:
+        """Start a region at the operator that made this stream; everything reachable belongs to it.
+
+        Epochs are established every `period` (default 2 s), or as `trigger` says: "operator" (the source decides) or
+        "manual". Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
+        """
+        settings = region_settings(
+            name=name,
+            period=period,
+            trigger=trigger,
+            mode=mode,
+            drain_timeout=drain_timeout,
+            reset_timeout=reset_timeout,
+            max_consecutive_resets=max_consecutive_resets,
+        )
+        self._builder.mark(self.ref.operator, consistent=settings)
+        return self
+
+    def checkpoint(self, every: Duration) -> Stream:
+        """Outside of regions: save the state of the operator that made this stream every so often, on its own."""
+        self._builder.mark(self.ref.operator, checkpoint_every_s=seconds(every, "every"))
+        return self
+
+    # --- borders before what follows ---
+
+    def autonomous(self) -> Stream:
+        """The region ends here for what reads this handle. An operator that a region reaches on another port stays
+        in that region; this port of it is then autonomous."""
+        return replace(self, _autonomous=True)
+
+    def isolate(self) -> Stream:
+        """What reads this handle begins a new element: its own loop, its own failure."""
+        return replace(self, _isolated=True)
+
+    def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
+        port = input_port(self._builder, (self,))
+        made = self._builder.add(spec, [port], name=name, outputs=outputs, isolated=self._isolated)
+        return Stream(self._builder, StreamRef(made))
+
+
+def input_port(builder: Builder, streams: Iterable[Stream], control: bool = False) -> InputPort:
+    """The port at which these streams meet."""
+    streams = tuple(streams)
+    for stream in streams:
+        if not isinstance(stream, Stream):
+            raise TopologyError(f"{stream!r} is not a Stream.", cure="Pass streams of this topology.")
+        if stream._builder is not builder:
+            raise TopologyError(
+                f"The stream {str(stream.ref)!r} belongs to topology {stream._builder.topology!r}, not to {builder.topology!r}.",
+                cure="Join streams of one topology only.",
+            )
+    refs = tuple(stream.ref for stream in streams)
+    return InputPort(refs, control, frozenset(stream.ref for stream in streams if stream._autonomous))
+
+
+def any_isolated(streams: Iterable[Stream]) -> bool:
+    return any(stream._isolated for stream in streams)
+
+
+def _expression(value: Any, verb: str) -> Any:
+    text = isinstance(value, str) and bool(value.strip())
+    column = not isinstance(value, str | bool | int | float | list | tuple | dict | None) and not callable(
+        value
+    )
+    if not (text or column):
+        raise TopologyError(f"{verb}() cannot use {value!r}.", cure=EXPRESSION_CURE)
+    return value
+
+
+def _function(fn: Any, verb: str) -> Callable[[Any], Any]:
+    if not callable(fn):
+        raise TopologyError(f"{verb}() takes a function, not {fn!r}.", cure=f"Write {verb}(lambda rows: …).")
+    return fn  # type: ignore[no-any-return]

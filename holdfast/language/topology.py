@@ -1,0 +1,178 @@
+"""`Topology`: where a stream graph begins, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+
+from holdfast.errors import ConfigError, TopologyError
+from holdfast.ids import OperatorName
+from holdfast.language.annotations import safe_name
+from holdfast.language.builder import Builder
+from holdfast.language.connectors import Source
+from holdfast.language.graph import Graph, HostedSpec, SourceSpec, StreamRef
+from holdfast.language.hosted import maker
+from holdfast.language.schema import to_arrow
+from holdfast.language.stream import Stream, any_isolated, input_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Until = Literal["available"]
+Format = Literal["text", "mermaid"]
+
+
+class Runner(Protocol):
+    """What can run a topology. The runtime lies above this layer, so it registers itself: see `set_runner`."""
+
+    def run(
+        self, topology: Topology, spark: SparkSession | None, store: Any, until: Until | None, **options: Any
+    ) -> Any: ...
+
+    def submit(self, topology: Topology, spark: SparkSession | None, store: Any, **options: Any) -> Any: ...
+
+    def explain(self, topology: Topology, format: Format, spark: SparkSession | None) -> str: ...
+
+
+_runner: Runner | None = None
+
+
+def set_runner(runner: Runner | None) -> Runner | None:
+    """Say who runs topologies from now on; returns who did before. Importing `holdfast` installs the Spark runtime."""
+    global _runner
+    before, _runner = _runner, runner
+    return before
+
+
+class Topology:
+    """A stream graph under construction. Written by one thread; `graph()` takes an immutable picture of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = safe_name(name, "a topology")
+        self._builder = Builder(self.name)
+
+    def __repr__(self) -> str:
+        return f"Topology({self.name!r})"
+
+    def source(self, source: Source, name: str | None = None) -> Stream:
+        """Read rows from the outside world."""
+        if not isinstance(source, Source):
+            raise TopologyError(
+                f"{source!r} is not a Source.", cure="Pass an object whose class derives from Source."
+            )
+        if user := self._builder.holds(source):
+            raise TopologyError(
+                f"The {type(source).__name__} is already read by {user!r}.",
+                cure="Use the stream twice instead: every stream may have many readers.",
+            )
+        return Stream(self._builder, StreamRef(self._builder.add(SourceSpec(source), name=name)))
+
+    @overload
+    def operator(
+        self,
+        operator: Any,
+        inputs: Sequence[Stream | Sequence[Stream]],
+        control: Sequence[Stream | Sequence[Stream]] = (),
+        *,
+        schema: Any,
+        name: str | None = None,
+    ) -> Stream: ...
+
+    @overload
+    def operator(
+        self,
+        operator: Any,
+        inputs: Sequence[Stream | Sequence[Stream]],
+        control: Sequence[Stream | Sequence[Stream]] = (),
+        *,
+        schemas: Sequence[Any] = (),
+        name: str | None = None,
+    ) -> list[Stream]: ...
+
+    def operator(
+        self,
+        operator: Any,
+        inputs: Sequence[Stream | Sequence[Stream]],
+        control: Sequence[Stream | Sequence[Stream]] = (),
+        *,
+        schema: Any = None,
+        schemas: Sequence[Any] = (),
+        name: str | None = None,
+    ) -> Stream | list[Stream]:
+        """A Python operator hosted in the driver, with as many ports as needed.
+
+        `inputs` are its data ports, `control` its control ports; each is a stream, or a list of streams that meet
+        there. Ports are numbered in that order, data first. With `schema` it has one output and its stream is
+        returned; with `schemas` one per schema, as a list; with neither it has none.
+        """
+        if schema is not None and schemas:
+            raise TopologyError("operator() was given schema and schemas.", cure="Give one of them.")
+        make, label = maker(operator)
+        given = [schema] if schema is not None else list(schemas)
+        spec = HostedSpec(make, tuple(to_arrow(each, f"the schema of {label}") for each in given), label)
+        data, extra = _per_port(inputs, label), _per_port(control, label)
+        ports = [input_port(self._builder, streams) for streams in data]
+        ports += [input_port(self._builder, streams, control=True) for streams in extra]
+        isolated = any(any_isolated(streams) for streams in data)
+        made = self._builder.add(spec, ports, name=name, outputs=len(given), isolated=isolated)
+        streams = [Stream(self._builder, StreamRef(made, port)) for port in range(len(given))]
+        return streams[0] if schema is not None else streams
+
+    def feedback(self, schema: Any) -> Feedback:
+        """A stream that does not exist yet, for a cycle: use `.stream` now, `.complete(stream)` later.
+
+        A cycle must pass through a control port; that is checked when the topology is compiled.
+        """
+        return Feedback(self._builder, self._builder.new_feedback(to_arrow(schema, "the schema of feedback")))
+
+    def graph(self) -> Graph:
+        """An immutable picture of what was declared so far."""
+        return self._builder.graph()
+
+    def run(
+        self, spark: SparkSession | None = None, store: Any = None, until: Until | None = None, **options: Any
+    ) -> Any:
+        """Run until stopped; with `until="available"`, until everything that is there now is processed."""
+        if until not in (None, "available"):
+            raise ConfigError(
+                f"until={until!r} is not known.", cure="Use until='available', or leave it out."
+            )
+        return _installed().run(self, spark, store, until, **options)
+
+    def submit(self, spark: SparkSession | None = None, store: Any = None, **options: Any) -> Any:
+        """Start running and return a handle with `status()`, `stop()` and `await_termination()`."""
+        return _installed().submit(self, spark, store, **options)
+
+    def explain(self, format: Format = "text", spark: SparkSession | None = None) -> str:
+        """Regions, elements and every sink's guarantee with its reason, as text or as a Mermaid flowchart."""
+        if format not in ("text", "mermaid"):
+            raise ConfigError(f"format={format!r} is not known.", cure="Use 'text' or 'mermaid'.")
+        return _installed().explain(self, format, spark)
+
+
+class Feedback:
+    """A pending stream. `stream` may be used at once; `complete` says where its rows come from."""
+
+    def __init__(self, builder: Builder, name: OperatorName) -> None:
+        self._builder = builder
+        self._name = name
+        self.stream = Stream(builder, StreamRef(name))
+
+    def complete(self, stream: Stream) -> None:
+        """Close the cycle."""
+        input_port(self._builder, (stream,))
+        self._builder.complete_feedback(self._name, stream.ref, stream._autonomous)
+
+
+def _installed() -> Runner:
+    if _runner is None:
+        raise ConfigError("No runtime is installed.", cure="Import holdfast before running a topology.")
+    return _runner
+
+
+def _per_port(ports: Sequence[Stream | Sequence[Stream]], label: str) -> list[tuple[Stream, ...]]:
+    if isinstance(ports, Stream):
+        raise TopologyError(
+            f"{label}: ports come as a list.", cure="Write inputs=[stream], control=[stream]."
+        )
+    return [(port,) if isinstance(port, Stream) else tuple(port) for port in ports]

@@ -1,0 +1,371 @@
+"""The controller of one region: establishes epochs, resets, pauses, parks.
+
+One machine per region; its owner feeds events one at a time and performs the returned commands in order. A list that
+acts begins with `Persist`, so a controller that dies anywhere in it is rebuilt from its record and `Start`.
+
+    new ──start──▶ resetting ◀────────failure, commit failed───────────────────────────────────┐
+                   │  ▲  └─all restored─▶ running ──due──▶ establishing ──all acked─▶ publishing ──▶ committing
+                   │  │                      ▲                  │                         │             │   │
+                   │  └──space returned── paused ◀──no space────┴─────────no space────────┘             │   │
+                   ▼                         └───────────────────────committed──────────────────────────┘   │
+                 parked ──a person resumes──▶ resetting                                stopped ◀──final─────┘
+
+`parked` is reached from every phase that resets, once the resets since the last published epoch are used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, Attempt, ElementName, Epoch
+from holdfast.protocol.messages import (
+    AbortEpoch,
+    Acked,
+    AwaitSpace,
+    BeginEpoch,
+    BeginReset,
+    CommitFailed,
+    CommitSinks,
+    Committed,
+    ControllerCommand,
+    ControllerEvent,
+    ControllerRecord,
+    DrainTimedOut,
+    ElementFailed,
+    EpochDue,
+    GoOn,
+    Park,
+    Persist,
+    Publish,
+    Published,
+    PublishFailed,
+    ResetAcked,
+    ResetTimedOut,
+    Resume,
+    ResumeRequested,
+    SpaceReturned,
+    Start,
+    StartDrainTimer,
+    StartResetTimer,
+    Stop,
+    UploadFailed,
+)
+from holdfast.protocol.phases import Phases
+from holdfast.protocol.shape import MarkerKind, Mode, RegionShape
+
+
+class ControllerPhase(StrEnum):
+    NEW = "new"
+    RESETTING = "resetting"  # elements restore the newest published epoch
+    RUNNING = "running"
+    ESTABLISHING = "establishing"  # markers travel, pins are uploaded
+    PUBLISHING = "publishing"  # every part is durable; the manifest is being written, its outcome unknown
+    COMMITTING = "committing"  # the epoch exists; sinks make it visible
+    PAUSED = "paused"  # no space; the last published epoch is intact
+    PARKED = "parked"  # resets used up; waits for a person
+    STOPPED = "stopped"  # the final epoch is committed
+
+
+_N, _T, _R = ControllerPhase.NEW, ControllerPhase.RESETTING, ControllerPhase.RUNNING
+_E, _U, _C = ControllerPhase.ESTABLISHING, ControllerPhase.PUBLISHING, ControllerPhase.COMMITTING
+_P, _K, _S = ControllerPhase.PAUSED, ControllerPhase.PARKED, ControllerPhase.STOPPED
+
+CONTROLLER_MOVES: Mapping[ControllerPhase, frozenset[ControllerPhase]] = {
+    _N: frozenset({_T}),
+    _T: frozenset({_T, _R, _K}),
+    _R: frozenset({_E, _T, _K}),
+    _E: frozenset({_U, _T, _P, _K}),
+    _U: frozenset({_C, _T, _P, _K}),
+    _C: frozenset({_R, _T, _S, _K}),
+    _P: frozenset({_T}),
+    _K: frozenset({_T}),
+    _S: frozenset(),
+}
+
+
+_AT_WORK = frozenset({_R, _E, _U, _C})
+"""Phases in which sources are where their elements left them: no reset is under way or certain."""
+
+
+class RegionController:
+    """Decides what a region does next.
+
+    `mode`: how ordinary epochs are established; a final one always drains.
+    `max_consecutive_resets`: resets allowed since the last published epoch before the region is parked.
+    """
+
+    def __init__(self, shape: RegionShape, mode: Mode, max_consecutive_resets: int) -> None:
+        self._shape = shape
+        self._mode = mode
+        self._max_consecutive_resets = max_consecutive_resets
+        self._phases = Phases(f"controller of {shape.name}", CONTROLLER_MOVES, ControllerPhase.NEW)
+        self._published = INITIAL_EPOCH
+        self._next_epoch = Epoch(INITIAL_EPOCH + 1)
+        self._attempt = FIRST_ATTEMPT
+        self._consecutive_resets = 0
+        self._epoch: Epoch | None = None  # under way and not known to be published
+        self._is_final = False  # the epoch under way, or just published, is the final one
+        self._style: MarkerKind = "drain"
+        self._waiting: set[ElementName] = set()  # elements that still have to answer
+        self._parts: dict[ElementName, object] = {}
+        self._due = False  # an ordinary epoch is wanted
+        self._stop_due = False  # a final epoch is wanted, whatever happens: kept until it is committed
+        self._end_due = (
+            False  # a final epoch is wanted because the input was read to its end: a reset voids that
+        )
+        self._failure: str | None = None  # happened while an outcome was unknown
+        self.ignored = 0
+
+    @property
+    def phase(self) -> ControllerPhase:
+        return self._phases.current
+
+    @property
+    def taken(self) -> set[tuple[ControllerPhase, ControllerPhase]]:
+        """Moves made so far."""
+        return self._phases.taken
+
+    @property
+    def record(self) -> ControllerRecord:
+        """What must survive this controller."""
+        is_parked = self.phase is ControllerPhase.PARKED
+        return ControllerRecord(
+            self._published, self._next_epoch, self._attempt, self._consecutive_resets, is_parked
+        )
+
+    # --- the one method that changes state ------------------------------------------------------------------------
+
+    def handle(self, event: ControllerEvent) -> list[ControllerCommand]:
+        self._phases.note(event)
+        match event:
+            case Acked():
+                return self._on_acked(event)
+            case ResetAcked():
+                return self._on_reset_acked(event)
+            case EpochDue():
+                return self._on_due(event)
+            case ElementFailed():
+                return self._on_element_failed(event)
+            case Published(epoch):
+                return self._on_published(epoch)
+            case PublishFailed():
+                return self._on_publish_failed(event)
+            case Committed(epoch):
+                return self._on_committed(epoch)
+            case CommitFailed(epoch, reason):
+                return self._on_commit_failed(epoch, reason)
+            case UploadFailed():
+                return self._on_upload_failed(event)
+            case DrainTimedOut(epoch, attempt):
+                return self._on_drain_timed_out(epoch, attempt)
+            case ResetTimedOut(_, attempt):
+                return self._on_reset_timed_out(attempt)
+            case Start():
+                return self._on_start(event)
+            case SpaceReturned():
+                return self._on_space_returned()
+            case ResumeRequested():
+                return self._on_resume_requested()
+
+    def _ignore(self) -> list[ControllerCommand]:
+        self.ignored += 1
+        return []
+
+    def _act(self, *commands: ControllerCommand) -> list[ControllerCommand]:
+        """Commands, after the record that lets a successor know they may have been performed."""
+        return [Persist(self.record), *commands]
+
+    # --- starting and resetting -------------------------------------------------------------------------------------
+
+    def _on_start(self, event: Start) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.NEW:
+            return self._ignore()
+        self._published = event.published
+        self._next_epoch = Epoch(event.published + 1)
+        if event.record is not None:
+            self._take_over(event.record)
+        return self._reset_to_published()
+
+    def _take_over(self, record: ControllerRecord) -> None:
+        """Go on from a predecessor's record. Numbers it may have used are never used again."""
+        self._attempt = record.attempt
+        self._next_epoch = Epoch(max(record.next_epoch, self._next_epoch))
+        # A parked region that is started was started by a person; a predecessor that died between the manifest and
+        # the record did publish.
+        is_fresh = record.parked or self._published > record.published
+        self._consecutive_resets = 0 if is_fresh else record.consecutive_resets
+
+    def _fail(self, reason: str) -> list[ControllerCommand]:
+        """Reset because something failed: counted, and refused when the resets are used up."""
+        if self._consecutive_resets >= self._max_consecutive_resets:
+            return self._park(reason)
+        self._consecutive_resets += 1
+        return self._reset_to_published()
+
+    def _reset_to_published(self) -> list[ControllerCommand]:
+        self._phases.move(ControllerPhase.RESETTING)
+        self._attempt = Attempt(self._attempt + 1)
+        self._waiting = set(self._shape.elements)
+        self._failure = None
+        self._end_due = False  # sources go back; they have to reach the end of their input again
+        begin = BeginReset(self._published, self._attempt, self._consecutive_resets, self._shape.starts())
+        timer = StartResetTimer(self._published, self._attempt)
+        return self._act(*self._abandon_epoch(), timer, begin)
+
+    def _abandon_epoch(self) -> list[ControllerCommand]:
+        if self._epoch is None:
+            return []
+        abandoned, self._epoch = self._epoch, None
+        self._parts = {}
+        return [AbortEpoch(abandoned)]
+
+    def _park(self, reason: str) -> list[ControllerCommand]:
+        self._phases.move(ControllerPhase.PARKED)
+        self._failure = None
+        return self._act(*self._abandon_epoch(), Park(reason))
+
+    def _on_resume_requested(self) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.PARKED:
+            return self._ignore()
+        self._consecutive_resets = 0
+        return self._reset_to_published()
+
+    def _on_reset_acked(self, event: ResetAcked) -> list[ControllerCommand]:
+        is_current = self.phase is ControllerPhase.RESETTING and event.attempt == self._attempt
+        if not is_current or event.element not in self._waiting:
+            return self._ignore()
+        self._waiting.discard(event.element)
+        if self._waiting:
+            return []
+        go_on = self._act(GoOn(self._published, self._attempt, self._shape.elements))
+        return go_on + self._run()
+
+    def _on_reset_timed_out(self, attempt: Attempt) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.RESETTING or attempt != self._attempt:
+            return self._ignore()
+        return self._fail(f"reset {attempt} timed out; no answer from {self._silent()}")
+
+    def _silent(self) -> str:
+        return ", ".join(sorted(self._waiting))
+
+    # --- establishing -------------------------------------------------------------------------------------------------
+
+    def _on_due(self, event: EpochDue) -> list[ControllerCommand]:
+        if self.phase is ControllerPhase.STOPPED:
+            return self._ignore()
+        if event.final and event.sticky:
+            self._stop_due = True
+        elif event.final and self.phase in _AT_WORK:
+            self._end_due = True
+        elif not event.final and self.phase is not ControllerPhase.PARKED:
+            self._due = True
+        else:
+            return self._ignore()
+        return self._begin_epoch() if self.phase is ControllerPhase.RUNNING else []
+
+    def _run(self) -> list[ControllerCommand]:
+        """Go on running, or begin what became due meanwhile."""
+        self._phases.move(ControllerPhase.RUNNING)
+        is_wanted = self._due or self._stop_due or self._end_due
+        return self._begin_epoch() if is_wanted else []
+
+    def _begin_epoch(self) -> list[ControllerCommand]:
+        self._phases.move(ControllerPhase.ESTABLISHING)
+        self._due = False
+        self._is_final = self._stop_due or self._end_due
+        self._style = "token" if self._mode == "async" and not self._is_final else "drain"
+        epoch = self._epoch = self._next_epoch
+        self._next_epoch = Epoch(epoch + 1)
+        self._waiting = set(self._shape.elements)
+        self._parts = {}
+        told = self._shape.elements if self._style == "token" else self._shape.starts()
+        timer = StartDrainTimer(epoch, self._attempt)
+        return self._act(timer, BeginEpoch(epoch, self._attempt, self._style, told))
+
+    def _is_establishing(self, epoch: Epoch, attempt: Attempt) -> bool:
+        is_current = epoch == self._epoch and attempt == self._attempt
+        return is_current and self.phase is ControllerPhase.ESTABLISHING
+
+    def _on_acked(self, event: Acked) -> list[ControllerCommand]:
+        is_current = self._is_establishing(event.epoch, event.attempt)
+        if not is_current or event.element not in self._waiting:
+            return self._ignore()
+        self._waiting.discard(event.element)
+        self._parts[event.element] = event.part
+        if self._waiting:
+            return []
+        self._phases.move(ControllerPhase.PUBLISHING)
+        return self._act(Publish(event.epoch, self._attempt, self._parts))
+
+    def _on_upload_failed(self, event: UploadFailed) -> list[ControllerCommand]:
+        if not self._is_establishing(event.epoch, event.attempt):
+            return self._ignore()
+        if event.no_space:
+            return self._pause(event.reason)
+        return self._fail(f"{event.element} could not upload epoch {event.epoch}: {event.reason}")
+
+    def _on_drain_timed_out(self, epoch: Epoch, attempt: Attempt) -> list[ControllerCommand]:
+        if not self._is_establishing(epoch, attempt):
+            return self._ignore()
+        return self._fail(f"epoch {epoch} timed out; no answer from {self._silent()}")
+
+    # --- publishing and committing: what happened is found out before anything else is decided -----------------------
+
+    def _on_published(self, epoch: Epoch) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.PUBLISHING or epoch != self._epoch:
+            return self._ignore()
+        self._phases.move(ControllerPhase.COMMITTING)
+        self._published = epoch
+        self._epoch = None
+        self._parts = {}
+        self._consecutive_resets = 0
+        goes_on = self._style == "drain" and not self._is_final and self._failure is None
+        resume = [Resume(epoch, self._attempt, self._shape.elements)] if goes_on else []
+        return self._act(*resume, CommitSinks(epoch))
+
+    def _on_publish_failed(self, event: PublishFailed) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.PUBLISHING or event.epoch != self._epoch:
+            return self._ignore()
+        if event.no_space:
+            return self._pause(event.reason)
+        return self._fail(f"epoch {event.epoch} could not be published: {event.reason}")
+
+    def _on_committed(self, epoch: Epoch) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.COMMITTING or epoch != self._published:
+            return self._ignore()
+        if self._is_final:
+            self._phases.move(ControllerPhase.STOPPED)
+            return self._act(Stop(epoch))
+        if self._failure is not None:
+            return self._fail(self._failure)
+        return self._run()
+
+    def _on_commit_failed(self, epoch: Epoch, reason: str) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.COMMITTING or epoch != self._published:
+            return self._ignore()
+        return self._fail(f"epoch {epoch} could not be made visible: {reason}")
+
+    # --- failures and space -------------------------------------------------------------------------------------------
+
+    def _on_element_failed(self, event: ElementFailed) -> list[ControllerCommand]:
+        if event.attempt != self._attempt:
+            return self._ignore()
+        reason = f"{event.element} failed: {event.reason}"
+        if self.phase in (ControllerPhase.PUBLISHING, ControllerPhase.COMMITTING):
+            self._failure = reason
+            return []
+        if self.phase in (ControllerPhase.RESETTING, ControllerPhase.RUNNING, ControllerPhase.ESTABLISHING):
+            return self._fail(reason)
+        return self._ignore()  # paused or parked: the reset that ends it heals the element too
+
+    def _pause(self, reason: str) -> list[ControllerCommand]:
+        # No Persist: nothing in the record changes here, and a full store could not take it.
+        self._phases.move(ControllerPhase.PAUSED)
+        self._failure = None
+        return [*self._abandon_epoch(), AwaitSpace(reason)]
+
+    def _on_space_returned(self) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.PAUSED:
+            return self._ignore()
+        return self._reset_to_published()

@@ -1,0 +1,388 @@
+"""Every event and command of the region protocol. Frozen values; equality is by content.
+
+Naming: `(epoch, attempt)` goes with every message. `attempt` counts the region's resets over its whole life and is
+persisted, so anything that carries an older attempt is stale and is ignored.
+
+    controller ──BeginEpoch / BeginReset / Resume / GoOn──▶ element      (control messages; may be late or doubled)
+    element    ──Marker along its links──▶ next elements                 (FIFO, in band with batches)
+    element    ──Acked / UploadFailed / ElementFailed / ResetAcked──▶ controller
+    store rim  ──Published / PublishFailed / Committed / CommitFailed──▶ controller
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
+from holdfast.protocol.shape import MarkerKind
+
+# --- control messages: commands of the controller, events of the elements -----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEpoch:
+    """Establish `epoch`. Style `drain`: to the start elements, sources pause until Resume.
+    Style `token`: to every element at once, sources go on after the pin. A final epoch is always `drain` style."""
+
+    epoch: Epoch
+    attempt: Attempt
+    style: MarkerKind
+    elements: tuple[ElementName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Drain style only: the epoch is published, sources go on."""
+
+    epoch: Epoch
+    attempt: Attempt
+    elements: tuple[ElementName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginReset:
+    """Restore `epoch` under the new `attempt`. Sent to the start elements; the others learn it by marker.
+    `consecutive` counts resets since the last published epoch: the rim waits longer the higher it is."""
+
+    epoch: Epoch
+    attempt: Attempt
+    consecutive: int
+    elements: tuple[ElementName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Every element of the region has restored `epoch`; sources go on."""
+
+    epoch: Epoch
+    attempt: Attempt
+    elements: tuple[ElementName, ...]
+
+
+# --- in band, along a link ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Control record in a connection. A `reset` marker clears the connection it is put into."""
+
+    kind: MarkerKind
+    epoch: Epoch
+    attempt: Attempt
+
+
+# --- events of the element machine ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerArrived:
+    """A marker reached the head of a link: everything before it was processed (or, for `reset`, dropped)."""
+
+    link: ConnectionId
+    marker: Marker
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFinished:
+    """The background upload of a pin is durable. `part` is the element's share of the manifest."""
+
+    epoch: Epoch
+    attempt: Attempt
+    part: object = field(compare=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadBroke:
+    """The background upload of a pin failed; nothing of it remains."""
+
+    epoch: Epoch
+    attempt: Attempt
+    no_space: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """A step, drain, pin or restore of this element failed. Its volatile state is worthless until a reset."""
+
+    reason: str = ""
+
+
+# --- commands of the element machine --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunDrain:
+    """Run the operators' `drain`: they may still submit."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Put the marker into every output link. For `reset`: clear each output link first."""
+
+    marker: Marker
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Record the current version of every operator, source position and prepared sink output for `epoch`,
+    with the batches emitted since this element's own outgoing token (style `token`)."""
+
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Make the pin durable in the background; answer UploadFinished or UploadBroke."""
+
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOutputs:
+    """From here until the pin, batches this element emits belong to `epoch` too (style `token`)."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Drop volatile state and pending uploads; load `epoch` (0: initial state), seek sources, roll sinks to it."""
+
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send `event` to the region's controller."""
+
+    event: ControllerEvent
+
+
+# --- events of the controller ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The run owns the store. `published` is the newest epoch found there, `record` the controller's own record."""
+
+    published: Epoch
+    record: ControllerRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDue:
+    """The trigger fired (period, operator, manual). `final`: nothing follows; stop when it is committed.
+    A final wish that is not `sticky` is forgotten by a reset: input that was read to its end must be read again."""
+
+    final: bool = False
+    sticky: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """An element's pin is durable."""
+
+    element: ElementName
+    epoch: Epoch
+    attempt: Attempt
+    part: object = field(compare=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFailed:
+    element: ElementName
+    epoch: Epoch
+    attempt: Attempt
+    no_space: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementFailed:
+    """An element broke during `attempt`."""
+
+    element: ElementName
+    attempt: Attempt
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetAcked:
+    """An element restored `epoch` under `attempt`."""
+
+    element: ElementName
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The manifest is durable and visible: the epoch exists whatever happens next."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed:
+    """The manifest is certainly not there (looked up, not assumed)."""
+
+    epoch: Epoch
+    no_space: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Every sink made the epoch visible."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """A sink could not make the epoch visible; the next reset rolls it forward."""
+
+    epoch: Epoch
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTimedOut:
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTimedOut:
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceReturned:
+    """The store accepts writes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """A person resumes a parked region."""
+
+
+ControllerEvent = (
+    Start
+    | EpochDue
+    | Acked
+    | UploadFailed
+    | ElementFailed
+    | ResetAcked
+    | Published
+    | PublishFailed
+    | Committed
+    | CommitFailed
+    | DrainTimedOut
+    | ResetTimedOut
+    | SpaceReturned
+    | ResumeRequested
+)
+
+ElementEvent = BeginEpoch | Resume | BeginReset | GoOn | MarkerArrived | UploadFinished | UploadBroke | Broke
+ElementCommand = RunDrain | Forward | Pin | Upload | KeepOutputs | Restore | Tell
+
+# --- commands of the controller -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRecord:
+    """What the controller must remember across its own crash. Written before the commands that follow it."""
+
+    published: Epoch
+    next_epoch: Epoch
+    attempt: Attempt
+    consecutive_resets: int
+    parked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Write the record durably before performing any later command of the same list."""
+
+    record: ControllerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Write the epoch's manifest from the elements' parts, atomically; answer Published or PublishFailed."""
+
+    epoch: Epoch
+    attempt: Attempt
+    parts: dict[ElementName, object] = field(compare=False, default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSinks:
+    """Make the epoch's output visible (idempotent), then release what nobody needs; answer Committed or CommitFailed."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class AbortEpoch:
+    """The epoch will never be published: its uploaded pieces may be collected."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class StartDrainTimer:
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class StartResetTimer:
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSpace:
+    """Stop the elements of the region and probe the store until it accepts writes; answer SpaceReturned."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Give up until a person resumes the region. Nothing is lost."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The final epoch is committed: end the region's elements."""
+
+    epoch: Epoch
+
+
+ControllerCommand = (
+    Persist
+    | BeginEpoch
+    | Resume
+    | BeginReset
+    | GoOn
+    | Publish
+    | CommitSinks
+    | AbortEpoch
+    | StartDrainTimer
+    | StartResetTimer
+    | AwaitSpace
+    | Park
+    | Stop
+)

@@ -1,0 +1,48 @@
+"""The part of a plan the protocol needs: elements of one region and the consistent links between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.ids import ConnectionId, ElementName, RegionName
+
+Mode = Literal["drain", "async"]
+"""How a region establishes epochs. The documents' other modes (`token`, `aware`) are named gaps: see docs/roadmap.md."""
+
+MarkerKind = Literal["drain", "token", "reset"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A consistent connection inside a region. `control` links end at a control port and may close a cycle."""
+
+    id: ConnectionId
+    source: ElementName
+    target: ElementName
+    control: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegionShape:
+    """Elements of a region in topological order (over data links), and its links.
+
+    Must hold: data links alone form no cycle; every link joins two elements of the region.
+    """
+
+    name: RegionName
+    elements: tuple[ElementName, ...]
+    links: tuple[Link, ...] = ()
+
+    def data_inputs(self, element: ElementName) -> frozenset[ConnectionId]:
+        return frozenset(link.id for link in self.links if link.target == element and not link.control)
+
+    def control_inputs(self, element: ElementName) -> frozenset[ConnectionId]:
+        return frozenset(link.id for link in self.links if link.target == element and link.control)
+
+    def outputs(self, element: ElementName) -> tuple[ConnectionId, ...]:
+        return tuple(link.id for link in self.links if link.source == element)
+
+    def starts(self) -> tuple[ElementName, ...]:
+        """Elements no consistent data link leads into: markers begin there."""
+        return tuple(e for e in self.elements if not self.data_inputs(e))

@@ -1,0 +1,105 @@
+"""What `topology.run`, `submit` and `explain` do. Installed into the language when `holdfast` is imported."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from holdfast.compiler.compile import compile_graph
+from holdfast.compiler.explain import explain_mermaid, explain_text
+from holdfast.language.topology import Format, Topology, Until
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.job import Job
+from holdfast.store.base import Store
+from holdfast.store.urls import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkRunner:
+    """Runs topologies on Spark: on the caller's session if one is given or active, else on one made for the run."""
+
+    def run(
+        self,
+        topology: Topology,
+        spark: SparkSession | None,
+        store: Any,
+        until: Until | None,
+        *,
+        on_start: Callable[[Job], None] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Blocks until the end; returns the final status. Ctrl-C and SIGTERM establish a final epoch first."""
+        job = self._start(topology, spark, store, until, **options)
+        if on_start is not None:
+            on_start(job)
+        return run_to_end(job)
+
+    def submit(self, topology: Topology, spark: SparkSession | None, store: Any, **options: Any) -> Job:
+        """Starts and returns at once."""
+        return self._start(topology, spark, store, options.pop("until", None), **options)
+
+    def explain(self, topology: Topology, format: Format, spark: SparkSession | None) -> str:
+        engine = _engine(topology, spark)
+        try:
+            plan = compile_graph(topology.graph(), engine.analyser())
+        finally:
+            engine.stop()
+        return explain_mermaid(plan) if format == "mermaid" else explain_text(plan)
+
+    def _start(
+        self, topology: Topology, spark: SparkSession | None, store: Any, until: Until | None, **options: Any
+    ) -> Job:
+        place = _store(store)
+        engine = options.pop("engine", None) or _engine(topology, spark, options.pop("partitions", None))
+        try:
+            return Job(topology.graph(), engine, place, until=until, **options).start()
+        except BaseException:
+            engine.stop()
+            raise
+
+
+def run_to_end(job: Job) -> dict[str, Any]:
+    """Wait for the job's end; a first Ctrl-C or SIGTERM asks it to stop well, a second one ends it at once."""
+    with _stop_signals(job):
+        try:
+            while not job.await_termination(timeout=3600.0):
+                pass
+        finally:
+            job.close()
+    return job.status()
+
+
+@contextlib.contextmanager
+def _stop_signals(job: Job) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(number: int, frame: Any) -> None:
+        signal.signal(number, signal.default_int_handler)
+        # Not from within the handler: it may have interrupted a thread that holds the run's lock.
+        threading.Thread(target=job.ask_to_stop, daemon=True).start()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _store(store: Any) -> Store | None:
+    return None if store is None else open_store(store)
+
+
+def _engine(topology: Topology, spark: SparkSession | None, partitions: int | None = None) -> Engine:
+    from holdfast.runtime.spark.engine import SparkEngine
+    from holdfast.runtime.spark.session import active_or_new
+
+    session, owned = (spark, False) if spark is not None else active_or_new(topology.name)
+    return SparkEngine(session, owned=owned, partitions=partitions)

@@ -1,0 +1,170 @@
+"""The job-runner seam: everything a step asks of the machinery that moves rows.
+
+A *frame* is opaque to the runtime: a lazy Spark DataFrame (`runtime/spark/engine.py`) or an Arrow table
+(`runtime/local.py`). Methods that read `runs a job` perform exactly one action.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.compiler.analyse import Analyser
+from holdfast.durable import remove_quietly
+from holdfast.ids import Attempt, ElementName, OperatorName
+from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
+from holdfast.language.graph import AggregateSpec, Operator
+from holdfast.runtime.batch import Batch
+from holdfast.state.segment import Segment
+from holdfast.store.base import SegmentRef, Store
+
+Frame = Any
+
+
+@dataclass(frozen=True, slots=True)
+class StepName:
+    """Who runs: goes into file names and job descriptions."""
+
+    element: ElementName
+    attempt: Attempt
+    step: int
+    epoch: int
+
+    @property
+    def id(self) -> StepId:
+        return StepId(self.attempt, self.step)
+
+    def describe(self, topology: str) -> str:
+        return f"{topology}/{self.element} step {self.step} epoch {self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedState:
+    """One version of a keyed operator's state: the segments of each partition, base first."""
+
+    partitions: tuple[tuple[Segment, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTask:
+    """What a keyed step needs to know about its operator."""
+
+    operator: OperatorName
+    spec: AggregateSpec
+    input_schema: pa.Schema
+    output_schema: pa.Schema
+    stamped: bool
+    """The input carries positions (rows are applied in their order)."""
+    stamped_output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedOutput:
+    """What a keyed step gave: the new version, the emitted rows (None: no rows), and files to remove after the step."""
+
+    state: KeyedState
+    frame: Frame
+    rows: int
+    files: tuple[str, ...] = ()
+
+
+class Engine(ABC):
+    """Moves rows. Element loops call it concurrently, each from its own thread."""
+
+    live: Path
+    """Directory for live segments and transient batches of this run. Never read by a later run."""
+    partitions: int
+    """Partitions of keyed operators, unless restored with another number."""
+
+    @abstractmethod
+    def analyser(self) -> Analyser: ...
+
+    @abstractmethod
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """A thread from which steps may be run."""
+
+    @abstractmethod
+    def begin_step(self, name: StepName, topology: str) -> None:
+        """Label the calling thread's next jobs."""
+
+    @abstractmethod
+    def cancel(self, element: ElementName) -> None:
+        """Cancel the jobs an element runs now (a reset makes them worthless)."""
+
+    @abstractmethod
+    def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame: ...
+
+    @abstractmethod
+    def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame: ...
+
+    @abstractmethod
+    def from_table(self, table: pa.Table) -> Frame: ...
+
+    @abstractmethod
+    def empty(self, schema: pa.Schema) -> Frame: ...
+
+    @abstractmethod
+    def union(self, frames: Sequence[Frame]) -> Frame: ...
+
+    @abstractmethod
+    def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
+        """Apply a stateless operator; one frame per output port. `stamped`: position columns pass through."""
+
+    @abstractmethod
+    def strip(self, frame: Frame) -> Frame:
+        """The frame without position columns."""
+
+    @abstractmethod
+    def share(self, frame: Frame) -> Frame:
+        """Keep the frame's rows for several consumers within one step."""
+
+    @abstractmethod
+    def unshare(self, frame: Frame) -> None: ...
+
+    @abstractmethod
+    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
+        """Bring the rows to the driver, in position order if `ordered`. Runs a job."""
+
+    @abstractmethod
+    def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+        """Write the rows as a batch. None if there are none. Runs a job."""
+
+    @abstractmethod
+    def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
+        """Hand the rows to a sink. Runs a job."""
+
+    @abstractmethod
+    def keyed_step(self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName) -> KeyedOutput:
+        """Apply a batch to a keyed operator. Runs a job."""
+
+    @abstractmethod
+    def load_keyed(
+        self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
+    ) -> KeyedState:
+        """Bring stored segments to where steps will need them, verified. No segments: the initial state."""
+
+    def put_segments(
+        self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
+    ) -> list[SegmentRef]:
+        """Make live segments durable in the store, each given with its partition; in background priority."""
+        return [store.put_segment(entry, s.name, Path(s.path), s.crc) for _, s in segments]
+
+    def remove_live(self, segment: Segment) -> None:
+        """A live segment nobody needs any more."""
+        remove_quietly(segment.path)
+
+    @abstractmethod
+    def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Run an importable function over items, in background priority."""
+
+    def stop(self) -> None:
+        """The run ends: release what the engine made for it (not the caller's session)."""
+
+
+Frames = Mapping[tuple[OperatorName, int], Frame]

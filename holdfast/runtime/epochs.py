@@ -1,0 +1,156 @@
+"""A region's epochs in the store: finding the newest, reading a part of it, publishing, making output visible."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint.blobs import get_blob
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.retention import collect
+from holdfast.compiler.plan import Plan, RegionPlan
+from holdfast.errors import MismatchError
+from holdfast.failpoints import fp
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken
+from holdfast.language.graph import SinkSpec
+from holdfast.protocol.messages import ControllerRecord
+from holdfast.runtime.batch import Batch, batch_of
+from holdfast.runtime.worker import Pinned, Worker
+from holdfast.state import codec
+from holdfast.store.base import Identity, SegmentRef, Store
+
+
+class RegionEpochs:
+    """Reads and writes one region's epochs. `current` is the newest published manifest known here.
+
+    Called by the region's thread, except `upload` and `restore`, which element threads call.
+    """
+
+    def __init__(
+        self, plan: Plan, region: RegionPlan, store: Store, identity: Identity, token: OwnerToken, live: Path
+    ) -> None:
+        self.store = store
+        self.current: Manifest | None = None
+        self._region = region
+        self._identity = identity
+        self._token = token
+        self._live = live
+        members = set(region.members)
+        self._fingerprint = {str(name): text for name, text in plan.fingerprint.items() if name in members}
+        self._sinks = {
+            op.name: op.spec.sink
+            for op in plan.graph.operators.values()
+            if op.name in members and isinstance(op.spec, SinkSpec)
+        }
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    def find(self) -> tuple[Epoch, ControllerRecord | None]:
+        """The newest epoch, verified and fitting this topology, and the controller's record."""
+        fp("reset.choose_epoch")
+        epochs = self.store.epochs(self._region.name)
+        newest = epochs[-1] if epochs else INITIAL_EPOCH
+        self.current = self._read(newest) if epochs else None
+        raw = self.store.load_record(f"controller.{self._region.name}")
+        return newest, None if raw is None else ControllerRecord(**json.loads(raw))
+
+    def save(self, record: ControllerRecord) -> None:
+        self.store.save_record(f"controller.{self._region.name}", json.dumps(asdict(record)).encode())
+
+    def _read(self, epoch: Epoch) -> Manifest:
+        where = f"the manifest of epoch {epoch} of region {self._region.name!r} in {self.store.url}"
+        manifest = manifests.decode(self.store.manifest(self._region.name, epoch), where)
+        found = (manifest.job_id, manifest.region, manifest.epoch)
+        if found != (self._identity.job_id, self._region.name, epoch):
+            raise MismatchError(
+                f"{where} belongs to job {manifest.job_id}, region {manifest.region!r}, epoch {manifest.epoch}.",
+                cure="Restore the right file from a backup.",
+            )
+        self._check_fit(manifest)
+        return manifest
+
+    def _check_fit(self, manifest: Manifest) -> None:
+        for name in sorted(set(self._fingerprint) | set(manifest.fingerprint)):
+            now, then = self._fingerprint.get(name), manifest.fingerprint.get(name)
+            if now != then:
+                raise MismatchError(
+                    f"operator {name!r} does not fit the stored state: "
+                    f"it was {then or 'not there'}, now it is {now or 'gone'}.",
+                    cure="Undo the change, or start with a new store.",
+                )
+
+    # --- what elements ask ----------------------------------------------------------------------------------------
+
+    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]:
+        return worker.upload(pinned, self.store, self._region.name)
+
+    def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> Mapping[ConnectionId, list[Batch]]:
+        """Load an element's state of `epoch`; returns the batches it must send again first."""
+        if epoch == INITIAL_EPOCH:
+            worker.restore(epoch, None, self.store)
+            return {}
+        assert self.current is not None
+        assert self.current.epoch == epoch
+        worker.restore(epoch, self.current.operators(), self.store)
+        part = self.current.parts.get(worker.element.name)
+        return self._fetch_kept(part.get("kept", {}), attempt) if part else {}
+
+    def _fetch_kept(self, kept: Mapping[str, Any], attempt: Attempt) -> dict[ConnectionId, list[Batch]]:
+        directory = self._live / "kept"
+        directory.mkdir(parents=True, exist_ok=True)
+        result: dict[ConnectionId, list[Batch]] = {}
+        for connection, batches in kept.items():
+            result[ConnectionId(connection)] = []
+            for batch in batches:
+                files = []
+                for raw in batch["files"]:
+                    ref = SegmentRef(*raw)
+                    files.append(directory / f"a{attempt}-{threading.get_ident()}-{ref.key}")
+                    self.store.fetch_segment(ref, files[-1])
+                result[ConnectionId(connection)].append(batch_of(files, batch["rows"]))
+        return result
+
+    # --- publishing -----------------------------------------------------------------------------------------------
+
+    def publish(
+        self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any], wall: float
+    ) -> tuple[Manifest, int]:
+        """Write the manifest, atomically and durably; returns it with its size in bytes."""
+        previous = INITIAL_EPOCH if self.current is None else self.current.epoch
+        manifest = Manifest(
+            job_id=self._identity.job_id,
+            topology=self._identity.topology,
+            region=self._region.name,
+            epoch=epoch,
+            attempt=attempt,
+            token=self._token,
+            wall=wall,
+            fingerprint=self._fingerprint,
+            parts=dict(parts),
+            previous=previous,
+        )
+        data = manifests.encode(manifest)
+        self.store.publish(self._region.name, epoch, data)
+        fp("ckpt.epoch.published")
+        self.current = manifest
+        return manifest, len(data)
+
+    def make_visible(self, epoch: Epoch) -> None:
+        """Commit every sink, then delete what no retained epoch needs."""
+        assert self.current is not None
+        assert self.current.epoch == epoch
+        operators = self.current.operators()
+        for name, sink in self._sinks.items():
+            sink.commit(epoch, codec.decode(get_blob(self.store, operators[name]["blob"])))
+        self.store.check_owner()
+        collect(self.store, self._region.name)
+
+
+def stored_bytes(manifest: Manifest) -> int:
+    """Bytes of the blobs this epoch wrote (segments may be shared with earlier epochs and are not counted)."""
+    return sum((op["blob"] or {"size": 0})["size"] for op in manifest.operators().values())

@@ -1,0 +1,346 @@
+"""A run of a topology: ownership, wiring, threads, status, stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.compiler.compile import compile_graph
+from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
+from holdfast.language.connectors import SinkContext
+from holdfast.language.graph import Graph, SinkSpec, SourceSpec
+from holdfast.protocol.element import ElementMachine
+from holdfast.runtime.connection import Connection, Signals
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.epochs import RegionEpochs
+from holdfast.runtime.loop import ElementLoop
+from holdfast.runtime.loop_autonomous import AutonomousLoop
+from holdfast.runtime.region import Region
+from holdfast.runtime.reporter import Reporter
+from holdfast.runtime.worker import Worker
+from holdfast.store.base import Identity, Store
+
+Until = Literal["available"] | None
+MONITOR_S = 0.05
+JOIN_S = 30.0
+
+
+class Job:
+    """One run. `start`, then `await_termination`; `status`, `stop`, `resume` at any time from any thread."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        engine: Engine,
+        store: Store | None,
+        *,
+        until: Until = None,
+        clock: Clock | None = None,
+        take_over: bool = False,
+    ) -> None:
+        self.graph = graph
+        self._engine = engine
+        self._store = store
+        self._until = until
+        self._clock = clock or SystemClock()
+        self._take_over = take_over
+        self._signals = Signals()
+        self._failure: BaseException | None = None
+        self._ended = threading.Event()
+        self._stop_asked = False
+        self._threads: list[threading.Thread] = []
+        self.regions: dict[RegionName, Region] = {}
+        self.loops: dict[ElementName, ElementLoop | AutonomousLoop] = {}
+        self._connections: dict[ConnectionId, Connection] = {}
+        self._started_at = self._clock.monotonic()
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> Job:
+        """Own the store, compile, wire and start the threads. Errors here leave nothing behind."""
+        token = OwnerToken(0)
+        identity = Identity("none", self.graph.name)
+        if self._store is not None:
+            identity = self._store.open(self.graph.name)
+            token = self._store.acquire(take_over=self._take_over)
+        try:
+            self._use_stored_schemas()
+            self.plan = compile_graph(self.graph, self._engine.analyser())
+            if self.plan.regions and self._store is None:
+                names = ", ".join(repr(str(region.name)) for region in self.plan.regions)
+                raise ConfigError(
+                    f"region {names} needs a store to keep its epochs in.",
+                    cure='Pass one: topology.run(store="file:path/to/store").',
+                )
+            self._store_schemas()
+            self._reporter = Reporter(self, self._store, self._clock)
+            self._open_ends(identity, token)
+            self._wire(identity, token)
+        except BaseException:
+            self._let_go_of_store()
+            raise
+        self._start_threads()
+        return self
+
+    def status(self) -> dict[str, Any]:
+        """What the run does now, as plain data."""
+        now = self._clock.monotonic()
+        return {
+            "topology": self.graph.name,
+            "state": self._state(),
+            "uptime_s": round(now - self._started_at, 1),
+            "regions": {str(name): region.status(now) for name, region in self.regions.items()},
+            "elements": {str(name): loop.metrics.as_dict(now) for name, loop in self.loops.items()},
+        }
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Establish a final epoch in every region, then end. Waits; after the regions' drain timeout it ends anyway:
+        the last published epoch stays the truth."""
+        self.ask_to_stop()
+        limit = (
+            timeout
+            if timeout is not None
+            else max([region.plan.settings.drain_timeout_s for region in self.regions.values()], default=30.0)
+        )
+        self._ended_within(limit)
+        self._shut_down()
+
+    def ask_to_stop(self) -> None:
+        self._stop_asked = True
+        for region in self.regions.values():
+            region.stop_when_possible()
+        for loop in self.loops.values():
+            if isinstance(loop, AutonomousLoop):
+                loop.stop_when_possible()
+
+    def resume(self) -> None:
+        """Go on with parked regions."""
+        for region in self.regions.values():
+            region.resume()
+
+    def trigger_epoch(self) -> None:
+        """Ask every region for an epoch now (trigger="manual", or just to have one)."""
+        for region in self.regions.values():
+            region.epoch_wanted()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait for the end. True if it ended; raises what made it fail, also when a region is parked."""
+        ended = self._ended_within(timeout)
+        parked = next((region for region in self.regions.values() if region.parked), None)
+        if self._failure is not None:
+            self._shut_down()
+            raise self._failure
+        if parked is not None:
+            raise parked.parked_error()
+        if ended:
+            self._shut_down()
+            for loop in self.loops.values():
+                if isinstance(loop, AutonomousLoop) and loop.failure is not None:
+                    raise loop.failure
+        return ended
+
+    def close(self) -> None:
+        """End at once, without a final epoch."""
+        self._shut_down()
+
+    def fail(self, error: BaseException) -> None:
+        """No reset can help: remember why and end."""
+        with self._signals.condition:
+            if self._failure is None:
+                self._failure = error
+                self._reporter.event("run.failed", {"error": type(error).__name__, "message": str(error)})
+            self._ended.set()
+            self._signals.condition.notify_all()
+
+    # --- waiting ------------------------------------------------------------------------------------------------
+
+    def _ended_within(self, timeout: float | None) -> bool:
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        while not self._ended.wait(MONITOR_S):
+            if any(region.parked for region in self.regions.values()):
+                return False
+            if deadline is not None and self._clock.monotonic() >= deadline:
+                return False
+        return True
+
+    def _state(self) -> str:
+        if self._failure is not None:
+            return "failed"
+        if self._ended.is_set():
+            return "ended"
+        if any(region.parked for region in self.regions.values()):
+            return "parked"
+        return "stopping" if self._stop_asked else "running"
+
+    def _monitor(self) -> None:
+        """Thread body: ends of regions, mail, reports."""
+        try:
+            while not self._ended.is_set():
+                self._watch_regions()
+                self._read_mail()
+                self._reporter.tick()
+                if all(r.done.is_set() for r in self.regions.values()) and self._autonomous_over():
+                    self._ended.set()
+                with self._signals.condition:
+                    self._signals.condition.wait(MONITOR_S)
+        except BaseException as error:
+            self.fail(error)
+        self._signals.notify()
+
+    def _watch_regions(self) -> None:
+        for region in self.regions.values():
+            if region.done.is_set():
+                for name in region.plan.shape.elements:
+                    self._end_element(name)
+            elif self._until == "available" and not self._stop_asked:
+                region.finish_if_exhausted()
+
+    def _end_element(self, name: ElementName) -> None:
+        loop = self.loops[name]
+        if not loop.finished:
+            loop.finished = True
+            loop.stop()
+            for connection in loop.plan.outputs:
+                self._connections[connection.id].close()
+
+    def _autonomous_over(self) -> bool:
+        return all(loop.finished for loop in self.loops.values() if isinstance(loop, AutonomousLoop))
+
+    def _read_mail(self) -> None:
+        if self._store is None or not self._reporter.mail_due():
+            return
+        for command, _ in self._store.collect_mail():
+            self._reporter.event("mail", {"command": command})
+            match command:
+                case "stop":
+                    self.ask_to_stop()
+                case "resume":
+                    self.resume()
+                case "epoch":
+                    self.trigger_epoch()
+
+    def _shut_down(self) -> None:
+        self._ended.set()
+        for region in self.regions.values():
+            region.end()
+        for loop in self.loops.values():
+            loop.stop()
+        self._signals.notify()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(JOIN_S)
+        self._threads.clear()
+        self._reporter.flush(final=True)
+        self._let_go_of_store()
+        self._engine.stop()
+
+    def _let_go_of_store(self) -> None:
+        if self._store is not None:
+            try:
+                self._store.release()
+            except HoldfastError:
+                pass  # fenced: there is nothing left to release
+
+    # --- wiring -------------------------------------------------------------------------------------------------
+
+    def _use_stored_schemas(self) -> None:
+        for op in self.graph.operators.values():
+            if isinstance(op.spec, SourceSpec):
+                if self._until == "available":
+                    op.spec.source.bound()
+                raw = None if self._store is None else self._store.load_record(f"schema.{op.name}")
+                if raw is not None:
+                    op.spec.source.use_schema(pa.ipc.read_schema(pa.py_buffer(raw)))
+
+    def _store_schemas(self) -> None:
+        if self._store is None:
+            return
+        for op in self.graph.operators.values():
+            if isinstance(op.spec, SourceSpec) and self._store.load_record(f"schema.{op.name}") is None:
+                self._store.save_record(f"schema.{op.name}", op.spec.source.schema().serialize().to_pybytes())
+
+    def _open_ends(self, identity: Identity, token: OwnerToken) -> None:
+        regions = {member: region.name for region in self.plan.regions for member in region.members}
+        for op in self.graph.operators.values():
+            if isinstance(op.spec, SinkSpec):
+                region = regions.get(op.name)
+                context = SinkContext(
+                    job_id=identity.job_id,
+                    topology=self.graph.name,
+                    sink=op.name,
+                    region=None if region is None else str(region),
+                    token=token,
+                    check_owner=self._store.check_owner if self._store is not None else lambda: None,
+                    run_tasks=self._engine.run_tasks,
+                )
+                op.spec.sink.open(context)
+
+    def _wire(self, identity: Identity, token: OwnerToken) -> None:
+        plan = self.plan
+        self._connections = {
+            c.id: Connection(c.id, self._signals, unbounded=c.control) for c in plan.connections
+        }
+        for region_plan in plan.regions:
+            assert self._store is not None
+            epochs = RegionEpochs(plan, region_plan, self._store, identity, token, self._engine.live)
+            self.regions[region_plan.name] = Region(
+                region_plan, epochs, self._signals, self._clock, self._reporter.event, self.fail
+            )
+        by_name = {region.name: region for region in plan.regions}
+        for element in plan.elements:
+            region = by_name.get(element.region) if element.region is not None else None
+            if region is None:
+                self.loops[element.name] = self._autonomous_loop(plan, element)
+            else:
+                self.loops[element.name] = self._region_loop(plan, element, region)
+        self._create_entries()
+
+    def _create_entries(self) -> None:
+        if self._store is None:
+            return
+        there = set(self._store.entries())
+        for entry in sorted({e for loop in self.loops.values() for e in loop.worker.entries} - there):
+            self._store.create_entry(entry)
+
+    def _ends(
+        self, element: ElementPlan
+    ) -> tuple[Mapping[ConnectionId, Connection], Mapping[ConnectionId, Connection]]:
+        inputs = {c.id: self._connections[c.id] for c in element.inputs}
+        outputs = {c.id: self._connections[c.id] for c in element.outputs}
+        return inputs, outputs
+
+    def _region_loop(self, plan: Plan, element: ElementPlan, region: RegionPlan) -> ElementLoop:
+        inputs, outputs = self._ends(element)
+        side = self.regions[region.name]
+        loop = ElementLoop(
+            element, ElementMachine(region.shape, element.name), Worker(plan, element, self._engine), self._engine,
+            side, inputs, outputs, self._signals, self._clock,
+            operator_driven=region.settings.trigger == "operator",
+        )  # fmt: skip
+        side.loops[element.name] = loop
+        return loop
+
+    def _autonomous_loop(self, plan: Plan, element: ElementPlan) -> AutonomousLoop:
+        inputs, outputs = self._ends(element)
+        loop = AutonomousLoop(
+            element, Worker(plan, element, self._engine), self._engine, self._store, inputs, outputs,
+            self._signals, self._clock, self._reporter.event, self.fail,
+        )  # fmt: skip
+        if self._until == "available":
+            loop.bound()
+        return loop
+
+    def _start_threads(self) -> None:
+        self._reporter.event("run.started", {"topology": self.graph.name, "until": self._until})
+        bodies = [(loop.run, f"element-{name}") for name, loop in self.loops.items()]
+        bodies += [(region.run, f"region-{name}") for name, region in self.regions.items()]
+        bodies.append((self._monitor, "monitor"))
+        self._threads = [self._engine.thread(body, name) for body, name in bodies]
+        for thread in self._threads:
+            thread.start()

@@ -1,0 +1,134 @@
+"""An engine without Spark: frames are Arrow tables, steps run in the calling thread.
+
+For tests and for trying things out: protocol, failpoints and recovery are the same code as on Spark. It runs sources,
+`map_arrow`, `union`, `aggregate`, Python operators and sinks; operators made of Spark expressions need Spark.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.compiler.analyse import Analyser, ArrowAnalyser
+from holdfast.errors import TopologyError
+from holdfast.ids import ElementName
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.graph import MapArrowSpec, Operator, UnionSpec
+from holdfast.runtime.batch import Batch, batch_of
+from holdfast.runtime.engine import Engine, Frame, KeyedOutput, KeyedState, KeyedTask, StepName
+from holdfast.runtime.executor.keyed import apply_partition, split_by_partition
+from holdfast.runtime.keyed_load import load_segments
+from holdfast.store.base import SegmentRef, Store
+
+
+class LocalEngine(Engine):
+    """Runs everything in this process."""
+
+    def __init__(self, partitions: int = 2, live: Path | None = None) -> None:
+        self._own_live = live is None
+        self.live = live or Path(tempfile.mkdtemp(prefix="holdfast-live-"))
+        self.partitions = partitions
+
+    def analyser(self) -> Analyser:
+        return ArrowAnalyser()
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        return threading.Thread(target=target, name=name, daemon=True)
+
+    def begin_step(self, name: StepName, topology: str) -> None:
+        pass
+
+    def cancel(self, element: ElementName) -> None:
+        pass
+
+    def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        return source.read_arrow(piece, stamp)
+
+    def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
+        tables = [pq.read_table(file, memory_map=False) for batch in batches for file in batch.files]
+        return (
+            pa.concat_tables([t.select(schema.names).cast(schema) for t in tables])
+            if tables
+            else schema.empty_table()
+        )
+
+    def from_table(self, table: pa.Table) -> Frame:
+        return table
+
+    def empty(self, schema: pa.Schema) -> Frame:
+        return schema.empty_table()
+
+    def union(self, frames: Sequence[Frame]) -> Frame:
+        return pa.concat_tables([f.select(frames[0].column_names) for f in frames])
+
+    def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
+        match operator.spec:
+            case MapArrowSpec(fn=fn, schema=schema):
+                return [fn(_without_positions(inputs[0])).select(schema.names).cast(schema)]
+            case UnionSpec():
+                return [inputs[0]]
+            case _:
+                raise TopologyError(
+                    f"operator {operator.name!r} ({operator.kind}) is made of Spark expressions and needs Spark.",
+                    cure="Run the topology with a Spark session, or use map_arrow in tests without Spark.",
+                )
+
+    def strip(self, frame: Frame) -> Frame:
+        return _without_positions(frame)
+
+    def share(self, frame: Frame) -> Frame:
+        return frame
+
+    def unshare(self, frame: Frame) -> None:
+        pass
+
+    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
+        if ordered:
+            frame = frame.sort_by([(name, "ascending") for name in POSITION_COLUMNS])
+        return frame.select(schema.names)
+
+    def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+        if not frame.num_rows:
+            return None
+        directory = self.live / "batches"
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{stream}-a{name.attempt}-s{name.step}.parquet"
+        pq.write_table(frame, path, compression="none")
+        return batch_of([path], frame.num_rows)
+
+    def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
+        return sink.write_arrow(_without_positions(frame), step) if frame.num_rows else 0
+
+    def keyed_step(self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName) -> KeyedOutput:
+        versions = list(state.partitions)
+        outputs: list[pa.Table] = []
+        for partition, rows in split_by_partition(task, frame, len(versions)).items():
+            directory = self.live / "state"
+            prefix = f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}"
+            versions[partition], output = apply_partition(task, versions[partition], rows, directory, prefix)
+            outputs.append(output)
+        out = pa.concat_tables(outputs) if outputs else task.output_schema.empty_table()
+        return KeyedOutput(KeyedState(tuple(versions)), out, out.num_rows)
+
+    def load_keyed(
+        self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
+    ) -> KeyedState:
+        return load_segments(task, segments, store, self.live / "state", self.partitions)
+
+    def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        return [fn(item) for item in items]
+
+    def stop(self) -> None:
+        if self._own_live:
+            shutil.rmtree(self.live, ignore_errors=True)
+
+
+def _without_positions(table: pa.Table) -> pa.Table:
+    return table.drop_columns([name for name in POSITION_COLUMNS if name in table.column_names])

@@ -1,0 +1,281 @@
+"""One thread per element outside of regions: best effort, no coordination.
+
+A source's position is saved when its rows are handed out, so after a failure it goes on behind them: at most once.
+What was handed out and cannot be proved processed is counted as lost, never silently dropped. Stateful operators
+with `.checkpoint(every=…)` save their state on their own schedule and get it back after a failure; without it they
+start afresh.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.checkpoint.blobs import BlobRef, keys_of, put_blobs
+from holdfast.checkpoint.retention import entry_of
+from holdfast.clock import Clock
+from holdfast.compiler.plan import ElementPlan
+from holdfast.errors import StepFailed
+from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, ConnectionId, ElementName, Epoch, RegionName
+from holdfast.protocol.messages import Marker
+from holdfast.runtime.batch import Batch
+from holdfast.runtime.connection import Connection, Interrupted, Signals
+from holdfast.runtime.engine import Engine, StepName
+from holdfast.runtime.loop import IDLE_WAIT_S, ROWS_PER_STEP, is_fatal, story_of
+from holdfast.runtime.metrics import ElementMetrics
+from holdfast.runtime.operators import Remembering, SinkRun, SourceRun
+from holdfast.runtime.worker import Outcome, Work, Worker
+from holdfast.state import codec
+from holdfast.store.base import Store
+
+AUTONOMOUS = RegionName("autonomous")
+MAX_CONSECUTIVE_FAILURES = 5
+
+
+class AutonomousLoop:
+    """The loop of one element outside of regions. `run` is the thread's body."""
+
+    def __init__(
+        self,
+        plan: ElementPlan,
+        worker: Worker,
+        engine: Engine,
+        store: Store | None,
+        inputs: Mapping[ConnectionId, Connection],
+        outputs: Mapping[ConnectionId, Connection],
+        signals: Signals,
+        clock: Clock,
+        record_event: Callable[[str, Mapping[str, Any]], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self.plan = plan
+        self.worker = worker
+        self.metrics = ElementMetrics()
+        self.finished = False
+        self.failure: StepFailed | None = None
+        self._engine = engine
+        self._store = store
+        self._inputs = inputs
+        self._outputs = outputs
+        self._signals = signals
+        self._clock = clock
+        self._record_event = record_event
+        self._on_fatal = on_fatal
+        self._stopping = False
+        self._draining = False
+        self._bounded = False
+        self._step = 0
+        self._failed_in_a_row = 0
+        self._clean = True
+        self._checkpoints: dict[str, int] = {}
+        self._due: dict[str, float] = {}
+        policies = {op.name: op.annotations.checkpoint_every_s for op in plan.operators}
+        self._every = {
+            name: every for name, every in policies.items() if every is not None and store is not None
+        }
+
+    @property
+    def name(self) -> ElementName:
+        return self.plan.name
+
+    def bound(self) -> None:
+        """End when the bounded sources are dry and all inputs are closed."""
+        self._bounded = True
+
+    def stop_when_possible(self) -> None:
+        """Read no more from sources; end when the inputs are closed and empty."""
+        self._draining = True
+        self._signals.notify()
+
+    def stop(self) -> None:
+        with self._signals.condition:
+            self._stopping = True
+            self._signals.condition.notify_all()
+        self._engine.cancel(self.name)
+
+    def run(self) -> None:
+        """Thread body."""
+        try:
+            self._restore_everything()
+            while not self._stopping and self.failure is None:
+                work = self._gather()
+                if work is not None:
+                    self._attempt(work)
+                elif self._is_over():
+                    break
+                else:
+                    self._rest()
+            self._save_positions(in_flight=0)
+            self._checkpoint_due(force=True)
+        except Interrupted:
+            pass
+        except BaseException as error:
+            self._on_fatal(error)
+        finally:
+            self.finished = True
+            for connection in self._outputs.values():
+                connection.close()
+            self.worker.close()
+            self._signals.notify()
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _gather(self) -> Work | None:
+        batches: dict[ConnectionId, list[Batch]] = {}
+        with self._signals.condition:
+            for id, connection in self._inputs.items():
+                while isinstance(connection.head(), Marker):
+                    connection.pop()  # markers end at the border of their region
+                taken = connection.take_batches(ROWS_PER_STEP)
+                if taken:
+                    batches[id] = taken
+        slices = {}
+        if not self._draining:
+            slices = {
+                run.name: piece for run in self.worker.sources if (piece := run.next_slice()) is not None
+            }
+        return Work(slices, batches) if slices or batches else None
+
+    def _attempt(self, work: Work) -> None:
+        begun = self._clock.monotonic()
+        self._step += 1
+        self._save_positions(in_flight=work.rows)
+        try:
+            self.metrics.waiting = "step"
+            epoch = int(INITIAL_EPOCH)
+            self._emit(self.worker.step(work, StepName(self.name, FIRST_ATTEMPT, self._step, epoch)))
+        except Interrupted:
+            raise
+        except BaseException as error:
+            self._step_failed(work, error)
+            return
+        finally:
+            for batches in work.batches.values():
+                for batch in batches:
+                    batch.hold.let_go()
+        self._failed_in_a_row = 0
+        now = self._clock.monotonic()
+        self.metrics.step_done(now, now - begun, work.rows, sum(s.bytes or 0 for s in work.slices.values()))
+        self._checkpoint_due()
+
+    def _step_failed(self, work: Work, error: BaseException) -> None:
+        if is_fatal(error) or self._stopping:
+            raise error
+        self._failed_in_a_row += 1
+        self.metrics.failures += 1
+        self.metrics.lost_rows += work.rows
+        story = story_of(error)
+        self._record_event("rows.lost", {"element": self.name, "rows": work.rows, "reason": story})
+        if self._failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
+            self.failure = StepFailed(
+                f"element {self.name!r} outside of regions failed {self._failed_in_a_row} times in a row: {story}.",
+                cure="Mend the cause and run again; it goes on behind the rows it had taken.",
+            )
+            return
+        self._restore_stateful()
+
+    def _emit(self, outcome: Outcome) -> None:
+        for sink, rows in outcome.sink_rows.items():
+            self.metrics.add_sink_rows(sink, rows)
+        for stream, batch in outcome.batches.items():
+            for connection in self.plan.outputs:
+                if connection.stream == stream:
+                    batch.hold.take()
+                    self._outputs[connection.id].put_batch(batch, lambda: self._stopping)
+            batch.hold.let_go()
+
+    def _is_over(self) -> bool:
+        inputs_over = all(c.closed and c.empty for c in self._inputs.values())
+        sources_over = not self.worker.sources or self._draining or (self._bounded and self._sources_dry())
+        return inputs_over and sources_over and (bool(self._inputs) or bool(self.worker.sources))
+
+    def _sources_dry(self) -> bool:
+        return all(run.dry for run in self.worker.sources)
+
+    def _rest(self) -> None:
+        if not self._clean:
+            self._save_positions(in_flight=0)
+        self._checkpoint_due()
+        self.metrics.waiting = "input"
+        with self._signals.condition:
+            if not self._stopping:
+                self._signals.condition.wait(IDLE_WAIT_S)
+
+    # --- positions ----------------------------------------------------------------------------------------------
+
+    def _save_positions(self, in_flight: int) -> None:
+        """Record where the sources are; `in_flight` rows are handed out and not known to be processed."""
+        self._clean = in_flight == 0
+        if self._store is None or not self.worker.sources:
+            return
+        record = {
+            "positions": {str(run.name): run.source.snapshot() for run in self.worker.sources},
+            "in_flight": in_flight,
+            "lost": self.metrics.lost_rows,
+        }
+        self._store.save_record(f"positions.{self.name}", codec.encode(record))
+
+    def _restore_everything(self) -> None:
+        raw = None if self._store is None else self._store.load_record(f"positions.{self.name}")
+        record: dict[str, Any] = (
+            {"positions": {}, "in_flight": 0, "lost": 0} if raw is None else codec.decode(raw)
+        )
+        self.metrics.lost_rows = record["lost"] + record["in_flight"]
+        if record["in_flight"]:
+            self._record_event(
+                "rows.lost",
+                {
+                    "element": self.name,
+                    "rows": record["in_flight"],
+                    "reason": "the run ended in the middle of a step",
+                },
+            )
+        for run in self.worker.sources:
+            run.dry = False
+            run.source.seek(record["positions"].get(str(run.name)))
+        self._restore_stateful()
+
+    # --- own checkpoints ----------------------------------------------------------------------------------------
+
+    def _stateful(self) -> list[Remembering]:
+        return [run for run in self.worker.runs.values() if not isinstance(run, SourceRun | SinkRun)]
+
+    def _restore_stateful(self) -> None:
+        for run in self._stateful():
+            raw = (
+                None
+                if self._store is None or run.name not in self._every
+                else self._store.load_record(f"state.{run.name}")
+            )
+            part = None if raw is None else json.loads(raw)
+            self._checkpoints[run.name] = 0 if part is None else part["number"]
+            run.restore(INITIAL_EPOCH, part, self._store)
+            self._due[run.name] = self._clock.monotonic() + self._every.get(run.name, 0.0)
+
+    def _checkpoint_due(self, force: bool = False) -> None:
+        """Save each operator whose own period has passed. State is taken between steps; writing it blocks this
+        element only."""
+        for run in self._stateful():
+            every = self._every.get(run.name)
+            if every is None or (not force and self._clock.monotonic() < self._due[run.name]):
+                continue
+            self._checkpoint(run)
+            self._due[run.name] = self._clock.monotonic() + every
+
+    def _checkpoint(self, run: Remembering) -> None:
+        assert self._store is not None
+        number = self._checkpoints[run.name] + 1
+        part = run.part_of(Epoch(number), run.pin(Epoch(number)))
+        entry = entry_of(AUTONOMOUS, run.name)
+        key = f"c{number}-t{self._clock.wall():.6f}-{run.name}"
+        refs: dict[str, BlobRef] = (
+            {} if part.blob is None else put_blobs(self._store, entry, {key: part.blob})
+        )
+        segments = [[[r.entry, r.key, r.size, r.crc] for r in partition] for partition in part.segments]
+        record = {"number": number, "blob": refs.get(key), "segments": segments}
+        self._store.save_record(f"state.{run.name}", json.dumps(record).encode())
+        self._checkpoints[run.name] = number
+        needed = {k for ref in refs.values() for k in keys_of(ref)} | {ref[1] for p in segments for ref in p}
+        self._store.delete(entry, [k for k in self._store.keys(entry) if k not in needed])
+        self._record_event("operator.checkpoint", {"operator": run.name, "number": number})

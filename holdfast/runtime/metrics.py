@@ -1,0 +1,95 @@
+"""Counters of a run, for `status`, the live display and the event log. Thread-safe, cheap."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class ElementMetrics:
+    """What one element has done in this run."""
+
+    steps: int = 0
+    rows: int = 0
+    bytes: int = 0
+    failures: int = 0
+    lost_rows: int = 0
+    """Rows a best-effort element handed out and cannot prove processed."""
+    last_step_s: float = 0.0
+    busy_s: float = 0.0
+    waiting: str = "starting"
+    sink_rows: dict[str, int] = field(default_factory=dict)
+    recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=50))
+    """(monotonic time, rows) of recent steps, for a rate."""
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def step_done(self, now: float, seconds: float, rows: int, size: int) -> None:
+        with self.lock:
+            self.steps += 1
+            self.rows += rows
+            self.bytes += size
+            self.last_step_s = seconds
+            self.busy_s += seconds
+            self.recent.append((now, rows))
+
+    def add_sink_rows(self, sink: str, rows: int | None) -> None:
+        if rows is not None:
+            with self.lock:
+                self.sink_rows[sink] = self.sink_rows.get(sink, 0) + rows
+
+    def rate(self, now: float, over_s: float = 5.0) -> float:
+        with self.lock:
+            recent = [(t, rows) for t, rows in self.recent if now - t <= over_s]
+        if not recent:
+            return 0.0
+        return sum(rows for _, rows in recent) / max(now - recent[0][0], 0.2)
+
+    def as_dict(self, now: float) -> dict[str, Any]:
+        return {
+            "steps": self.steps,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "rows_per_s": round(self.rate(now)),
+            "last_step_ms": round(self.last_step_s * 1000, 1),
+            "failures": self.failures,
+            "lost_rows": self.lost_rows,
+            "sink_rows": dict(self.sink_rows),
+            "waiting": self.waiting,
+        }
+
+
+@dataclass
+class RegionMetrics:
+    """What one region has done in this run."""
+
+    epoch: int = 0
+    epochs_published: int = 0
+    published_at: float | None = None
+    resets: int = 0
+    rows_replayed: int = 0
+    epoch_s: deque[float] = field(default_factory=lambda: deque(maxlen=100))
+    """Seconds from begin to publish of recent epochs."""
+    bytes_written: int = 0
+
+    def published(self, epoch: int, now: float, seconds: float, size: int) -> None:
+        self.epoch = epoch
+        self.epochs_published += 1
+        self.published_at = now
+        self.epoch_s.append(seconds)
+        self.bytes_written += size
+
+    def as_dict(self, now: float, phase: str, reason: str) -> dict[str, Any]:
+        return {
+            "phase": phase,
+            "epoch": self.epoch,
+            "epochs_published": self.epochs_published,
+            "age_s": None if self.published_at is None else round(now - self.published_at, 2),
+            "resets": self.resets,
+            "rows_replayed": self.rows_replayed,
+            "bytes_written": self.bytes_written,
+            "last_epoch_ms": round(self.epoch_s[-1] * 1000, 1) if self.epoch_s else None,
+            "reason": reason,
+        }

@@ -1,0 +1,1 @@
+"""The driver side of Spark: sessions, the engine, the analyser."""

@@ -1,0 +1,155 @@
+"""The Spark engine: frames are DataFrames, a step is usually one job. With `keyed.py` the only place that runs jobs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import InheritableThread, StorageLevel
+from pyspark.sql import SparkSession
+
+from holdfast.compiler.analyse import Analyser
+from holdfast.ids import ElementName
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.graph import Operator
+from holdfast.runtime.batch import Batch, batch_of
+from holdfast.runtime.engine import Engine, Frame, KeyedOutput, KeyedState, KeyedTask, StepName
+from holdfast.runtime.spark.keyed import KeyedJobs
+from holdfast.runtime.spark.stateless import SparkAnalyser, apply_stateless, spark_schema, without_positions
+from holdfast.state.segment import Segment
+from holdfast.store.base import SegmentRef, Store
+
+BACKGROUND_POOL = "holdfast-background"
+
+logger = logging.getLogger("holdfast")
+
+
+class SparkEngine(Engine):
+    """Runs steps on a session. `owned`: the session was made for this run and ends with it."""
+
+    def __init__(self, session: SparkSession, *, owned: bool = False, partitions: int | None = None) -> None:
+        self.session = session
+        self._owned = owned
+        self._context = session.sparkContext
+        self.live = Path(tempfile.mkdtemp(prefix="holdfast-live-", dir=_live_root()))
+        self.partitions = partitions or max(1, self._context.defaultParallelism)
+        self._keyed = KeyedJobs(session, self.live, self.partitions)
+        self._hint_once()
+
+    def analyser(self) -> Analyser:
+        return SparkAnalyser(self.session)
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        thread = InheritableThread(target=target, session=self.session)
+        thread.name = name
+        thread.daemon = True
+        return thread
+
+    def begin_step(self, name: StepName, topology: str) -> None:
+        self._context.setJobGroup(self._group(name.element), name.describe(topology))
+        self._context.setLocalProperty("spark.scheduler.pool", name.element)
+
+    def cancel(self, element: ElementName) -> None:
+        self._context.cancelJobGroup(self._group(element))
+
+    def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        return source.read_spark(self.session, piece, stamp)
+
+    def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
+        files = [file for batch in batches for file in batch.files]
+        return self.session.read.schema(spark_schema(schema)).parquet(*files)
+
+    def from_table(self, table: pa.Table) -> Frame:
+        return self.session.createDataFrame(table)
+
+    def empty(self, schema: pa.Schema) -> Frame:
+        return self.session.createDataFrame([], spark_schema(schema))
+
+    def union(self, frames: Sequence[Frame]) -> Frame:
+        return reduce(lambda a, b: a.unionByName(b), frames)
+
+    def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
+        return list(apply_stateless(operator, inputs[0], stamped))
+
+    def strip(self, frame: Frame) -> Frame:
+        return without_positions(frame)
+
+    def share(self, frame: Frame) -> Frame:
+        return frame.persist(StorageLevel.MEMORY_AND_DISK)
+
+    def unshare(self, frame: Frame) -> None:
+        frame.unpersist()
+
+    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
+        table = frame.toArrow()
+        if ordered:
+            table = table.sort_by([(name, "ascending") for name in POSITION_COLUMNS])
+        return table.select(schema.names).cast(schema)
+
+    def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+        directory = self.live / "batches" / f"{stream}-a{name.attempt}-s{name.step}"
+        frame.write.option("compression", "none").parquet(str(directory))
+        files = sorted(directory.glob("*.parquet"))
+        rows = sum(pq.read_metadata(file).num_rows for file in files)
+        if rows:
+            return batch_of(files, rows, directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        return None
+
+    def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
+        return sink.write_spark(without_positions(frame), step)
+
+    def keyed_step(self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName) -> KeyedOutput:
+        return self._keyed.step(task, state, frame, name)
+
+    def load_keyed(
+        self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
+    ) -> KeyedState:
+        return self._keyed.load(task, segments, store)
+
+    def put_segments(
+        self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
+    ) -> list[SegmentRef]:
+        if not self._keyed.in_cluster or not store.executors_may_write:
+            return super().put_segments(entry, segments, store)
+        self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        return self._keyed.put_segments(entry, segments, store)
+
+    def remove_live(self, segment: Segment) -> None:
+        self._keyed.remove_later(segment)
+
+    def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        if not items:
+            return []
+        self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        return self._context.parallelize(items, min(len(items), self.partitions)).map(fn).collect()
+
+    def stop(self) -> None:
+        self._keyed.release()
+        shutil.rmtree(self.live, ignore_errors=True)
+        if self._owned:
+            self.session.stop()
+
+    def _group(self, element: ElementName) -> str:
+        return f"holdfast/{id(self)}/{element}"
+
+    def _hint_once(self) -> None:
+        """Socket settings exist only at session start: work with what is there and say what would help."""
+        if self._context.getConf().get("spark.python.unix.domain.socket.enabled", "false") != "true":
+            logger.warning(
+                "hint: steps with Python state start faster if the session is built with "
+                "spark.python.unix.domain.socket.enabled=true"
+            )
+
+
+def _live_root() -> str:
+    return os.environ.get("HOLDFAST_LIVE_DIR") or tempfile.gettempdir()

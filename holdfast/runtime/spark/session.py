@@ -1,0 +1,70 @@
+"""Spark sessions holdfast makes for users who do not bring their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import ConfigError
+
+SETTINGS: Mapping[str, str] = {
+    # A step is small: what matters is the cost of starting one.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.locality.wait": "3s",
+    # Our steps choose their own partition counts; statistics from one step say nothing about the next.
+    "spark.sql.adaptive.enabled": "false",
+    # Nobody looks at this UI unless asked to; with it every job costs a little more, and a port is open.
+    "spark.ui.enabled": "false",
+    "spark.ui.killEnabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def make_session(
+    app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with settings that suit many small steps. `local[*]` becomes `local[cores,4]`: tasks are retried."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if master.startswith("local") else None
+    _use_recorded_java()
+    cores = os.cpu_count() or 2
+    builder = SparkSession.builder.appName(app).master(
+        f"local[{cores},4]" if master == "local[*]" else master
+    )
+    merged = {"spark.sql.shuffle.partitions": str(cores), **SETTINGS, **(settings or {})}
+    for key, value in merged.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise ConfigError(
+            f"Spark could not be started: {str(error).splitlines()[0] if str(error) else error!r}.",
+            cure="Check that Java 17 or newer is installed and JAVA_HOME or PATH points to it.",
+        ) from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def active_or_new(app: str) -> tuple[SparkSession, bool]:
+    """The active session, or a new one; True if it is ours to stop."""
+    active = SparkSession.getActiveSession()
+    return (active, False) if active is not None else (make_session(app), True)
+
+
+def _use_recorded_java() -> None:
+    """Set-up records a Java it found outside of PATH beside the interpreter's environment."""
+    recorded = Path(sys.prefix) / "holdfast-java-home"
+    if "JAVA_HOME" not in os.environ and recorded.is_file():
+        os.environ["JAVA_HOME"] = recorded.read_text().strip()

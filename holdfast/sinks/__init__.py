@@ -1,0 +1,13 @@
+"""Where rows go: files (exactly-once), memory, the console, and the user's own function.
+
+Importing this package needs no Java: pyspark is imported only inside the methods that are handed a frame.
+"""
+
+from __future__ import annotations
+
+from holdfast.sinks.console import ConsoleSink
+from holdfast.sinks.files import FileSink
+from holdfast.sinks.foreach_batch import ForeachBatch
+from holdfast.sinks.memory import MemorySink
+
+__all__ = ["ConsoleSink", "FileSink", "ForeachBatch", "MemorySink"]

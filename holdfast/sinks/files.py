@@ -1,0 +1,290 @@
+"""`FileSink`: exactly-once csv, json or parquet files. The on-disk format is described in docs/formats/sink-files.md.
+
+Invariants: a file gets its visible name by one rename, after its epoch was published; a visible file is never changed,
+renamed or removed by holdfast; a visible name belongs to one epoch and partition, so doing a commit again finds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from holdfast.durable import checksum_file, fsync_directory, rename_into_place, translate_os_errors
+from holdfast.errors import ConfigError, DamagedError, FencedError, MismatchError, NoSpaceError
+from holdfast.failpoints import fp
+from holdfast.ids import Epoch
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId
+from holdfast.sinks import ledger as ledgers
+from holdfast.sinks.arrow_files import write_table
+from holdfast.sinks.merge import MergeTask, data_files, has_rows, merge, part_number
+from holdfast.sinks.staging import Staging
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Format = Literal["csv", "json", "parquet"]
+
+
+class FileSink(Sink):
+    """Files in a directory that every reader can list: rows appear once and never disappear.
+
+    Example::
+
+        orders.sink(FileSink("out/orders", "parquet"), name="orders_out")
+
+    Within a region one file per partition and epoch appears after the epoch is published, named
+    `part-<sink>-e000000012-p0000.parquet`. `partition_files` puts an upper bound on the files per epoch. `options` go to
+    Spark's writer. Outside a region every step's files appear at once. The directory must be one that driver and
+    executors share; other files in it are left alone.
+    """
+
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    reason: ClassVar[str] = "files are staged per epoch and renamed into place after the epoch is published"
+
+    def __init__(
+        self,
+        path: str,
+        format: Format = "csv",
+        *,
+        header: bool = True,
+        options: Mapping[str, Any] | None = None,
+        partition_files: int | None = None,
+    ) -> None:
+        if format not in ("csv", "json", "parquet"):
+            raise ConfigError(f"{format!r} is no format of a file sink.", cure="Use csv, json or parquet.")
+        if partition_files is not None and partition_files < 1:
+            raise ConfigError(f"an epoch cannot have {partition_files} files.", cure="Give at least 1.")
+        self._output = Path(path.removeprefix("file://")).absolute()
+        self._format, self._header = format, header and format == "csv"
+        self._options = {
+            str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in (options or {}).items()
+        }
+        lowered = {name.lower() for name in self._options}
+        if lowered & {"header", "mode", "path"}:
+            raise ConfigError(
+                "header, mode and path are arguments, not options.", cure="Leave them out of options."
+            )
+        # Compressed or re-encoded text cannot be joined byte by byte.
+        self._joinable = format == "parquet" or not lowered & {
+            "compression",
+            "codec",
+            "encoding",
+            "charset",
+            "linesep",
+        }
+        self._partition_files = partition_files
+        self._context: SinkContext | None = None
+        self._steps: list[str] = []
+
+    # --- a run ---
+
+    def open(self, context: SinkContext) -> None:
+        self._context = context
+        self._staging = Staging.open(self._output, context.sink, context.token)
+        self._ledger = self._staging.home / ledgers.NAME
+        self._steps = []
+
+    @property
+    def _run(self) -> SinkContext:
+        assert self._context is not None, "open() comes first"
+        return self._context
+
+    # --- a step ---
+
+    def write_spark(self, frame: DataFrame, step: StepId) -> int | None:
+        directory = self._staging.step(step)
+        positions = [name for name in POSITION_COLUMNS if name in frame.columns]
+        writer = (frame.drop(*positions) if positions else frame).write.format(self._format)
+        if self._format == "csv":
+            writer = writer.option("header", str(self._header).lower())
+        writer = writer.options(**self._options).option(
+            "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
+        )
+        with translate_os_errors(str(directory)):
+            fp("sink.write")
+        try:
+            writer.mode("error").save(f"file://{directory}")
+        except Exception as error:
+            if "No space left on device" in str(error) or "Disk quota exceeded" in str(error):
+                self._staging.forget([self._staging.relative(directory)])
+                raise NoSpaceError(
+                    f"no space left while writing {directory}.", cure="Free some space."
+                ) from error
+            raise
+        self._written(directory, step)
+        return None
+
+    def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
+        directory = self._staging.step(step)
+        keep = [name for name in table.column_names if name not in POSITION_COLUMNS]
+        with translate_os_errors(str(directory)):
+            fp("sink.write")
+            directory.mkdir(parents=True)
+            if table.num_rows:
+                target = directory / f"part-00000.{self._format}"
+                write_table(table.select(keep), target, self._format, self._header, self._options)
+        self._written(directory, step)
+        return int(table.num_rows)
+
+    def _written(self, directory: Path, step: StepId) -> None:
+        if self._run.region is not None:
+            self._steps.append(self._staging.relative(directory))
+            return
+        self._run.check_owner()
+        files = data_files(directory)
+        header = self._header and self._joinable
+        with translate_os_errors(str(self._output)):
+            for number, path in enumerate(files):
+                if has_rows(str(path), self._format, header):
+                    name = f"t{self._run.token}-a{step.attempt}-s{step.step:09}"
+                    rename_into_place(path, self._output / self._final(name, number, path))
+        self._staging.forget([self._staging.relative(directory)])
+
+    # --- an epoch ---
+
+    def seal(self, epoch: Epoch) -> Any:
+        sealed, self._steps = self._steps, []
+        return sealed
+
+    def prepare(self, epoch: Epoch, sealed: Any) -> Any:
+        with translate_os_errors(str(self._staging.owned)):
+            fp("sink.prepare")
+            merged = self._staging.merged(epoch)
+            planned = self._tasks(f"e{epoch:09}", sealed, merged)
+            try:
+                done = self._run.run_tasks(merge, [task for task, _ in planned])
+            except NoSpaceError:
+                self._staging.forget([self._staging.relative(merged)])
+                raise
+            files = [
+                [self._staging.relative(Path(staged.path)), final, staged.size, staged.crc]
+                for (_, final), staged in zip(planned, done, strict=True)
+                if staged is not None
+            ]
+            fsync_directory(self._staging.owned)
+            fp("sink.prepared")
+        return {"files": files, "leftovers": [*sealed, self._staging.relative(merged)]}
+
+    def _tasks(self, name: str, steps: list[str], merged: Path) -> list[tuple[MergeTask, str]]:
+        """One task per final file, with that file's name."""
+        parts: dict[int, list[Path]] = defaultdict(list)
+        for step in steps:
+            for path in data_files(self._staging.home / step):
+                number = part_number(path.name)
+                if not self._joinable:
+                    number = len(parts)  # every file stays one of its own
+                elif self._partition_files is not None:
+                    number %= self._partition_files
+                parts[number].append(path)
+        tasks = []
+        for number, paths in sorted(parts.items()):
+            final = self._final(name, number, paths[0])
+            sources = tuple(str(path) for path in paths)
+            header = self._header and self._joinable
+            tasks.append((MergeTask(self._format, header, sources, str(merged / final)), final))
+        return tasks
+
+    def _final(self, name: str, number: int, path: Path) -> str:
+        return f"part-{self._run.sink}-{name}-p{number:04}{_suffix(path, self._format)}"
+
+    def commit(self, epoch: Epoch, prepared: Any) -> None:
+        with translate_os_errors(str(self._output)):
+            fp("sink.commit.begin")
+            self._run.check_owner()
+            found = ledgers.Ledger.read(self._ledger)
+            ledgers.check_writer(found, self._run, self._ledger)
+            if found is not None and found.epoch >= epoch:
+                return  # visible already; readers may even have taken the files away
+            todo = [move for file in prepared["files"] if (move := self._move(*file))]
+            for source, target in todo:
+                rename_into_place(source, target)
+            for directory in {self._output, *(source.parent for source, _ in todo)}:
+                fsync_directory(directory)
+            fp("sink.commit.applied")
+            self._record(epoch)
+            fp("sink.commit.recorded")
+        self._staging.forget(prepared["leftovers"])
+
+    def _move(self, staged: str, final: str, size: int, crc: int) -> tuple[Path, Path] | None:
+        """What gives one file its visible name; None if it has it already. Refuses before anything is changed."""
+        source, target = self._staging.home / staged, self._output / final
+        here, there = _size(source), _size(target)
+        if there is not None:
+            if here is not None:
+                raise _damaged(target, "is there although its epoch is not visible yet")
+            if there != size:
+                raise _damaged(target, f"has {there} bytes instead of {size}")
+            return None
+        if here is None and not self._staging.own.is_dir():
+            raise FencedError(f"{self._staging.own} was removed by a newer owner.", cure="Stop this run.")
+        if here != size:
+            raise _damaged(source, "is missing" if here is None else f"has {here} bytes instead of {size}")
+        return source, target
+
+    def _record(self, epoch: Epoch) -> None:
+        context = self._run
+        if not self._staging.own.is_dir():
+            raise FencedError(f"{self._staging.own} was removed by a newer owner.", cure="Stop this run.")
+        entry = ledgers.Ledger(context.job_id, context.sink, int(epoch), int(context.token))
+        entry.write(self._ledger, self._staging.own / "ledger.tmp")
+
+    # --- after a failure ---
+
+    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
+        self._run.check_owner()
+        found = ledgers.Ledger.read(self._ledger)
+        ledgers.check(found, self._run, self._ledger, epoch)
+        self._refuse_later_files(epoch)
+        self._staging.refuse_newer_owner()
+        if prepared is not None:
+            self._verify(prepared)
+            self.commit(epoch, prepared)
+        with translate_os_errors(str(self._staging.home)):
+            fp("reset.sink.rollback")
+            self._steps = []
+            self._staging.clear()
+
+    def _verify(self, prepared: Any) -> None:
+        """Staged bytes are checked before they are rolled forward: they may have lain there for long."""
+        for staged, _final, size, crc in prepared["files"]:
+            source = self._staging.home / staged
+            if source.exists() and checksum_file(source) != (crc, size):
+                raise _damaged(source, "is not what was written: its checksum differs")
+
+    def _refuse_later_files(self, epoch: Epoch) -> None:
+        """Visible files of a later epoch mean that the store is older than the output, even if the ledger is lost."""
+        pattern = re.compile(rf"part-{re.escape(self._run.sink)}-e(\d{{9,}})-p\d{{4,}}\..*")
+        for path in self._output.iterdir():
+            matched = pattern.fullmatch(path.name)
+            if matched and int(matched[1]) > epoch:
+                raise MismatchError(
+                    f"this store is older than the output: {path} is of epoch {int(matched[1])}, the store has {epoch}.",
+                    cure="Use the newest store of this job, or write into another directory.",
+                )
+
+    def describe(self) -> str:
+        return f"{self._format} files in {self._output}"
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _suffix(path: Path, format: str) -> str:
+    """ ".csv", ".csv.gz", ".parquet": Spark puts parquet's codec before the suffix and text's behind it."""
+    return f".{format}" + path.name.partition(f".{format}")[2]
+
+
+def _damaged(path: Path, what: str) -> DamagedError:
+    return DamagedError(
+        f"{path} {what}.",
+        cure="Nothing else was changed. Put the file back, or start again in another directory.",
+    )

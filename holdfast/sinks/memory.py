@@ -1,0 +1,138 @@
+"""`MemorySink`: rows in this process, for tests and notebooks."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from holdfast.errors import MismatchError
+from holdfast.failpoints import fp
+from holdfast.ids import Epoch
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class _Shelf:
+    """What one name holds. `pending` are unsealed steps, `sealed` epochs not visible yet."""
+
+    job: str = ""
+    visible: list[pa.Table] = field(default_factory=list)
+    pending: list[pa.Table] = field(default_factory=list)
+    sealed: dict[int, list[pa.Table]] = field(default_factory=dict)
+    committed: int = 0
+
+
+_shelves: dict[str, _Shelf] = {}
+_lock = threading.Lock()
+
+
+class MemorySink(Sink):
+    """Keeps rows in a process-wide shelf under `name`; rows of a region are visible once their epoch is committed.
+
+    Example::
+
+        counts.sink(MemorySink("counts"), name="counts_out")
+        topology.run(spark, store=…, until="available")
+        MemorySink.rows("counts")      # [{"word": "to", "count": 2}, …]
+        MemorySink.table("counts")     # the same as a pyarrow.Table
+
+    A run of another job under the same name starts with an empty shelf. After a restart of the process the shelf is
+    empty too: rows of earlier epochs are not written again.
+    """
+
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
+    reason: ClassVar[str] = (
+        "rows are shown when their epoch is published; they are gone when the process ends"
+    )
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._region: str | None = None
+
+    @staticmethod
+    def table(name: str) -> pa.Table | None:
+        """The visible rows in the order of their commits; None if there are none."""
+        with _lock:
+            tables = list(_shelves[name].visible) if name in _shelves else []
+        return pa.concat_tables(tables, promote_options="default") if tables else None
+
+    @staticmethod
+    def rows(name: str) -> list[dict[str, Any]]:
+        """The visible rows as dicts."""
+        table = MemorySink.table(name)
+        return [] if table is None else list(table.to_pylist())
+
+    @staticmethod
+    def clear(name: str) -> None:
+        """Forget everything under the name."""
+        with _lock:
+            _shelves.pop(name, None)
+
+    def open(self, context: SinkContext) -> None:
+        self._region = context.region
+        with _lock:
+            if name_is_foreign(self._name, context.job_id):
+                _shelves[self._name] = _Shelf(context.job_id)
+            shelf = _shelves[self._name]
+            shelf.pending, shelf.sealed = [], {}
+
+    def write_spark(self, frame: DataFrame, step: StepId) -> int | None:
+        return self.write_arrow(frame.toArrow(), step)
+
+    def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
+        fp("sink.write")
+        kept = table.drop_columns([name for name in POSITION_COLUMNS if name in table.column_names])
+        with _lock:
+            shelf = _shelves[self._name]
+            (shelf.visible if self._region is None else shelf.pending).append(kept)
+        return int(table.num_rows)
+
+    def seal(self, epoch: Epoch) -> Any:
+        with _lock:
+            shelf = _shelves[self._name]
+            shelf.sealed[int(epoch)], shelf.pending = shelf.pending, []
+            return sum(table.num_rows for table in shelf.sealed[int(epoch)])
+
+    def prepare(self, epoch: Epoch, sealed: Any) -> Any:
+        fp("sink.prepare")
+        fp("sink.prepared")
+        return {"rows": sealed}
+
+    def commit(self, epoch: Epoch, prepared: Any) -> None:
+        fp("sink.commit.begin")
+        with _lock:
+            shelf = _shelves[self._name]
+            if shelf.committed < epoch:
+                shelf.visible += shelf.sealed.pop(int(epoch), [])
+                shelf.committed = int(epoch)
+        fp("sink.commit.applied")
+        fp("sink.commit.recorded")
+
+    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
+        with _lock:
+            committed = _shelves[self._name].committed
+        if committed > epoch:
+            raise MismatchError(
+                f"this store is older than the rows in memory {self._name!r}: epoch {epoch} and epoch {committed}.",
+                cure=f"Call MemorySink.clear({self._name!r}), or use the newest store of this job.",
+            )
+        if prepared is not None:
+            self.commit(epoch, prepared)
+        fp("reset.sink.rollback")
+        with _lock:
+            shelf = _shelves[self._name]
+            shelf.pending, shelf.sealed = [], {}
+
+    def describe(self) -> str:
+        return f"memory {self._name!r}"
+
+
+def name_is_foreign(name: str, job: str) -> bool:
+    """No shelf of that name belongs to the job. The caller holds the lock."""
+    return name not in _shelves or _shelves[name].job != job

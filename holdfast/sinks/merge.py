@@ -1,0 +1,146 @@
+"""Executor side of the file sink: make one durable file out of the files several steps wrote for a partition.
+
+Importable functions over plain data, run through `SinkContext.run_tasks`. csv and json are concatenated (a header is
+kept once), parquet is copied row group by row group. One file that is to stay one file is not copied.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.durable import checksum_file, fsync_directory, fsync_file, remove_quietly, translate_os_errors
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Make `target` from `sources` (absolute paths). With one source, the source itself is made durable."""
+
+    format: str
+    header: bool
+    sources: tuple[str, ...]
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A durable, invisible file."""
+
+    path: str
+    size: int
+    crc: int
+
+
+def merge(task: MergeTask) -> Staged | None:
+    """Do one task; None if there is no row in any source. On failure the target is removed."""
+    with translate_os_errors(task.target):
+        sources = [path for path in task.sources if has_rows(path, task.format, task.header)]
+        if not sources:
+            return None
+        if len(sources) == 1:
+            return _durable(sources[0])
+        try:
+            if task.format == "parquet":
+                _merge_parquet(sources, task.target)
+            else:
+                _concatenate(sources, task)
+            return _durable(task.target)
+        except BaseException:
+            remove_quietly(task.target)
+            raise
+
+
+def _durable(path: str) -> Staged:
+    crc, size = checksum_file(path)
+    fsync_file(path)
+    fsync_directory(os.path.dirname(path))
+    return Staged(path, size, crc)
+
+
+def has_rows(path: str, format: str, header: bool) -> bool:
+    """False for files that hold nothing, or nothing but a header or footer."""
+    if format == "parquet":
+        return bool(pq.read_metadata(path).num_rows)
+    size = os.path.getsize(path)
+    return size > header_length(path) if header else size > 0
+
+
+def header_length(path: str) -> int:
+    """Bytes of the first record: up to the first newline outside quotes."""
+    quoted, length = False, 0
+    with open(path, "rb") as file:
+        for line in file:
+            length += len(line)
+            quoted ^= line.count(b'"') % 2 == 1
+            if not quoted:
+                break
+    return length
+
+
+def _concatenate(sources: list[str], task: MergeTask) -> None:
+    with open(task.target, "xb") as target:
+        for number, path in enumerate(sources):
+            with open(path, "rb") as source:
+                if number and task.header:
+                    source.seek(header_length(path))
+                while chunk := source.read(_CHUNK):
+                    target.write(chunk)
+
+
+def _merge_parquet(sources: list[str], target: str) -> None:
+    schema, int96 = _target_schema(pq.ParquetFile(sources[0], coerce_int96_timestamp_unit="us"))
+    compression = _compression(pq.ParquetFile(sources[0]))
+    with pq.ParquetWriter(
+        target, schema, compression=compression, use_deprecated_int96_timestamps=int96
+    ) as writer:
+        for path in sources:
+            file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                writer.write_table(table if table.schema.equals(schema) else table.cast(schema))
+
+
+def _target_schema(file: Any) -> tuple[pa.Schema, bool]:
+    """(schema, write INT96). Spark's TIMESTAMP is INT96 unless told otherwise, and stays so in the merged file.
+
+    Arrow shows INT96 without a zone and writes either all timestamps as INT96 or none; where TIMESTAMP_NTZ stands
+    beside INT96, the latter become 64-bit instants, which Spark reads as the same TIMESTAMP.
+    """
+    schema = file.schema_arrow
+    columns = [file.schema.column(number) for number in range(len(file.schema))]
+    instants = {column.path for column in columns if column.physical_type == "INT96"}
+    others = [c for c in columns if c.path not in instants and c.logical_type.type == "TIMESTAMP"]
+    if not instants or not others:
+        return schema, bool(instants)
+    utc = pa.timestamp("us", tz="UTC")
+    fields = [field.with_type(utc) if field.name in instants else field for field in schema]
+    return pa.schema(fields, schema.metadata), False
+
+
+def _compression(file: Any) -> str:
+    if not file.metadata.num_row_groups or not file.metadata.num_columns:
+        return "snappy"
+    codec = str(file.metadata.row_group(0).column(0).compression).lower()
+    return "none" if codec == "uncompressed" else codec
+
+
+def part_number(name: str) -> int:
+    """Partition of a file that Spark (`part-00012-…`) or we named."""
+    digits = name.removeprefix("part-")[:5]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def data_files(directory: Path) -> list[Path]:
+    """What a step wrote, without Spark's side files; an absent directory holds nothing."""
+    if not directory.is_dir():
+        return []
+    return sorted(
+        path for path in directory.iterdir() if not path.name.startswith((".", "_")) and path.is_file()
+    )

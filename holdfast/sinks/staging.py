@@ -1,0 +1,98 @@
+"""The hidden directory of a sink: `<output>/.holdfast/<sink>/t<token>/…`.
+
+    t<token>/own/                     made when the owner opens the sink; temporary files of the ledger
+    t<token>/a<attempt>/s<step>/      what one step wrote
+    t<token>/e<epoch>-<try>/          files merged from several steps of one epoch
+
+Names carry owner, attempt and step, so no two writers ever use the same one. A newer owner removes older owners'
+directories; `own` is never made again by anyone, so an old owner cannot write its ledger after that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from holdfast.durable import make_directory, translate_os_errors
+from holdfast.errors import ConfigError, FencedError
+from holdfast.ids import Epoch, OwnerToken, is_safe_name
+from holdfast.language.connectors import StepId
+
+HIDDEN = ".holdfast"
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The staging of one sink under one owner."""
+
+    home: Path
+    token: OwnerToken
+
+    @classmethod
+    def open(cls, output: Path, sink: str, token: OwnerToken) -> Staging:
+        """Make what is missing. The output directory itself is an ordinary one; ours inside is private."""
+        if not is_safe_name(sink):
+            raise ConfigError(
+                f"the sink's name {sink!r} cannot be part of a file name.", cure="Rename the sink."
+            )
+        with translate_os_errors(str(output)):
+            os.makedirs(output, exist_ok=True)
+            staging = cls(output / HIDDEN / sink, token)
+            make_directory(staging.own)
+        return staging
+
+    @property
+    def owned(self) -> Path:
+        """Everything of this owner."""
+        return self.home / f"t{self.token}"
+
+    @property
+    def own(self) -> Path:
+        return self.owned / "own"
+
+    def step(self, step: StepId) -> Path:
+        """Where a step writes. Not made here: Spark wants to make it itself."""
+        return self.owned / f"a{step.attempt}" / f"s{step.step}"
+
+    def merged(self, epoch: Epoch) -> Path:
+        """A new directory for an epoch's merged files; a second try of the same epoch gets another one."""
+        for number in count():
+            path = self.owned / f"e{epoch:09}-{number}"
+            if not path.exists():
+                path.mkdir()
+                return path
+        raise AssertionError
+
+    def relative(self, path: Path) -> str:
+        return path.relative_to(self.home).as_posix()
+
+    def refuse_newer_owner(self) -> None:
+        """A directory of a newer token means that this owner was replaced."""
+        for entry in self._tokens():
+            if int(entry.name[1:]) > self.token:
+                raise FencedError(
+                    f"{entry} belongs to a newer owner of this output.",
+                    cure="Stop this run; the newer one goes on.",
+                )
+
+    def clear(self) -> None:
+        """Remove what older owners left, and all of this owner but `own`. Only when nothing staged is needed."""
+        self.refuse_newer_owner()
+        for entry in self._tokens():
+            if int(entry.name[1:]) < self.token:
+                shutil.rmtree(entry, ignore_errors=True)
+        for entry in list(self.owned.iterdir()) if self.owned.is_dir() else []:
+            if entry.name != "own":
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def forget(self, relative: list[str]) -> None:
+        """Remove step directories that are not needed any more."""
+        for path in relative:
+            shutil.rmtree(self.home / path, ignore_errors=True)
+
+    def _tokens(self) -> list[Path]:
+        found = [] if not self.home.is_dir() else list(self.home.iterdir())
+        return [entry for entry in found if entry.name[:1] == "t" and entry.name[1:].isdecimal()]

@@ -1,0 +1,105 @@
+"""What reading one slice of files means, as plain data: pieces of files and how to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from holdfast.errors import InputError
+from holdfast.language.connectors import Slice
+from holdfast.sources.file_cut import Cutter, Place
+from holdfast.sources.line_tasks import LineRange
+from holdfast.sources.lines import BEGINNING, LineRules, Mark
+
+
+@dataclass(frozen=True, slots=True)
+class FilePiece:
+    """Rows of one file from `begin` to `end` (None: to its end)."""
+
+    path: str
+    ordinal: int
+    size: int
+    begin: Mark = BEGINNING
+    end: Mark | None = None
+
+    @property
+    def whole(self) -> bool:
+        return self.begin == BEGINNING and self.end is None
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """A slice, ready to be read by any engine."""
+
+    pieces: tuple[FilePiece, ...]
+    format: str
+    schema: pa.Schema
+    malformed: str
+    options: dict[str, str]
+    rules: LineRules
+    cutter: Cutter
+
+    @property
+    def whole(self) -> bool:
+        """No file is torn."""
+        return all(piece.whole for piece in self.pieces)
+
+    def ranges(self, target_bytes: int) -> list[LineRange]:
+        """The pieces as byte ranges of about `target_bytes`, in position order."""
+        return [part for piece in self.pieces for part in self._split(piece, target_bytes)]
+
+    def _split(self, piece: FilePiece, target_bytes: int) -> list[LineRange]:
+        stop = None if piece.end is None else piece.end.offset
+        length = max(0, (piece.size if stop is None else stop) - piece.begin.offset)
+        parts = 1 if piece.path.endswith(".gz") else max(1, round(length / target_bytes))
+        begins = [piece.begin]
+        marks = self.cutter.scan_marks(piece.ordinal) if parts > 1 else []
+        for part in range(1, parts):
+            wanted = piece.begin.offset + length * part // parts
+            found = next((m for m in marks if m.offset >= wanted and (stop is None or m.offset < stop)), None)
+            if found is not None and found.offset > begins[-1].offset:
+                begins.append(found)
+        ends = [*(mark.offset for mark in begins[1:]), stop]
+        return [
+            LineRange(piece.path, piece.ordinal, begin, end, length // len(begins))
+            for begin, end in zip(begins, ends, strict=True)
+        ]
+
+
+def plan_of(
+    cutter: Cutter, piece: Slice, format: str, schema: pa.Schema, malformed: str, options: dict[str, str]
+) -> FilePlan:
+    """The plan of a slice cut from `cutter`'s files."""
+    start, end = Place.of(piece.start), Place.of(piece.end)
+    last = end.ordinal if end.mark != BEGINNING else end.ordinal - 1
+    pieces = []
+    for ordinal in range(start.ordinal, last + 1):
+        begin = start.mark if ordinal == start.ordinal else BEGINNING
+        stop = end.mark if ordinal == end.ordinal else None
+        entry = cutter.memory.entry(ordinal)
+        pieces.append(FilePiece(cutter.memory.path(ordinal), ordinal, entry.size, begin, stop))
+    return FilePlan(tuple(pieces), format, schema, malformed, options, cutter.rules, cutter)
+
+
+def balance(ranges: Sequence[LineRange], groups: int) -> tuple[tuple[LineRange, ...], ...]:
+    """At most `groups` runs of neighbouring ranges with about the same number of bytes."""
+    total = sum(part.bytes for part in ranges) or 1
+    result: list[list[LineRange]] = [[] for _ in range(groups)]
+    before = 0
+    for part in ranges:
+        middle = before + part.bytes / 2
+        result[min(groups - 1, int(middle * groups / total))].append(part)
+        before += part.bytes
+    return tuple(tuple(group) for group in result if group)
+
+
+def malformed_error(path: str, line: int, text: str, schema: pa.Schema) -> InputError:
+    """The error of a row that does not fit the schema."""
+    columns = ", ".join(f"{field.name} {field.type}" for field in schema)
+    shown = text if len(text) <= 200 else text[:200] + "…"
+    return InputError(
+        f"{path}, line {line}: the row does not fit the schema ({columns}): {shown!r}.",
+        cure='Correct the row, or choose malformed="drop" or "null".',
+    )

@@ -1,0 +1,177 @@
+"""`Files`: a directory or glob of csv, json, text or parquet files as a replayable source.
+
+A position is [file ordinal, row, byte offset, line]; the last two only save re-scanning. Files must appear whole:
+write them under a name that begins with a dot or underscore and rename them. See `file_memory` for what is remembered.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from holdfast.errors import ConfigError, InputError, StateError
+from holdfast.language.connectors import Slice, Source, Stamp
+from holdfast.language.schema import to_arrow
+from holdfast.sources import file_arrow, file_spark
+from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
+from holdfast.sources.file_memory import FileMemory
+from holdfast.sources.file_plan import FilePlan, plan_of
+from holdfast.sources.lines import BEGINNING
+from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Format = Literal["csv", "json", "text", "parquet"]
+Malformed = Literal["fail", "drop", "null"]
+STATE_FORMAT = 1
+
+
+class Files(Source):
+    """Rows of files, in the order in which the files were first seen and then by name.
+
+    Example::
+
+        orders = Files("in/orders", "csv", schema="id long, price decimal(10,2), at timestamp")
+        topology.source(orders, name="orders")
+
+    `path` is a directory or a glob; names beginning with "." or "_" are ignored; `.gz` is uncompressed. A step holds
+    at most `max_rows_per_step` rows, `max_bytes_per_step` bytes and `max_files_per_step` files (default: 128 MiB; a
+    parquet file is then never torn). One line is one row, as in Spark with multiLine=false (a json line holds one
+    object). `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
+    "drop" leaves it out, "null" keeps it with nulls, as Spark's PERMISSIVE does. `options` go to Spark's reader.
+    With schema=None the first file with rows decides; the answer is stored with the job.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        format: Format = "csv",
+        schema: pa.Schema | str | None = None,
+        *,
+        max_rows_per_step: int | None = None,
+        max_bytes_per_step: int | None = None,
+        max_files_per_step: int | None = None,
+        header: bool = True,
+        options: Mapping[str, Any] | None = None,
+        malformed: Malformed = "fail",
+        recursive: bool = False,
+    ) -> None:
+        if format not in ("csv", "json", "text", "parquet"):
+            raise ConfigError(f"{format!r} is no file format.", cure="Use csv, json, text or parquet.")
+        if malformed not in ("fail", "drop", "null"):
+            raise ConfigError(f"malformed={malformed!r} is unknown.", cure='Use "fail", "drop" or "null".')
+        for limit in (max_rows_per_step, max_bytes_per_step, max_files_per_step):
+            if limit is not None and limit < 1:
+                raise ConfigError(f"a step cannot be limited to {limit}.", cure="Give at least 1.")
+        self._path, self._format, self._malformed, self._header = path, format, malformed, header
+        self._options = check_options(dict(options or {}))
+        self._schema = TEXT if format == "text" else None
+        if schema is not None and format != "text":
+            self._schema = to_arrow(schema, f"the schema of the files in {path}")
+        self._limits = Limits(max_rows_per_step, max_bytes_per_step, max_files_per_step)
+        self._memory = FileMemory(path, recursive)
+        self._cutter = self._new_cutter()
+        self._place = Place(0, BEGINNING)
+        self._bounded = False
+        self._session: SparkSession | None = None
+
+    def _new_cutter(self) -> Cutter:
+        limits = self._limits
+        if limits == Limits(None, None, limits.files):
+            limits = Limits(None, DEFAULT_BYTES, limits.files)
+        whole = self._format == "parquet" and self._limits.bytes is None
+        return Cutter(
+            self._memory, line_rules(self._format, self._header, self._options), limits, whole_files=whole
+        )
+
+    # --- schema ---
+
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            self._schema = self._infer()
+        return self._schema
+
+    def use_schema(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def _infer(self) -> pa.Schema:
+        look = FileMemory(self._path, self._memory.recursive)
+        look.refresh()
+        for ordinal in range(look.count):
+            found = infer(look.path(ordinal), self._format, self._header, self._options)
+            if found is not None:
+                return found
+        raise InputError(f"{self._path} holds no rows to infer a schema from.", cure="Give a schema.")
+
+    # --- position ---
+
+    def bound(self) -> None:
+        self._bounded = True
+        self._memory.freeze()
+
+    def seek(self, state: Any | None) -> None:
+        if state is None:
+            self._memory.forget()
+            self._place = Place(0, BEGINNING)
+        else:
+            if not isinstance(state, dict) or state.get("format") != STATE_FORMAT:
+                raise StateError("the snapshot is not one of a file source.", cure="Check the store.")
+            self._memory.load(state["files"])
+            self._place = Place.of(state["position"])
+            if self._place.mark != BEGINNING:
+                self._memory.verify(self._place.ordinal, self._place.ordinal)
+        self._cutter = self._new_cutter()
+        if self._bounded:
+            self._memory.refresh()
+
+    def next_slice(self) -> Slice | None:
+        if self._place.ordinal >= self._memory.count and not self._bounded:
+            self._memory.refresh()
+        if self._place.ordinal >= self._memory.count:
+            return None
+        if self._format != "parquet":
+            refuse_foreign_compression(self._memory.path(self._place.ordinal))
+        start, cut = self._place, self._cutter.cut(self._place)
+        self._place = cut.end
+        return Slice(start.plain(), cut.end.plain(), cut.rows, cut.bytes)
+
+    def snapshot(self) -> Any:
+        files = self._memory.dump(self._place.ordinal)
+        return {"format": STATE_FORMAT, "position": self._place.plain(), "files": files}
+
+    # --- rows ---
+
+    def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
+        self._session = session
+        return file_spark.read(session, self._plan(piece), stamp)
+
+    def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
+        return file_arrow.read(self._plan(piece), stamp)
+
+    def _plan(self, piece: Slice) -> FilePlan:
+        """What to read, after making sure that the files are still what they were."""
+        plan = plan_of(self._cutter, piece, self._format, self.schema(), self._malformed, self._options)
+        if plan.pieces:
+            self._memory.verify(plan.pieces[0].ordinal, plan.pieces[-1].ordinal)
+        return plan
+
+    def explain_failure(self, piece: Slice, error: Exception) -> Exception:
+        if isinstance(error, InputError):
+            return error
+        try:
+            plan = self._plan(piece)
+            found = file_spark.explain(self._session, plan, error)
+        except InputError as better:
+            better.__cause__ = error
+            return better
+        if found is not None:
+            found.__cause__ = error
+        return found or error
+
+    def describe(self) -> str:
+        kind = "glob" if glob.has_magic(self._path) else "directory"
+        return f"{self._format} files in the {kind} {self._path}"

@@ -1,0 +1,143 @@
+"""Values from text without Spark: csv fields and json lines as typed values, malformed ones marked instead of lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRow:
+    """One json line. What could not be converted is None in `values`, and the row is `bad`."""
+
+    values: dict[str, Any]
+    bad: bool
+
+
+def column_of_texts(texts: Any, type_: pa.DataType) -> tuple[Any, Any]:
+    """(typed column, True where a text is no such value). Nulls stay null."""
+    fine = np.zeros(len(texts), dtype=bool)
+    if pa.types.is_string(type_):
+        return texts, fine
+    try:
+        return _cast(texts, type_), fine
+    except pa.ArrowInvalid:
+        pass
+    values = []
+    for number, text in enumerate(texts.to_pylist()):
+        try:
+            values.append(None if text is None else value_of_text(text, type_))
+        except (ValueError, ArithmeticError):
+            values.append(None)
+            fine[number] = True
+    return pa.array(values, type_), fine
+
+
+def _cast(texts: Any, type_: pa.DataType) -> Any:
+    if pa.types.is_timestamp(type_):
+        naive = pc.cast(texts, pa.timestamp("us"))
+        return pc.assume_timezone(naive, "UTC") if type_.tz else naive
+    if pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
+        raise pa.ArrowInvalid("slow form: Arrow reads more spellings than Spark")
+    return pc.cast(texts, type_)
+
+
+def value_of_text(text: str, type_: pa.DataType) -> Any:
+    """One value. Raises ValueError or ArithmeticError if the text is none of the type."""
+    if pa.types.is_string(type_):
+        return text
+    if pa.types.is_binary(type_):
+        return text.encode()
+    if pa.types.is_boolean(type_):
+        return _boolean(text)
+    if pa.types.is_integer(type_):
+        return _fitting(int(text), type_)
+    if pa.types.is_floating(type_):
+        return float(text)
+    if pa.types.is_decimal(type_):
+        return _decimal(Decimal(text), type_)
+    if pa.types.is_date(type_):
+        return date.fromisoformat(text)
+    if pa.types.is_timestamp(type_):
+        return _timestamp(text, type_)
+    raise ValueError(f"{type_} cannot be read from text")
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return lowered == "true"
+
+
+def _fitting(value: int, type_: pa.DataType) -> int:
+    if not -(1 << (type_.bit_width - 1)) <= value < 1 << (type_.bit_width - 1):
+        raise ValueError(f"{value} is too big for {type_}")
+    return value
+
+
+def _decimal(value: Decimal, type_: pa.DataType) -> Decimal:
+    try:
+        rounded = value.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP)
+    except InvalidOperation:
+        raise ValueError(f"{value} does not fit {type_}") from None
+    if rounded.adjusted() >= type_.precision - type_.scale and rounded:
+        raise ValueError(f"{value} does not fit {type_}")
+    return rounded
+
+
+def _timestamp(text: str, type_: pa.DataType) -> datetime:
+    value = datetime.fromisoformat(text)
+    if not type_.tz:
+        return value.replace(tzinfo=None)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def json_row(text: str, schema: pa.Schema) -> JsonRow:
+    """One line as a row; like Spark's PERMISSIVE mode, fields that fit are kept beside fields that do not."""
+    try:
+        found = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return JsonRow(dict.fromkeys(schema.names), True)
+    values, bad = {}, False
+    for field in schema:
+        try:
+            values[field.name] = _json_value(found.get(field.name), field.type)
+        except (ValueError, ArithmeticError):
+            values[field.name], bad = None, True
+    return JsonRow(values, bad)
+
+
+def _json_value(value: Any, type_: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_string(type_):
+        return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=float)
+    if pa.types.is_struct(type_):
+        return {field.name: _json_value(_of(value, dict).get(field.name), field.type) for field in type_}
+    if pa.types.is_list(type_):
+        return [_json_value(item, type_.value_type) for item in _of(value, list)]
+    if pa.types.is_map(type_):
+        return [(key, _json_value(item, type_.item_type)) for key, item in _of(value, dict).items()]
+    if pa.types.is_boolean(type_):
+        return _of(value, bool)
+    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return value_of_text(str(_of(value, int, Decimal)), type_)
+    if pa.types.is_integer(type_):
+        return _fitting(_of(value, int), type_)
+    return value_of_text(_of(value, str), type_)
+
+
+def _of(value: Any, *kinds: type) -> Any:
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise ValueError(f"{value!r} is no {kinds[0].__name__}")
+    return value

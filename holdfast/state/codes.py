@@ -1,0 +1,41 @@
+"""Extension codes of the state encoding. Part of the stored format: codes are added, never reused."""
+
+from __future__ import annotations
+
+BIG_INT = 1
+SURROGATE_STR = 2
+BYTEARRAY = 3
+TUPLE = 4
+SET = 5
+FROZENSET = 6
+DEQUE = 7
+COUNTER = 8
+DEFAULT_DICT = 9
+ORDERED_DICT = 10
+PAIRS = 11
+DATACLASS = 12
+ENUM = 13
+
+DATETIME = 20
+DATE = 21
+TIME = 22
+TIMEDELTA = 23
+TIMEZONE = 24
+ZONE_INFO = 25
+DECIMAL = 26
+FRACTION = 27
+UUID = 28
+COMPLEX = 29
+RANGE = 30
+
+NUMPY_SCALAR = 40
+NUMPY_ARRAY = 41
+NUMPY_STR = 42
+NUMPY_BYTES = 43
+
+ARROW_TABLE = 50
+ARROW_BATCH = 51
+ARROW_ARRAY = 52
+ARROW_CHUNKED = 53
+ARROW_SCALAR = 54
+ARROW_SCHEMA = 55

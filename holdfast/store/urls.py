@@ -1,0 +1,54 @@
+"""From what a user writes to a store: `PATH`, `file:PATH`, `sqlite:PATH`, `memory:NAME`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from holdfast.errors import ConfigError, StoreError
+from holdfast.store.base import Store
+from holdfast.store.files import FileStore
+from holdfast.store.memory import MemoryStore
+from holdfast.store.sqlite import SqliteStore
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_CURE = "Use a path, file:PATH, sqlite:PATH or memory:NAME."
+
+
+def open_store(where: str | Path | Store) -> Store:
+    """The store a path, URL or store object means. Nothing is created or read before its `open`."""
+    if isinstance(where, Store):
+        return where
+    if isinstance(where, Path):
+        return FileStore(where)
+    match = _SCHEME.fullmatch(where)
+    scheme, rest = (match[1].lower(), match[2]) if match else ("file", where)
+    if "\0" in where or not rest:
+        raise ConfigError("a store needs a place, but the path or name is empty or not a text.", cure=_CURE)
+    if scheme == "memory":
+        return _in_memory(rest)
+    if scheme == "file":
+        return FileStore(_local_path(scheme, rest))
+    if scheme == "sqlite":
+        return SqliteStore(_local_path(scheme, rest))
+    # The rest of an unknown URL is never printed: it may hold a password.
+    if scheme in ("redis", "rediss"):
+        raise ConfigError(f"{scheme}: stores are not available yet.", cure=_CURE)
+    raise ConfigError(f"there is no kind of store called {scheme!r}.", cure=_CURE)
+
+
+def _in_memory(name: str) -> Store:
+    try:
+        return MemoryStore(name)
+    except StoreError as error:
+        raise ConfigError(error.message, cure=error.cure) from error
+
+
+def _local_path(scheme: str, rest: str) -> str:
+    """The path of a URL: `file:a/b`, `file:/a/b` and `file:///a/b` are accepted, another host is not."""
+    if not rest.startswith("//"):
+        return rest
+    host, slash, path = rest[2:].partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise ConfigError(f"a {scheme}: URL cannot name a host.", cure=f"Write {scheme}:/PATH. {_CURE}")
+    return "/" + path

@@ -1,0 +1,34 @@
+"""`run_local`: run a topology without Spark, in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.language.topology import Topology, Until
+from holdfast.runtime.api import run_to_end
+from holdfast.runtime.job import Job
+from holdfast.runtime.local import LocalEngine
+from holdfast.store.urls import open_store
+
+
+def run_local(
+    topology: Topology,
+    store: Any = None,
+    until: Until | None = "available",
+    partitions: int = 2,
+    **options: Any,
+) -> dict[str, Any]:
+    """Run to the end and return the final status. Operators made of Spark expressions need real Spark."""
+    return run_to_end(submit_local(topology, store, until, partitions, **options))
+
+
+def submit_local(
+    topology: Topology,
+    store: Any = None,
+    until: Until | None = None,
+    partitions: int = 2,
+    **options: Any,
+) -> Job:
+    """Start and return a handle, like `topology.submit`."""
+    place = None if store is None else open_store(store)
+    return Job(topology.graph(), LocalEngine(partitions), place, until=until, **options).start()

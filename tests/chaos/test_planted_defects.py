@@ -1,0 +1,281 @@
+"""The checkers must be able to fail: each defect planted here has to be found within a few hundred schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from holdfast.chaos.outcome import SimulationFailed
+from holdfast.chaos.simulator import Simulator
+from holdfast.chaos.store import Batch, Part, SimStore
+from holdfast.chaos.world import SimElement, SimLink, World
+from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
+from holdfast.protocol.controller import ControllerPhase, RegionController
+from holdfast.protocol.element import NO_LINKS, ElementMachine, ElementPhase
+from holdfast.protocol.messages import (
+    Acked,
+    CommitSinks,
+    ControllerCommand,
+    ControllerRecord,
+    ElementCommand,
+    ElementFailed,
+    EpochDue,
+    Forward,
+    GoOn,
+    Marker,
+    Persist,
+    Publish,
+    ResetAcked,
+    RunDrain,
+)
+
+SCHEDULES_MAX = 600
+
+# --- defects of the element machine ----------------------------------------------------------------------------------
+
+
+class PinsBeforeControlMarkers(ElementMachine):
+    def _has_control_markers(self) -> bool:
+        return self.phase is not ElementPhase.RESETTING or super()._has_control_markers()
+
+
+class BlocksNoLinks(ElementMachine):
+    @property
+    def blocked_links(self) -> frozenset[ConnectionId]:
+        return NO_LINKS
+
+
+class PinsAtTheFirstMarker(ElementMachine):
+    def _has_data_markers(self) -> bool:
+        return bool(self._delivered) or super()._has_data_markers()
+
+
+class HeedsOldAttempts(ElementMachine):
+    def _is_news(self, epoch: Epoch, attempt: Attempt) -> bool:
+        return epoch > self._epoch and self.may_step
+
+
+class ReadsWhilePaused(ElementMachine):
+    @property
+    def may_read_sources(self) -> bool:
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.PAUSED)
+
+
+class ReadsWhileDrained(ElementMachine):
+    @property
+    def may_read_sources(self) -> bool:
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.DRAINED)
+
+
+class LateGoOnOpensSources(ElementMachine):
+    def _on_go_on(self, event: GoOn) -> list[ElementCommand]:
+        if self.phase is ElementPhase.PAUSED and event.attempt == self._attempt:
+            self._phases.move(ElementPhase.RUNNING)
+            return []
+        return super()._on_go_on(event)
+
+
+class DrainsAfterItsMarker(ElementMachine):
+    def _advance_drain(self, epoch: Epoch) -> list[ElementCommand]:
+        commands = super()._advance_drain(epoch)
+        drains = [c for c in commands if isinstance(c, RunDrain)]
+        forwards = [c for c in commands if isinstance(c, Forward)]
+        rest = [c for c in commands if not isinstance(c, RunDrain | Forward)]
+        return [*forwards, *drains, *rest]
+
+
+class StepsWhileResetting(ElementMachine):
+    @property
+    def may_step(self) -> bool:
+        return self.phase not in (ElementPhase.NEW, ElementPhase.BROKEN)
+
+
+class LetsResetMarkersWait(ElementMachine):
+    def delivers(self, link: ConnectionId, marker: Marker) -> bool:
+        return link not in self.blocked_links
+
+
+class RestoresBeforeControlMarkers(ElementMachine):
+    def _has_control_markers(self) -> bool:
+        return self.phase is ElementPhase.RESETTING or super()._has_control_markers()
+
+
+# --- defects of the controller ---------------------------------------------------------------------------------------
+
+
+class PublishesWithOneAckMissing(RegionController):
+    def _on_acked(self, event: Acked) -> list[ControllerCommand]:
+        commands = super()._on_acked(event)
+        if self.phase is ControllerPhase.ESTABLISHING and len(self._waiting) == 1:
+            self._phases.move(ControllerPhase.PUBLISHING)
+            return [*commands, *self._act(Publish(event.epoch, self._attempt, self._parts))]
+        return commands
+
+
+class ReusesEpochNumbers(RegionController):
+    def _take_over(self, record: ControllerRecord) -> None:
+        super()._take_over(record)
+        self._next_epoch = Epoch(self._published + 1)
+
+
+class ReusesAttempts(RegionController):
+    def _take_over(self, record: ControllerRecord) -> None:
+        super()._take_over(record)
+        self._attempt = Attempt(0)
+
+
+class AssumesThatThePublishFailed(RegionController):
+    def _on_element_failed(self, event: ElementFailed) -> list[ControllerCommand]:
+        if self.phase is ControllerPhase.PUBLISHING and event.attempt == self._attempt:
+            return self._fail("did not wait for the outcome")
+        return super()._on_element_failed(event)
+
+
+class ForgetsFailuresWhilePublishing(RegionController):
+    def _on_element_failed(self, event: ElementFailed) -> list[ControllerCommand]:
+        if self.phase in (ControllerPhase.PUBLISHING, ControllerPhase.COMMITTING):
+            return self._ignore()
+        return super()._on_element_failed(event)
+
+
+class HeedsOldResetAcks(RegionController):
+    def _on_reset_acked(self, event: ResetAcked) -> list[ControllerCommand]:
+        return super()._on_reset_acked(replace(event, attempt=self._attempt))
+
+
+class CommitsBeforePublishing(RegionController):
+    def _on_acked(self, event: Acked) -> list[ControllerCommand]:
+        commands = super()._on_acked(event)
+        return [*commands, CommitSinks(event.epoch)] if self.phase is ControllerPhase.PUBLISHING else commands
+
+
+class ActsBeforePersisting(RegionController):
+    def _act(self, *commands: ControllerCommand) -> list[ControllerCommand]:
+        return [*commands, Persist(self.record)]
+
+
+class LosesTheFinalEpochInAReset(RegionController):
+    def _begin_epoch(self) -> list[ControllerCommand]:
+        commands = super()._begin_epoch()
+        self._stop_due = False
+        return commands
+
+
+class TakesTheEndOfTheInputForGranted(RegionController):
+    def _on_due(self, event: EpochDue) -> list[ControllerCommand]:
+        return super()._on_due(replace(event, sticky=True))
+
+
+class NeverResumes(RegionController):
+    def _on_published(self, epoch: Epoch) -> list[ControllerCommand]:
+        return [c for c in super()._on_published(epoch) if type(c).__name__ != "Resume"]
+
+
+# --- defects of the loop and the store --------------------------------------------------------------------------------
+
+
+class KeepsNoOutputs(World):
+    def kept_of(self, element: SimElement) -> tuple[Batch, ...]:
+        return ()
+
+
+class DoesNotResendKeptOutputs(World):
+    def resent(self, part: Part) -> tuple[Batch, ...]:
+        return ()
+
+
+class DoesNotSeekSources(World):
+    def sought(self, position: int, part: Part) -> int:
+        return position if position >= 0 else part.position
+
+
+class LetsResetMarkersOvertake(World):
+    """Old batches stay in the link, behind the marker."""
+
+    def put_reset(self, link: SimLink, marker: Marker) -> None:
+        link.queue.appendleft(marker)
+
+
+class DoesNotClearLinks(World):
+    """The marker waits behind batches that wait themselves: found where the way around is a cycle."""
+
+    def put_reset(self, link: SimLink, marker: Marker) -> None:
+        link.queue.append(marker)
+
+
+class DoesNotRollSinksForward(World):
+    def roll_sink(self, element: SimElement, epoch: Epoch) -> None:
+        return
+
+
+class HasNoFence(SimStore):
+    def publish(self, epoch: Epoch, attempt: Attempt, parts: dict[ElementName, object], owner: int) -> bool:
+        return super().publish(epoch, attempt, parts, self.owner)
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """How many schedules it took, and what the checkers said."""
+
+    schedules: int
+    failure: SimulationFailed
+
+
+def hunt(defect: type) -> Hunt | None:
+    options: dict[str, type] = {}
+    if issubclass(defect, ElementMachine):
+        options["world_class"] = type("DefectiveWorld", (World,), {"machine_class": defect})
+    elif issubclass(defect, RegionController):
+        options["controller_class"] = defect
+    elif issubclass(defect, World):
+        options["world_class"] = defect
+    else:
+        options["store_class"] = defect
+    for seed in range(SCHEDULES_MAX):
+        try:
+            Simulator(seed, **options).run()
+        except SimulationFailed as failure:
+            return Hunt(seed + 1, failure)
+    return None
+
+
+DEFECTS: dict[type, str] = {
+    PinsBeforeControlMarkers: "saw",
+    BlocksNoLinks: "",
+    PinsAtTheFirstMarker: "",
+    HeedsOldAttempts: "",
+    ReadsWhilePaused: "is not published",
+    ReadsWhileDrained: "after its drain marker",
+    LateGoOnOpensSources: "is not published",
+    DrainsAfterItsMarker: "after its drain marker",
+    StepsWhileResetting: "",
+    LetsResetMarkersWait: "hang",
+    RestoresBeforeControlMarkers: "",
+    PublishesWithOneAckMissing: "without a part",
+    ReusesEpochNumbers: "next_epoch",
+    ReusesAttempts: "attempt",
+    AssumesThatThePublishFailed: "",
+    ForgetsFailuresWhilePublishing: "hang",
+    HeedsOldResetAcks: "did not restore",
+    CommitsBeforePublishing: "is published",
+    ActsBeforePersisting: "record",
+    LosesTheFinalEpochInAReset: "final epoch was asked for",
+    TakesTheEndOfTheInputForGranted: "stopped before the end",
+    NeverResumes: "hang",
+    KeepsNoOutputs: "kept 0",
+    DoesNotResendKeptOutputs: "",
+    DoesNotSeekSources: "saw",
+    LetsResetMarkersOvertake: "",
+    DoesNotClearLinks: "hang",
+    DoesNotRollSinksForward: "shows",
+    HasNoFence: "is published",
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+def test_a_planted_defect_is_found(defect: type) -> None:
+    found = hunt(defect)
+    assert found is not None, f"{SCHEDULES_MAX} schedules did not find {defect.__name__}"
+    assert DEFECTS[defect] in str(found.failure)
+    assert f"--seed {found.failure.seed}" in str(found.failure)

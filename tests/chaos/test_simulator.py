@@ -1,0 +1,95 @@
+"""Thousands of random schedules against the real protocol machines."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from random import Random
+
+import pytest
+
+from holdfast.chaos.outcome import Outcome
+from holdfast.chaos.shapes import LANES_MAX, NAMED, random_scene
+from holdfast.chaos.simulator import Simulator, main, simulate
+from holdfast.protocol.controller import CONTROLLER_MOVES
+from holdfast.protocol.element import ELEMENT_MOVES
+from holdfast.protocol.phases import legal_moves
+
+SCHEDULES = 20_000
+CHUNK = 500
+WORKERS = 2
+
+
+def run_all() -> Outcome:
+    chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
+    total = Outcome()
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for outcome in pool.map(simulate, chunks):
+            total.add(outcome)
+    return total
+
+
+@pytest.mark.slow
+def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    began = time.perf_counter()
+    total = run_all()
+    elapsed_s = time.perf_counter() - began
+    element_legal, element_taken = legal_moves(ELEMENT_MOVES), total.element_moves
+    controller_legal, controller_taken = legal_moves(CONTROLLER_MOVES), total.controller_moves
+    with capsys.disabled():
+        print(f"\nsimulator: {total.figures()}")
+        print(f"simulator: {elapsed_s:.1f} s, {SCHEDULES / elapsed_s:.0f} schedules/s with {WORKERS} workers")
+        print(
+            f"simulator: element moves {len(element_taken)}/{len(element_legal)}, "
+            f"controller moves {len(controller_taken)}/{len(controller_legal)}"
+        )
+    assert total.schedules == SCHEDULES
+    assert element_taken == element_legal
+    assert controller_taken == controller_legal
+
+
+def test_every_schedule_has_enough_to_break() -> None:
+    for seed in range(200):
+        simulator = Simulator(seed)
+        outcome = simulator.run()
+        assert len(simulator.scene.region.elements) >= 3
+        assert len(simulator.scene.rows) >= 2
+        assert outcome.epochs_begun >= 5
+
+
+def test_shapes_include_cycles_diamonds_and_fused_sources() -> None:
+    scenes = [random_scene(Random(seed)) for seed in range(300)]
+    assert any(link.control and link.source == link.target for s in scenes for link in s.region.links)
+    assert any(name in s.rows and s.region.data_inputs(name) for s in scenes for name in s.region.elements)
+    assert any(lane.control for s in scenes for lanes in s.lanes.values() for lane in lanes)
+    assert any(
+        len({lane.source for lane in lanes}) < len(lanes) for s in scenes for lanes in s.lanes.values()
+    ), "no diamond"
+    assert max(len(lanes) for s in scenes for lanes in s.lanes.values()) <= LANES_MAX
+    assert "figure 3" in NAMED
+
+
+def test_a_seed_tells_the_same_story_in_every_process() -> None:
+    stories = {
+        subprocess.run(
+            [sys.executable, "-m", "holdfast.chaos.simulator", "--seed", "17"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    (story,) = stories
+    assert "controller (new) <- Start" in story
+
+
+def test_the_command_counts_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "5", "--count", "3"]) == 0
+    assert capsys.readouterr().out.startswith("3 schedules, ")

@@ -1,0 +1,118 @@
+"""Plans print well; the printed plan is the test."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+import holdfast.language.aggregates as agg
+from holdfast.compiler.explain import explain_mermaid, explain_text
+from holdfast.compiler.guarantee import guarantees
+from holdfast.language.topology import Topology
+from tests.language.fakes import WORDS, EpochSink, FakeSink, FakeSource, Python, compiled
+
+
+def payments() -> Topology:
+    t = Topology("payments")
+    orders = t.source(FakeSource(), "orders").consistent("pay", period=2)
+    big, small = orders.split("amount > 100", otherwise=True, names=["big", "small"], name="size")
+    big.aggregate("word", n=agg.count(), name="totals").sink(EpochSink(), name="files")
+    small.apply(Python, WORDS, name="mail").sink(FakeSink(), name="console")
+    orders.autonomous().sink(EpochSink(), name="feed")
+    return t
+
+
+def test_text_shows_regions_elements_and_guarantees() -> None:
+    expected = """\
+        topology payments: 7 operators, 3 elements, 1 region
+
+        region pay: mode async, every 2 s
+          starts   orders
+          members  orders, size, totals, files, mail, console
+
+        elements
+          element  region  operators                    reads from
+          orders   pay     orders, size, totals, files  -
+          mail     pay     mail, console                size.1
+          feed     -       feed                         orders
+
+        operators
+          operator  kind       what                              order
+          orders    source     FakeSource                        positions
+          size      split      into big, small                   positions
+          totals    aggregate  by word: n=count(), emit changes  -
+          files     sink       EpochSink                         -
+          mail      hosted     Python                            -
+          console   sink       FakeSink                          -
+          feed      sink       EpochSink                         -
+
+        sinks
+          sink     guarantee      visible                  reason
+          files    exactly-once   after each epoch, ≈ 2 s  in region pay; files appear when their epoch is published
+          console  at-least-once  at once                  in region pay; it cannot take a written row back
+          feed     best effort    at once                  autonomous: the region ends before it
+        """
+    assert explain_text(compiled(payments())) == dedent(expected)
+
+
+def test_mermaid_shows_regions_elements_and_control_ports() -> None:
+    t = Topology("loop")
+    back = t.feedback(WORDS)
+    a = t.source(FakeSource(), "a").consistent("r")
+    p = t.operator(Python, inputs=[a], control=[back.stream], schema=WORDS, name="p")
+    back.complete(p)
+    p.sink(EpochSink(), name="x")
+    p.autonomous().sink(FakeSink(), name="y")
+    assert explain_mermaid(compiled(t)) == dedent(
+        """\
+        flowchart LR
+          subgraph r0["region r"]
+            subgraph e0["element a"]
+              o0["a<br/>source"]
+            end
+            subgraph e1["element p"]
+              o1["p<br/>hosted"]
+              o2["x<br/>sink<br/>exactly-once"]
+            end
+          end
+          subgraph e2["element y"]
+            o3["y<br/>sink<br/>best effort"]
+          end
+          o0 ==> o1
+          o1 -. control .-> o1
+          o1 --> o2
+          o1 ==> o3
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "visible"),
+    [
+        ({"period": 0.5}, "after each epoch, ≈ 0.5 s"),
+        ({"trigger": "operator"}, "after each epoch, when the source asks for one"),
+        ({"trigger": "manual"}, "after each epoch, on demand"),
+    ],
+)
+def test_exactly_once_rows_wait_for_their_epoch(options: dict[str, object], visible: str) -> None:
+    t = Topology("t")
+    t.source(FakeSource(), "a").consistent(**options).sink(EpochSink(), name="x")  # type: ignore[arg-type]
+    assert [each.visible for each in guarantees(compiled(t))] == [visible]
+
+
+def test_a_sink_no_region_reaches_is_best_effort() -> None:
+    t = Topology("t")
+    t.source(FakeSource()).sink(EpochSink())
+    only = guarantees(compiled(t))[0]
+    assert (only.guarantee, only.reason, only.visible) == (
+        "best effort",
+        "autonomous: no region reaches it",
+        "at once",
+    )
+
+
+def test_a_topology_without_sinks_can_be_explained() -> None:
+    t = Topology("t")
+    t.source(FakeSource(), "a")
+    assert "sinks" not in explain_text(compiled(t))

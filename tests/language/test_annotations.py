@@ -1,0 +1,65 @@
+"""Durations and region settings are checked where they are written."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.errors import TopologyError
+from holdfast.language.annotations import region_settings, seconds
+from holdfast.language.graph import RegionSettings
+
+
+@pytest.mark.parametrize(("given", "expected"), [(2, 2.0), (0.5, 0.5), (timedelta(minutes=1), 60.0)])
+def test_durations_are_seconds_or_timedeltas(given: Any, expected: float) -> None:
+    assert seconds(given, "period") == expected
+
+
+@pytest.mark.parametrize("given", [0, -1, timedelta(0), float("nan"), float("inf"), "2s", None, True])
+def test_other_durations_are_refused(given: Any) -> None:
+    with pytest.raises(
+        TopologyError, match=r"^period must be .* Give period as seconds or a datetime.timedelta"
+    ):
+        seconds(given, "period")
+
+
+def test_defaults_are_those_of_the_documents() -> None:
+    assert region_settings() == RegionSettings()
+    assert (RegionSettings().drain_timeout_s, RegionSettings().reset_timeout_s) == (180.0, 180.0)
+    assert RegionSettings().max_consecutive_resets == 5
+
+
+def test_all_settings_arrive() -> None:
+    settings = region_settings(
+        name="pay",
+        period=timedelta(seconds=8),
+        mode="drain",
+        drain_timeout=1,
+        reset_timeout=2.5,
+        max_consecutive_resets=1,
+    )
+    assert settings == RegionSettings("pay", 8.0, "periodic", "drain", 1.0, 2.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"name": "a/b"}, "'a/b' cannot be the name of a region"),
+        ({"period": 0}, "period must be more than 0 s"),
+        ({"drain_timeout": -1}, "drain_timeout must be more than 0 s"),
+        ({"reset_timeout": "x"}, "reset_timeout must be a duration"),
+        ({"trigger": "sometimes"}, "There is no trigger 'sometimes'. Use one of periodic, operator, manual"),
+        ({"trigger": "operator", "period": 2}, "Give either period=… or trigger=…, not both"),
+        ({"mode": "token"}, "The mode 'token' is not available yet. Use async or drain"),
+        ({"mode": "fast"}, "There is no mode 'fast'"),
+        ({"max_consecutive_resets": 0}, "must be a whole number above 0"),
+        ({"max_consecutive_resets": 1.5}, "must be a whole number above 0"),
+    ],
+)
+def test_mistakes_are_explained(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        region_settings(**given)
+    assert message in str(caught.value)
+    assert caught.value.cure

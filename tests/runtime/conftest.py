@@ -1,0 +1,52 @@
+"""Places for runs in fast memory, and a table of all faults at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import campaign
+import pytest
+
+TABLES: dict[str, list[str]] = {}
+"""Title → lines, printed after the run."""
+
+
+@pytest.fixture(scope="session")
+def fast_directory() -> Iterator[Path]:
+    """A directory in memory where there is one. Killing processes does not need a disk: what they wrote is in the
+    page cache either way. The tests of `durable` look after power cuts."""
+    shared = Path("/dev/shm")
+    where = str(shared) if shared.is_dir() and os.access(shared, os.W_OK) else None
+    path = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir=where))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def orders(fast_directory: Path) -> Path:
+    return campaign.make_input(fast_directory / "orders")
+
+
+@pytest.fixture
+def place(fast_directory: Path, orders: Path, request: pytest.FixtureRequest) -> Iterator[campaign.Place]:
+    root = Path(tempfile.mkdtemp(prefix="run-", dir=fast_directory))
+    yield campaign.Place(orders, root)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def table() -> Any:
+    """table(title, line) adds a line to the report at the end of the test run."""
+    return lambda title, line: TABLES.setdefault(title, []).append(line)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for title, lines in TABLES.items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,232 @@
+"""Every failpoint × {kill, raise} × {first, second hit}, and a second fault in the reset that follows.
+
+Every fault fires after the first epoch and before the last row; afterwards the job is started again until it ends,
+and its output must be exactly what the oracle computes from the input.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import campaign
+import pytest
+from campaign import ROWS, Life, Place
+
+from holdfast.failpoints import NAMES
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+LIVES_MAX = 5
+AT_ONCE = 2
+WHEN_STARTED = ("lease.acquire", "lease.acquired", "reset.choose_epoch")
+"""Hit once per process, before anything runs: the fault fires in a second life, and again in a third one."""
+IN_RESET = tuple(name for name in NAMES if name.startswith("reset.") and name not in WHEN_STARTED)
+ORDINARY = tuple(name for name in NAMES if name not in (*WHEN_STARTED, *IN_RESET))
+NEVER: dict[str, str] = {}
+"""Failpoints that this topology cannot reach, each with its reason."""
+
+ONE_SOURCE = ("reset.source.seek", 2)
+"""Hit once per reset: the first reset must fail too, so that a second one hits it again."""
+
+CRASH = "step.end=kill"
+FAILURE = "step.end=raise"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What happens in the first lives of a run; later lives are undisturbed."""
+
+    title: str
+    lives: tuple[tuple[str, str], ...]
+    """Per life: (armed in the middle of the run, armed at the start of the process)."""
+    expected: tuple[str, ...]
+    """Failpoints that must have fired."""
+    mode: str
+
+
+def modes() -> Iterator[str]:
+    while True:
+        yield from ("async", "drain", "drain", "async")
+
+
+def single_faults() -> list[Case]:
+    mode = modes()
+    return [
+        Case(f"{name}={action}@{hit}", ((f"{name}={action}@{hit}", ""),), (name,), next(mode))
+        for name in ORDINARY
+        if name not in NEVER
+        for action in ("kill", "raise")
+        for hit in (1, 2)
+    ]
+
+
+def faults_of_starting() -> list[Case]:
+    """The driver was killed; the next one meets the fault while it takes the store over."""
+    mode = modes()
+    cases = []
+    for name in WHEN_STARTED:
+        for action in ("kill", "raise"):
+            for times in (1, 2):
+                again = (("", f"{name}={action}"),) * times
+                cases.append(
+                    Case(f"{name}={action} × {times}", ((CRASH, ""), *again), ("step.end", name), next(mode))
+                )
+    return cases
+
+
+def faults_of_resetting() -> list[Case]:
+    """The second fault hits the reset that the first one caused: in place, or in the restarted driver."""
+    mode = modes()
+    cases = []
+    for name in IN_RESET:
+        for action in ("kill", "raise"):
+            for hit in (1, 2):
+                fault = f"{name}={action}@{hit}"
+                if (name, hit) == ONE_SOURCE:
+                    fault += ";reset.resume=raise"
+                expected = ("step.end", name)
+                cases.append(Case(f"{fault} in place", ((f"{FAILURE};{fault}", ""),), expected, next(mode)))
+                cases.append(
+                    Case(f"{fault} at restart", ((CRASH, ""), ("", fault)), expected, next(mode))
+                )
+    return cases
+
+
+def double_faults() -> list[Case]:
+    """Each ordinary fault, then one in the following reset; all resets' failpoints take their turn."""
+    mode = modes()
+    cases = []
+    for index, name in enumerate(n for n in ORDINARY if n not in NEVER):
+        second = IN_RESET[index % len(IN_RESET)]
+        how = "kill" if index // len(IN_RESET) % 2 == 0 else "raise"
+        cases.append(
+            Case(
+                f"{name}=raise, then {second}=kill",
+                ((f"{name}=raise;{second}=kill", ""),),
+                (name,),
+                next(mode),
+            )
+        )
+        cases.append(
+            Case(
+                f"{name}=kill, then {second}={how}",
+                ((f"{name}=kill", ""), ("", f"{second}={how}")),
+                (name, second),
+                next(mode),
+            )
+        )
+    return cases
+
+
+# --- running a case ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Result:
+    case: Case
+    lives: list[Life]
+    story: campaign.Story
+    resets: int
+    epochs: int
+    problem: str = ""
+
+    def line(self) -> str:
+        fault = self.story.firings[-1] if self.story.firings else campaign.Firing("-", 0, 0)
+        ends = ",".join("kill" if life.killed else str(life.exit) for life in self.lives)
+        return (
+            f"{self.case.title:52} {self.case.mode:5} epoch {fault.epoch:2} row {fault.last_row:3} "
+            f"replayed {self.story.rows_replayed:3} resets {self.resets} lives {ends} {self.problem}"
+        )
+
+
+def run(case: Case, place: Place) -> Result:
+    lives: list[Life] = []
+    problem = ""
+    try:
+        for number in range(LIVES_MAX):
+            fp, at_start = case.lives[number] if number < len(case.lives) else ("", "")
+            options = {"fp": fp, "fp_at_start": at_start, "mode": case.mode, "schedule": number == 0}
+            lives.append(campaign.live(place, **options))
+            campaign.check(place, complete=lives[-1].exit == 0)
+            if lives[-1].exit == 0 and number >= len(case.lives) - 1:
+                break
+        problem = judge(case, place, lives)
+    except AssertionError as error:
+        problem = f"FAILED: {error}"
+    begun = [e for e in campaign.events(place, "reset.begin") if e.data["consecutive"]]
+    epochs = campaign.events(place, "epoch.published")
+    return Result(case, lives, campaign.story(place), len(begun), len(epochs), problem)
+
+
+def judge(case: Case, place: Place, lives: list[Life]) -> str:
+    told = campaign.story(place)
+    fired = Counter(firing.name for firing in told.firings)
+    if lives[-1].exit != 0:
+        return f"FAILED: still not at its end after {len(lives)} lives: {lives[-1]}"
+    if missing := [name for name in case.expected if not fired[name]]:
+        return f"FAILED: {missing} never fired"
+    if any(f.epoch < 1 or f.last_row >= ROWS - 1 for f in told.firings):
+        return f"FAILED: a fault before the first epoch or after the last row does not count: {told.firings}"
+    return ""
+
+
+def run_all(
+    cases: list[Case], directory: Path, orders: Path, table: Callable[[str, str], None], title: str
+) -> None:
+    def one(numbered: tuple[int, Case]) -> Result:
+        number, case = numbered
+        place = Place(orders, directory / f"{title.split()[0]}-{number}")
+        result = run(case, place)
+        if not result.problem:
+            shutil.rmtree(place.root)
+        return result
+
+    campaign.forkserver()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = list(pool.map(one, enumerate(cases)))
+    for result in results:
+        table(f"faults: {title}", result.line())
+    kills = sum(life.killed for result in results for life in result.lives)
+    table(
+        f"faults: {title}",
+        f"{len(results)} runs, {sum(len(r.lives) for r in results)} lives, {kills} kills, "
+        f"{sum(len(r.story.firings) for r in results)} faults, {sum(r.resets for r in results)} resets in place, "
+        f"{sum(r.epochs for r in results)} epochs, {sum(r.story.rows_replayed for r in results)} rows replayed",
+    )
+    broken = [result for result in results if result.problem]
+    for result in broken:
+        table(f"faults: {title}", f"kept for inspection: {result.line()}")
+    assert not broken, "\n".join(result.line() for result in broken)
+
+
+def test_an_undisturbed_run_has_many_epochs_and_reaches_every_ordinary_failpoint(place: Place) -> None:
+    life = campaign.live(place)
+    assert life.exit == 0, life.report
+    assert life.epoch >= 5
+    campaign.check(place)
+    told = campaign.story(place)
+    assert told.rows_replayed == 0
+    assert {name for name in (*ORDINARY, *WHEN_STARTED) if not told.hits[name]} == set(NEVER)
+
+
+def test_one_fault_anywhere_leaves_the_output_exact(fast_directory: Path, orders: Path, table) -> None:  # type: ignore[no-untyped-def]
+    run_all(single_faults(), fast_directory, orders, table, "ordinary")
+
+
+def test_a_fault_while_taking_over_leaves_the_output_exact(fast_directory: Path, orders: Path, table) -> None:  # type: ignore[no-untyped-def]
+    run_all(faults_of_starting(), fast_directory, orders, table, "starting")
+
+
+def test_a_fault_in_a_reset_leaves_the_output_exact(fast_directory: Path, orders: Path, table) -> None:  # type: ignore[no-untyped-def]
+    run_all(faults_of_resetting(), fast_directory, orders, table, "resetting")
+
+
+def test_a_second_fault_in_the_following_reset_leaves_the_output_exact(
+    fast_directory: Path, orders: Path, table: Callable[[str, str], None]
+) -> None:
+    run_all(double_faults(), fast_directory, orders, table, "double")
