@@ -1,8 +1,95 @@
-"""holdfast: stream graphs on Spark in which you say, per subgraph, what a failure may cost."""
+"""holdfast: stream graphs on Spark in which you say, per subgraph, what a failure may cost.
+
+    import holdfast as hf
+
+    shop = hf.Topology("shop")
+    orders = shop.source(hf.Files("orders", format="json"), name="orders").consistent(period=2)
+    orders.aggregate("customer", spent=hf.sum("cents"), name="spent").sink(hf.FileSink("out"), name="out")
+    shop.run(store="store", until="available")
+
+The packages, in the order data flows:
+
+    errors ids clock durable failpoints    words everyone shares
+    language/     what users write: Topology, Stream, operators, annotations, Source and Sink
+    compiler/     graph → regions → elements → plan; explain
+    protocol/     pure: establish, publish, reset
+    state/        exact encoding of Python values; keyed maps of Arrow segments
+    store/        where epochs live: files, SQLite, memory
+    checkpoint/   where state meets store: blobs, manifest, retention
+    sources/ sinks/                        the outside world
+    runtime/      loops, regions, recovery; spark/ (driver side), executor/ (ships to workers)
+    testing/      run without Spark, conformance suites, golden comparison
+    chaos/        the protocol under simulated failures
+    demo/ bench/ cli/                      faces
+
+Names are imported when first used: a Spark worker that needs one function does not load the rest.
+"""
 
 from __future__ import annotations
 
-from holdfast.language.topology import set_runner
-from holdfast.runtime.api import SparkRunner
+import importlib
+from typing import TYPE_CHECKING, Any
 
-set_runner(SparkRunner())
+if TYPE_CHECKING:
+    from holdfast.errors import HoldfastError as HoldfastError
+    from holdfast.errors import RegionParkedError as RegionParkedError
+    from holdfast.language.aggregates import avg as avg
+    from holdfast.language.aggregates import count as count
+    from holdfast.language.aggregates import max as max
+    from holdfast.language.aggregates import min as min
+    from holdfast.language.aggregates import sum as sum
+    from holdfast.language.connectors import Sink as Sink
+    from holdfast.language.connectors import Source as Source
+    from holdfast.language.hosted import Operator as Operator
+    from holdfast.language.stream import Stream as Stream
+    from holdfast.language.topology import Topology as Topology
+    from holdfast.sinks import ConsoleSink as ConsoleSink
+    from holdfast.sinks import FileSink as FileSink
+    from holdfast.sinks import ForeachBatch as ForeachBatch
+    from holdfast.sinks import MemorySink as MemorySink
+    from holdfast.sources import Beacon as Beacon
+    from holdfast.sources import Files as Files
+    from holdfast.sources import Rows as Rows
+    from holdfast.state.registry import register_dataclass as register_dataclass
+    from holdfast.state.registry import register_enum as register_enum
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Topology": "holdfast.language.topology",
+    "Stream": "holdfast.language.stream",
+    "Operator": "holdfast.language.hosted",
+    "count": "holdfast.language.aggregates",
+    "sum": "holdfast.language.aggregates",
+    "min": "holdfast.language.aggregates",
+    "max": "holdfast.language.aggregates",
+    "avg": "holdfast.language.aggregates",
+    "Source": "holdfast.language.connectors",
+    "Sink": "holdfast.language.connectors",
+    "Files": "holdfast.sources",
+    "Beacon": "holdfast.sources",
+    "Rows": "holdfast.sources",
+    "FileSink": "holdfast.sinks",
+    "MemorySink": "holdfast.sinks",
+    "ConsoleSink": "holdfast.sinks",
+    "ForeachBatch": "holdfast.sinks",
+    "register_dataclass": "holdfast.state.registry",
+    "register_enum": "holdfast.state.registry",
+    "HoldfastError": "holdfast.errors",
+    "RegionParkedError": "holdfast.errors",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""Benchmarks: every figure is a ratio measured side by side in one warmed session."""

@@ -1,11 +1,11 @@
 """The demonstration's topology: one graph in which three sinks promise three different things.
 
-    orders ──▶ signed ──▶ debits ──┐
-                                   ├──▶ accounts (per customer) ──▶ files          exactly-once
-    payments ─▶ accepted ─▶ credits┘
-                        ├──────────▶ files                                         exactly-once
-                        └──────────▶ notification log, which cannot retract        at-least-once
-    clicks ───▶ pages ──▶ files, outside of any region                             best effort
+orders ──▶ signed ──▶ debits ──┐
+                               ├──▶ accounts (per customer) ──▶ files          exactly-once
+payments ─▶ accepted ─▶ credits┘
+                    ├──────────▶ files                                         exactly-once
+                    └──────────▶ notification log, which cannot retract        at-least-once
+clicks ───▶ pages ──▶ files, outside of any region                             best effort
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ REGION = "sales"
 CLICKS = "clicks"
 """Name of the best-effort source, and of the element that begins with it."""
 PERIOD_S = 1.0
+CLICKS_PER_STEP = 1_000
+"""Less than a file holds: files are torn, so Python workers read their lines, and may die doing so."""
 
-ORDERS = "id long, customer string, item string, quantity int, price_cents long, at timestamp, signature string"
+ORDERS = (
+    "id long, customer string, item string, quantity int, price_cents long, at timestamp, signature string"
+)
 PAYMENTS = "order long, customer string, cents long, method string, status string, at timestamp"
 CLICK = "id long, customer string, page string, at timestamp"
 
@@ -81,7 +85,8 @@ def build(places: Places, *, rows_per_step: int = 6_000) -> Topology:
     _accounts(orders, accepted).sink(FileSink(str(places.accounts), "json"), name="accounts_out")
 
     clicks = topology.source(
-        Files(str(places.input / "clicks"), "json", schema=CLICK, max_files_per_step=4), name=CLICKS
+        Files(str(places.input / "clicks"), "json", schema=CLICK, max_rows_per_step=rows_per_step),
+        name=CLICKS,
     )
     pages = clicks.select("id", "lower(trim(customer)) as customer", "page", "at")
     pages.sink(FileSink(str(places.clicks), "parquet"), name="clicks_out")

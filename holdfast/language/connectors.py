@@ -161,6 +161,13 @@ class Sink(ABC):
     def restore(self, epoch: Epoch, prepared: Any | None) -> None:
         """Roll `epoch` forward (commit), withdraw everything later. Epoch 0: withdraw everything unpublished."""
 
+    def verify(self, epoch: Epoch, prepared: Any | None) -> None:
+        """Refuse, before anything is changed, what `restore` would refuse. Called once, when a run starts."""
+
+    def accepts_writes(self) -> bool:
+        """Probe after a NoSpaceError of this sink: is there space again?"""
+        return True
+
     def close(self) -> None:
         """The run ends."""
 

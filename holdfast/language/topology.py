@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -17,6 +18,8 @@ from holdfast.language.stream import Stream, any_isolated, input_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+RUNTIME = "holdfast.runtime.api"
 
 Until = Literal["available"]
 Format = Literal["text", "mermaid"]
@@ -38,7 +41,7 @@ _runner: Runner | None = None
 
 
 def set_runner(runner: Runner | None) -> Runner | None:
-    """Say who runs topologies from now on; returns who did before. Importing `holdfast` installs the Spark runtime."""
+    """Say who runs topologies from now on; returns who did before. The Spark runtime does so when first needed."""
     global _runner
     before, _runner = _runner, runner
     return before
@@ -166,7 +169,9 @@ class Feedback:
 
 def _installed() -> Runner:
     if _runner is None:
-        raise ConfigError("No runtime is installed.", cure="Import holdfast before running a topology.")
+        # The runtime lies above this layer and registers itself when it is imported; nobody needs it before.
+        importlib.import_module(RUNTIME)
+    assert _runner is not None
     return _runner
 
 

@@ -1,4 +1,4 @@
-"""What `topology.run`, `submit` and `explain` do. Installed into the language when `holdfast` is imported."""
+"""What `topology.run`, `submit` and `explain` do. Installed into the language when this is imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
-from holdfast.language.topology import Format, Topology, Until
+from holdfast.language.topology import Format, Topology, Until, set_runner
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.job import Job
 from holdfast.store.base import Store
@@ -103,3 +103,6 @@ def _engine(topology: Topology, spark: SparkSession | None, partitions: int | No
 
     session, owned = (spark, False) if spark is not None else active_or_new(topology.name)
     return SparkEngine(session, owned=owned, partitions=partitions)
+
+
+set_runner(SparkRunner())

@@ -14,7 +14,8 @@ from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.retention import collect
 from holdfast.compiler.plan import Plan, RegionPlan
-from holdfast.errors import MismatchError
+from holdfast.durable import remove_quietly
+from holdfast.errors import MismatchError, NoSpaceError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken
 from holdfast.language.graph import SinkSpec
@@ -23,6 +24,8 @@ from holdfast.runtime.batch import Batch, batch_of
 from holdfast.runtime.worker import Pinned, Worker
 from holdfast.state import codec
 from holdfast.store.base import Identity, SegmentRef, Store
+
+PROBE_BYTES = 256 << 10
 
 
 class RegionEpochs:
@@ -39,7 +42,7 @@ class RegionEpochs:
         self._region = region
         self._identity = identity
         self._token = token
-        self._live = live
+        self.live = live
         members = set(region.members)
         self._fingerprint = {str(name): text for name, text in plan.fingerprint.items() if name in members}
         self._sinks = {
@@ -51,11 +54,15 @@ class RegionEpochs:
     # --- finding ------------------------------------------------------------------------------------------------
 
     def find(self) -> tuple[Epoch, ControllerRecord | None]:
-        """The newest epoch, verified and fitting this topology, and the controller's record."""
+        """The newest epoch, verified and fitting this topology, and the controller's record.
+
+        Older epochs are looked at too: retention reads their manifests later, and a refusal is better now.
+        """
         fp("reset.choose_epoch")
         epochs = self.store.epochs(self._region.name)
         newest = epochs[-1] if epochs else INITIAL_EPOCH
-        self.current = self._read(newest) if epochs else None
+        for epoch in epochs:
+            self.current = self._read(epoch)
         raw = self.store.load_record(f"controller.{self._region.name}")
         return newest, None if raw is None else ControllerRecord(**json.loads(raw))
 
@@ -101,7 +108,7 @@ class RegionEpochs:
         return self._fetch_kept(part.get("kept", {}), attempt) if part else {}
 
     def _fetch_kept(self, kept: Mapping[str, Any], attempt: Attempt) -> dict[ConnectionId, list[Batch]]:
-        directory = self._live / "kept"
+        directory = self.live / "kept"
         directory.mkdir(parents=True, exist_ok=True)
         result: dict[ConnectionId, list[Batch]] = {}
         for connection, batches in kept.items():
@@ -135,10 +142,28 @@ class RegionEpochs:
             previous=previous,
         )
         data = manifests.encode(manifest)
-        self.store.publish(self._region.name, epoch, data)
-        fp("ckpt.epoch.published")
+        try:
+            self.store.publish(self._region.name, epoch, data)
+            fp("ckpt.epoch.published")
+        except Exception as error:
+            # Whether the epoch counts is looked up, never assumed: a reset to the one before withdraws its output.
+            is_told = isinstance(error, StoreError) and not isinstance(error, NoSpaceError)
+            if is_told or not self._is_published(epoch, data):
+                raise
         self.current = manifest
         return manifest, len(data)
+
+    def _is_published(self, epoch: Epoch, data: bytes) -> bool:
+        region = self._region.name
+        return epoch in self.store.epochs(region) and self.store.manifest(region, epoch) == data
+
+    def has_space(self) -> bool:
+        """Probe: do the store, the sinks and the live directory accept writes again?"""
+        return (
+            self.store.accepts_writes()
+            and all(sink.accepts_writes() for sink in self._sinks.values())
+            and _accepts_writes(self.live)
+        )
 
     def make_visible(self, epoch: Epoch) -> None:
         """Commit every sink, then delete what no retained epoch needs."""
@@ -149,6 +174,18 @@ class RegionEpochs:
             sink.commit(epoch, codec.decode(get_blob(self.store, operators[name]["blob"])))
         self.store.check_owner()
         collect(self.store, self._region.name)
+
+
+def _accepts_writes(live: Path) -> bool:
+    probe = live / f"probe-{threading.get_ident()}"
+    try:
+        live.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(bytes(PROBE_BYTES))
+    except OSError:
+        return False
+    finally:
+        remove_quietly(probe)
+    return True
 
 
 def stored_bytes(manifest: Manifest) -> int:

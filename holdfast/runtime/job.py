@@ -11,7 +11,7 @@ import pyarrow as pa
 from holdfast.clock import Clock, SystemClock
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
-from holdfast.errors import ConfigError, HoldfastError
+from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
@@ -64,6 +64,7 @@ class Job:
 
     def start(self) -> Job:
         """Own the store, compile, wire and start the threads. Errors here leave nothing behind."""
+        self._reporter = Reporter(self, self._store, self._clock)
         token = OwnerToken(0)
         identity = Identity("none", self.graph.name)
         if self._store is not None:
@@ -79,10 +80,14 @@ class Job:
                     cure='Pass one: topology.run(store="file:path/to/store").',
                 )
             self._store_schemas()
-            self._reporter = Reporter(self, self._store, self._clock)
             self._open_ends(identity, token)
             self._wire(identity, token)
-        except BaseException:
+            for region in self.regions.values():
+                region.look()
+            self._create_entries()
+        except BaseException as error:
+            self._reporter.event("run.refused", {"error": type(error).__name__, "message": str(error)})
+            self._reporter.flush()
             self._let_go_of_store()
             raise
         self._start_threads()
@@ -151,12 +156,25 @@ class Job:
 
     def fail(self, error: BaseException) -> None:
         """No reset can help: remember why and end."""
+        error = self._root_of(error)
         with self._signals.condition:
             if self._failure is None:
                 self._failure = error
                 self._reporter.event("run.failed", {"error": type(error).__name__, "message": str(error)})
             self._ended.set()
             self._signals.condition.notify_all()
+
+    def _root_of(self, error: BaseException) -> BaseException:
+        """Whatever goes wrong in a run that was replaced by a newer owner goes wrong because of that."""
+        if self._store is not None and not isinstance(error, FencedError):
+            try:
+                self._store.check_owner()
+            except FencedError as fenced:
+                fenced.__cause__ = error
+                return fenced
+            except HoldfastError:
+                pass  # the store cannot tell; the error speaks for itself
+        return error
 
     # --- waiting ------------------------------------------------------------------------------------------------
 
@@ -299,7 +317,6 @@ class Job:
                 self.loops[element.name] = self._autonomous_loop(plan, element)
             else:
                 self.loops[element.name] = self._region_loop(plan, element, region)
-        self._create_entries()
 
     def _create_entries(self) -> None:
         if self._store is None:

@@ -5,15 +5,14 @@ The machine decides, the worker works, this file connects them. Events reach the
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
-from holdfast.errors import HoldfastError, NoSpaceError
+from holdfast.errors import NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.language.connectors import Slice
@@ -39,13 +38,12 @@ from holdfast.protocol.messages import (
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
 from holdfast.runtime.engine import Engine, StepName
+from holdfast.runtime.failures import is_fatal, is_no_space, story_of
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.worker import Outcome, Pinned, Work, Worker
 
 ROWS_PER_STEP = 1_000_000
 IDLE_WAIT_S = 0.05
-
-_RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
 
 
 class RegionSide(Protocol):
@@ -60,6 +58,8 @@ class RegionSide(Protocol):
     ) -> Mapping[ConnectionId, list[Batch]]: ...
 
     def epoch_wanted(self) -> None: ...
+
+    def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None: ...
 
     def fatal(self, error: BaseException) -> None: ...
 
@@ -361,6 +361,9 @@ class ElementLoop:
         except BaseException as error:
             if is_fatal(error):
                 raise
+            if is_no_space(error):
+                # A full disk is no failure of the element: it must not use up the region's resets.
+                self._region.wait_for_space(f"no space: {error}", self._must_give_up)
             self.metrics.failures += 1
             for command in self.machine.handle(Broke(story_of(error))):
                 assert isinstance(command, Tell)
@@ -369,27 +372,3 @@ class ElementLoop:
     def _in_region(self, id: ConnectionId) -> bool:
         connections = (*self.plan.inputs, *self.plan.outputs)
         return any(c.id == id and c.region is not None and c.region == self.plan.region for c in connections)
-
-
-def is_fatal(error: BaseException) -> bool:
-    """True if no reset can help: the user, the input or the store must change first, or the process must end."""
-    from holdfast.errors import InputError, MismatchError, StateError, StepFailed, StoreError, TopologyError
-
-    if isinstance(error, NoSpaceError | StepFailed):
-        return False
-    if isinstance(error, InputError | StateError | MismatchError | TopologyError | StoreError):
-        return True
-    return not isinstance(error, Exception)
-
-
-def story_of(error: BaseException) -> str:
-    """One sentence for the event log and for people. Spark wraps a worker's exception in a long text with the Python
-    traceback inside: the sentence people need is that traceback's last line."""
-    if isinstance(error, HoldfastError):
-        return str(error)
-    text = str(error)
-    inner = [line for line in text.splitlines() if _RAISED.match(line)]
-    if "Traceback (most recent call last)" in text and inner:
-        return inner[-1].strip()[:500]
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {first.strip()}"[:500]

@@ -22,7 +22,8 @@ from holdfast.protocol.messages import Marker
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
 from holdfast.runtime.engine import Engine, StepName
-from holdfast.runtime.loop import IDLE_WAIT_S, ROWS_PER_STEP, is_fatal, story_of
+from holdfast.runtime.failures import is_fatal, story_of
+from holdfast.runtime.loop import IDLE_WAIT_S, ROWS_PER_STEP
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.operators import Remembering, SinkRun, SourceRun
 from holdfast.runtime.worker import Outcome, Work, Worker

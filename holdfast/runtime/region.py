@@ -45,8 +45,10 @@ from holdfast.protocol.messages import (
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Signals
 from holdfast.runtime.epochs import RegionEpochs, stored_bytes
-from holdfast.runtime.loop import ElementLoop, is_fatal
+from holdfast.runtime.failures import is_fatal, is_no_space
+from holdfast.runtime.loop import ElementLoop
 from holdfast.runtime.metrics import RegionMetrics
+from holdfast.runtime.verify import verify
 from holdfast.runtime.worker import Pinned, Worker
 
 SPACE_PROBE_S = 0.5
@@ -79,9 +81,10 @@ class Region:
         self._events: deque[ControllerEvent] = deque()
         self._timers: dict[str, tuple[float, ControllerEvent | Callable[[], None]]] = {}
         self._saved: ControllerRecord | None = None
+        self._start: Start | None = None
         self._begun = 0.0
         self._ending = False
-        self._final_requested = False
+        self._final_requested: Attempt | None = None
         self.reason = ""
         self.done = threading.Event()
 
@@ -108,13 +111,24 @@ class Region:
     def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> Mapping[ConnectionId, list[Batch]]:
         return self._epochs.restore(worker, epoch, attempt)
 
+    def look(self) -> None:
+        """Find the newest epoch and verify all that restoring it reads. Changes nothing; comes before `run`."""
+        newest, record = self._epochs.find()
+        verify(
+            self._epochs.current,
+            [loop.worker for loop in self.loops.values()],
+            self._epochs.store,
+            self._epochs.live,
+        )
+        self.metrics.epoch = newest
+        self._start = Start(newest, record)
+
     # --- the thread ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         try:
-            newest, record = self._epochs.find()
-            self.metrics.epoch = newest
-            self._handle(Start(newest, record))
+            assert self._start is not None
+            self._handle(self._start)
             while not self.done.is_set() and not self._ending:
                 event = self._next_event()
                 if event is not None:
@@ -131,12 +145,12 @@ class Region:
 
     def finish_if_exhausted(self) -> None:
         """For bounded runs: when every element ran out of input, the final epoch may come."""
-        if self.controller.phase is not ControllerPhase.RUNNING:
+        # Asked once per attempt: a reset that crosses this request voids it, and the next attempt asks anew.
+        attempt = self.controller.record.attempt
+        if self.controller.phase is not ControllerPhase.RUNNING or self._final_requested == attempt:
             return
-        if not self._final_requested and all(
-            loop.exhausted for loop in self.loops.values() if loop.is_fed_from_outside
-        ):
-            self._final_requested = True
+        if all(loop.exhausted for loop in self.loops.values() if loop.is_fed_from_outside):
+            self._final_requested = attempt
             self.tell(EpochDue(final=True, sticky=False))
 
     def end(self) -> None:
@@ -223,14 +237,19 @@ class Region:
             try:
                 self._epochs.save(record)
                 break
-            except NoSpaceError:
-                self._wait_for_space_here()
+            except NoSpaceError as error:
+                if self._ending:
+                    return
+                self.wait_for_space(str(error), lambda: False)
         self._saved = record
 
-    def _wait_for_space_here(self) -> None:
-        while not self._ending and not self._epochs.store.accepts_writes():
-            with self._signals.condition:
-                self._signals.condition.wait(SPACE_PROBE_S)
+    def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None:
+        """Wait in the calling thread until store and sinks accept writes again, or `give_up()` is true."""
+        self.reason = reason
+        self._event("region.paused", reason=reason)
+        while not (self._ending or give_up() or self._epochs.has_space()):
+            self.done.wait(SPACE_PROBE_S)
+        self._event("region.space")
 
     def _begin_epoch(self, command: BeginEpoch) -> None:
         self._begun = self._clock.monotonic()
@@ -253,7 +272,6 @@ class Region:
     def _begin_reset(self, command: BeginReset) -> None:
         if command.attempt > 1 and command.consecutive:
             self.metrics.resets += 1
-        self._final_requested = False
         self._timers.pop("period", None)
         self._event(
             "reset.begin",
@@ -301,6 +319,8 @@ class Region:
         except Exception as error:
             if is_fatal(error):
                 raise
+            if is_no_space(error):
+                self.wait_for_space(str(error), lambda: False)
             self.tell(CommitFailed(epoch, str(error)))
             return
         self._set_period()
@@ -313,7 +333,7 @@ class Region:
             loop.pause()
 
         def probe() -> None:
-            if self._epochs.store.accepts_writes():
+            if self._epochs.has_space():
                 self._event("region.space")
                 for loop in self.loops.values():
                     loop.unpause()

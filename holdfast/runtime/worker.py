@@ -100,10 +100,21 @@ class Worker:
             for op in self.element.operators:
                 evaluation.evaluate(op)
             outcome = evaluation.finish()
+        except Exception as error:
+            raise self._explained(work, error) from error
         finally:
             evaluation.release()
         fp("step.end")
         return outcome
+
+    def _explained(self, work: Work, error: Exception) -> Exception:
+        """A source may know what is wrong with the rows it gave: file and line of a malformed one."""
+        for run in self.sources:
+            piece = work.slices.get(run.name)
+            explained = error if piece is None else run.source.explain_failure(piece, error)
+            if explained is not error:
+                return explained
+        return error
 
     def drain(self, name: StepName) -> Outcome:
         """Let hosted operators submit what they hold back; their output goes through the element's other operators."""

@@ -7,6 +7,7 @@ renamed or removed by holdfast; a visible name belongs to one epoch and partitio
 from __future__ import annotations
 
 import re
+import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from holdfast.durable import checksum_file, fsync_directory, rename_into_place, translate_os_errors
+from holdfast.durable import (
+    checksum_file,
+    fsync_directory,
+    remove_quietly,
+    rename_into_place,
+    translate_os_errors,
+    write_staged,
+)
 from holdfast.errors import ConfigError, DamagedError, FencedError, MismatchError, NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Format = Literal["csv", "json", "parquet"]
+PROBE_BYTES = 256 << 10
 
 
 class FileSink(Sink):
@@ -80,6 +89,7 @@ class FileSink(Sink):
         self._partition_files = partition_files
         self._context: SinkContext | None = None
         self._steps: list[str] = []
+        self._after = 0  # the epoch prepared or restored last: it must be visible before the next one
 
     # --- a run ---
 
@@ -137,10 +147,9 @@ class FileSink(Sink):
             return
         self._run.check_owner()
         files = data_files(directory)
-        header = self._header and self._joinable
         with translate_os_errors(str(self._output)):
             for number, path in enumerate(files):
-                if has_rows(str(path), self._format, header):
+                if has_rows(str(path), self._format, self._header):
                     name = f"t{self._run.token}-a{step.attempt}-s{step.step:09}"
                     rename_into_place(path, self._output / self._final(name, number, path))
         self._staging.forget([self._staging.relative(directory)])
@@ -168,7 +177,8 @@ class FileSink(Sink):
             ]
             fsync_directory(self._staging.owned)
             fp("sink.prepared")
-        return {"files": files, "leftovers": [*sealed, self._staging.relative(merged)]}
+        after, self._after = self._after, int(epoch)
+        return {"files": files, "leftovers": [*sealed, self._staging.relative(merged)], "after": after}
 
     def _tasks(self, name: str, steps: list[str], merged: Path) -> list[tuple[MergeTask, str]]:
         """One task per final file, with that file's name."""
@@ -185,8 +195,7 @@ class FileSink(Sink):
         for number, paths in sorted(parts.items()):
             final = self._final(name, number, paths[0])
             sources = tuple(str(path) for path in paths)
-            header = self._header and self._joinable
-            tasks.append((MergeTask(self._format, header, sources, str(merged / final)), final))
+            tasks.append((MergeTask(self._format, self._header, sources, str(merged / final)), final))
         return tasks
 
     def _final(self, name: str, number: int, path: Path) -> str:
@@ -200,6 +209,7 @@ class FileSink(Sink):
             ledgers.check_writer(found, self._run, self._ledger)
             if found is not None and found.epoch >= epoch:
                 return  # visible already; readers may even have taken the files away
+            self._refuse_gap(found, epoch, prepared["after"])
             todo = [move for file in prepared["files"] if (move := self._move(*file))]
             for source, target in todo:
                 rename_into_place(source, target)
@@ -209,6 +219,18 @@ class FileSink(Sink):
             self._record(epoch)
             fp("sink.commit.recorded")
         self._staging.forget(prepared["leftovers"])
+
+    def _refuse_gap(self, found: ledgers.Ledger | None, epoch: Epoch, after: int) -> None:
+        """Epochs become visible in order: showing this one would make an earlier one count as done.
+
+        Without a ledger nothing can be said (it may have been lost), so only a known gap is refused.
+        """
+        if found is not None and found.epoch < after:
+            raise DamagedError(
+                f"epoch {epoch} cannot be shown in {self._output}: epoch {after} before it is not visible yet "
+                f"(the ledger has {found.epoch}).",
+                cure="Nothing was changed or removed. Restore epoch by epoch, or report this as a bug.",
+            )
 
     def _move(self, staged: str, final: str, size: int, crc: int) -> tuple[Path, Path] | None:
         """What gives one file its visible name; None if it has it already. Refuses before anything is changed."""
@@ -235,7 +257,7 @@ class FileSink(Sink):
 
     # --- after a failure ---
 
-    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
+    def verify(self, epoch: Epoch, prepared: Any | None) -> None:
         self._run.check_owner()
         found = ledgers.Ledger.read(self._ledger)
         ledgers.check(found, self._run, self._ledger, epoch)
@@ -243,10 +265,16 @@ class FileSink(Sink):
         self._staging.refuse_newer_owner()
         if prepared is not None:
             self._verify(prepared)
+            for file in prepared["files"] if found is None or found.epoch < epoch else ():
+                self._move(*file)
+
+    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
+        self.verify(epoch, prepared)
+        if prepared is not None:
             self.commit(epoch, prepared)
         with translate_os_errors(str(self._staging.home)):
             fp("reset.sink.rollback")
-            self._steps = []
+            self._steps, self._after = [], int(epoch)
             self._staging.clear()
 
     def _verify(self, prepared: Any) -> None:
@@ -266,6 +294,16 @@ class FileSink(Sink):
                     f"this store is older than the output: {path} is of epoch {int(matched[1])}, the store has {epoch}.",
                     cure="Use the newest store of this job, or write into another directory.",
                 )
+
+    def accepts_writes(self) -> bool:
+        probe = self._staging.own / f"probe-{threading.get_ident()}.tmp"
+        try:
+            write_staged(probe, bytes(PROBE_BYTES))
+        except OSError:
+            return not self._staging.own.is_dir()  # removed by a newer owner: the next write says so
+        finally:
+            remove_quietly(probe)
+        return True
 
     def describe(self) -> str:
         return f"{self._format} files in {self._output}"

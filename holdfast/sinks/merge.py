@@ -6,10 +6,11 @@ kept once), parquet is copied row group by row group. One file that is to stay o
 
 from __future__ import annotations
 
+import gzip
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -68,20 +69,27 @@ def has_rows(path: str, format: str, header: bool) -> bool:
     """False for files that hold nothing, or nothing but a header or footer."""
     if format == "parquet":
         return bool(pq.read_metadata(path).num_rows)
-    size = os.path.getsize(path)
-    return size > header_length(path) if header else size > 0
+    if not header or not path.endswith((".csv", ".csv.gz")):
+        return os.path.getsize(path) > 0  # other compressions are not looked into
+    with _uncompressed(path) as file:
+        file.seek(header_length(path))
+        return bool(file.read(1))
 
 
 def header_length(path: str) -> int:
     """Bytes of the first record: up to the first newline outside quotes."""
     quoted, length = False, 0
-    with open(path, "rb") as file:
+    with _uncompressed(path) as file:
         for line in file:
             length += len(line)
             quoted ^= line.count(b'"') % 2 == 1
             if not quoted:
                 break
     return length
+
+
+def _uncompressed(path: str) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "rb")) if path.endswith(".gz") else open(path, "rb")
 
 
 def _concatenate(sources: list[str], task: MergeTask) -> None:

@@ -43,6 +43,7 @@ class Files(Source):
     parquet file is then never torn). One line is one row, as in Spark with multiLine=false (a json line holds one
     object). `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
     "drop" leaves it out, "null" keeps it with nulls, as Spark's PERMISSIVE does. `options` go to Spark's reader.
+    A step that ends with a file's end is a boundary (trigger="operator"; max_files_per_step=1 makes every file one).
     With schema=None the first file with rows decides; the answer is stored with the job.
     """
 
@@ -133,11 +134,12 @@ class Files(Source):
             self._memory.refresh()
         if self._place.ordinal >= self._memory.count:
             return None
-        if self._format != "parquet":
-            refuse_foreign_compression(self._memory.path(self._place.ordinal))
         start, cut = self._place, self._cutter.cut(self._place)
+        if self._format != "parquet":
+            for ordinal in range(start.ordinal, min(cut.end.ordinal + 1, self._memory.count)):
+                refuse_foreign_compression(self._memory.path(ordinal))
         self._place = cut.end
-        return Slice(start.plain(), cut.end.plain(), cut.rows, cut.bytes)
+        return Slice(start.plain(), cut.end.plain(), cut.rows, cut.bytes, boundary=cut.end.mark == BEGINNING)
 
     def snapshot(self) -> Any:
         files = self._memory.dump(self._place.ordinal)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-AnyRows = pa.Table | Iterable[Any]
+AnyRows = Iterable[Any]
+"""A `pyarrow.Table`, or rows as tuples or mappings."""
 
 
 class GoldenMismatch(AssertionError):
@@ -77,7 +78,9 @@ def compare_changelog(
     compare_rows(wanted.values(), got.values(), f"{what} merged by {by}")
 
 
-def compare(golden: AnyRows, found: AnyRows, check: Callable[[AnyRows, AnyRows], None] = compare_rows) -> bool:
+def compare(
+    golden: AnyRows, found: AnyRows, check: Callable[[AnyRows, AnyRows], None] = compare_rows
+) -> bool:
     """True if `check` finds no difference. For reports; tests rather call the check itself."""
     try:
         check(golden, found)
@@ -98,7 +101,7 @@ def frozen(value: Any) -> Any:
 
 
 def _rows(rows: AnyRows) -> Iterable[Any]:
-    return rows.to_pylist() if isinstance(rows, pa.Table) else rows
+    return list(rows.to_pylist()) if isinstance(rows, pa.Table) else rows
 
 
 def _show(row: Any) -> str:

@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -316,24 +317,35 @@ def driver(place: Place, options: dict[str, Any]) -> None:
     os._exit(code)
 
 
+_children = threading.Lock()
+"""multiprocessing polls all children from whichever thread starts one, and two polls at once lose the exit code."""
+
+
 def start(place: Place, **options: Any) -> Any:
     place.root.mkdir(parents=True, exist_ok=True)
-    process = forkserver().Process(target=driver, args=(place, options))
-    process.start()
+    with _children:
+        process = forkserver().Process(target=driver, args=(place, options))
+        process.start()
     return process
 
 
 def finish(place: Place, process: Any, timeout: float = HUNG_S) -> Life:
     """Wait; a hang is a failure."""
-    process.join(timeout)
-    if process.exitcode is None:
-        stacks = _stacks(process.pid)
-        process.kill()
-        process.join()
-        raise AssertionError(f"the driver hung for {timeout} s\n{stacks}")
+    patience = time.monotonic() + timeout
+    while _exit_code(process) is None:
+        if time.monotonic() > patience:
+            stacks = _stacks(process.pid)
+            process.kill()
+            raise AssertionError(f"the driver hung for {timeout} s\n{stacks}")
+        time.sleep(0.005)
     path = place.root / f"report-{process.pid}"
     report = json.loads(path.read_text()) if path.exists() else {}
-    return Life(process.exitcode, newest_epoch(place.store), report)
+    return Life(_exit_code(process), newest_epoch(place.store), report)
+
+
+def _exit_code(process: Any) -> Any:
+    with _children:
+        return process.exitcode
 
 
 def _stacks(pid: int) -> str:

@@ -22,6 +22,7 @@ from holdfast.failpoints import NAMES
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LIVES_MAX = 5
+ELEMENTS = 4
 AT_ONCE = 2
 WHEN_STARTED = ("lease.acquire", "lease.acquired", "reset.choose_epoch")
 """Hit once per process, before anything runs: the fault fires in a second life, and again in a third one."""
@@ -91,9 +92,7 @@ def faults_of_resetting() -> list[Case]:
                     fault += ";reset.resume=raise"
                 expected = ("step.end", name)
                 cases.append(Case(f"{fault} in place", ((f"{FAILURE};{fault}", ""),), expected, next(mode)))
-                cases.append(
-                    Case(f"{fault} at restart", ((CRASH, ""), ("", fault)), expected, next(mode))
-                )
+                cases.append(Case(f"{fault} at restart", ((CRASH, ""), ("", fault)), expected, next(mode)))
     return cases
 
 
@@ -121,6 +120,24 @@ def double_faults() -> list[Case]:
             )
         )
     return cases
+
+
+def faults_of_unknown_outcome() -> list[Case]:
+    """The first fault leaves it open whether the epoch counts; the second kills when parts of the reset are done."""
+    first = (
+        "ckpt.manifest.renamed",
+        "ckpt.epoch.published",
+        "sink.commit.begin",
+        "sink.commit.applied",
+        "gc.delete",
+    )
+    second = ("reset.source.seek=kill", "reset.sink.rollback=kill@2", f"reset.resume=kill@{ELEMENTS}")
+    mode = modes()
+    return [
+        Case(f"{name}=raise, then {fault}", ((f"{name}=raise;{fault}", ""),), (name,), next(mode))
+        for name in first
+        for fault in second
+    ]
 
 
 # --- running a case ---------------------------------------------------------------------------------------------------
@@ -230,3 +247,9 @@ def test_a_second_fault_in_the_following_reset_leaves_the_output_exact(
     fast_directory: Path, orders: Path, table: Callable[[str, str], None]
 ) -> None:
     run_all(double_faults(), fast_directory, orders, table, "double")
+
+
+def test_whether_an_epoch_counts_is_found_out_before_anything_is_withdrawn(
+    fast_directory: Path, orders: Path, table: Callable[[str, str], None]
+) -> None:
+    run_all(faults_of_unknown_outcome(), fast_directory, orders, table, "unknown outcome")

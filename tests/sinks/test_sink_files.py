@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError, DamagedError, FencedError, MismatchErro
 from holdfast.ids import Attempt, Epoch
 from holdfast.language.connectors import StepId
 from holdfast.sinks import FileSink
-from holdfast.sinks.merge import MergeTask, header_length, merge
+from holdfast.sinks.merge import MergeTask, has_rows, header_length, merge
 from holdfast.testing.sink_conformance import context, rows
 
 
@@ -105,6 +105,20 @@ def test_damaged_prepared_file_is_refused_by_name_before_anything_shows(tmp_path
     assert visible(tmp_path) == []
 
 
+def test_epoch_is_not_shown_before_the_one_before_it(tmp_path: Path) -> None:
+    sink = opened(tmp_path)
+    sink.commit(Epoch(1), prepare(sink, 1))
+    second, third = prepare(sink, 2), prepare(sink, 3)
+    for act in (lambda: sink.commit(Epoch(3), third), lambda: opened(tmp_path, 2, 3, third)):
+        with pytest.raises(DamagedError, match="epoch 2 before it is not visible yet"):
+            act()
+    assert len(visible(tmp_path)) == 1
+    late = opened(tmp_path, 3, 2, second)  # nothing was removed by the refusals
+    assert len(visible(tmp_path)) == 2
+    late.commit(Epoch(3), prepare(late, 3))
+    assert len(visible(tmp_path)) == 3
+
+
 def test_foreign_file_under_a_final_name_is_not_overwritten(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     prepared = prepare(sink, 1)
@@ -129,7 +143,7 @@ def test_old_owner_cannot_record_even_if_its_directories_come_back(tmp_path: Pat
     opened(tmp_path, 2)
     old.write_arrow(rows(0), StepId(Attempt(0), 5))  # a zombie step makes its directory again
     with pytest.raises(FencedError, match="removed by a newer owner"):
-        old.commit(Epoch(1), {"files": [], "leftovers": []})
+        old.commit(Epoch(1), {"files": [], "leftovers": [], "after": 0})
     assert not (tmp_path / ".holdfast/out/ledger.json").exists()
 
 
@@ -167,8 +181,12 @@ def test_failed_merge_leaves_no_target(tmp_path: Path) -> None:
 
 
 def test_header_with_a_newline_in_a_name_counts_as_one_record(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text('"two\nlines",b\n1,2\n')
-    assert header_length(str(tmp_path / "a")) == 14
+    path = tmp_path / "a.csv"
+    path.write_text('"two\nlines",b\n1,2\n')
+    assert header_length(str(path)) == 14
+    assert has_rows(str(path), "csv", header=True)
+    path.write_text('"two\nlines",b\n')
+    assert not has_rows(str(path), "csv", header=True)
 
 
 def test_full_disk_is_told_and_the_epoch_can_be_tried_again(tmp_path: Path) -> None:

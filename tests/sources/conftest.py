@@ -20,6 +20,8 @@ def spark() -> Any:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": "1g",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.codegen.wholeStage": "false",  # hundreds of tiny plans: compiling each costs more than running it
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -153,6 +153,13 @@ def test_file_that_fits_the_next_step_is_not_torn(tmp_path: Path) -> None:
     assert [piece.end for piece in read_all(source)] == [[1, 0, 0, 0], [2, 0, 0, 0]]
 
 
+def test_step_that_ends_with_a_file_is_a_boundary(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", 1, 2, 3)
+    write(tmp_path / "b.csv", 1)
+    source = opened(tmp_path, max_rows_per_step=2, max_files_per_step=1)
+    assert [piece.boundary for piece in read_all(source)] == [False, True, True]
+
+
 def test_parquet_is_cut_by_its_footer(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": list(range(100))}), tmp_path / "a.parquet", row_group_size=10)
     for settings, ends in (

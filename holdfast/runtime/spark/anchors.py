@@ -1,21 +1,28 @@
 """Keeping a partition on the executor that has its live segments.
 
-A small cached frame of *anchors*, one row per partition, is unioned with each batch under the same hash partitioning;
-Spark then runs the union's task where the cached anchor lies. An anchor holds nothing but its number, so recomputing
-it after its executor was lost is harmless: the task lands elsewhere, does not find its segments, and fails the
-element, whose region resets.
+A small cached frame of *anchors*, one row per partition, is co-grouped with each batch; Spark then runs a partition's
+task where its cached anchor lies (a union would do with less work, but remembers hosts only, not executors). An anchor
+holds nothing but its number, so recomputing it after its executor was lost is harmless: the task lands elsewhere, does
+not find its segments, and fails the element, whose region resets.
 
-Hash partitioning is the one both sides of a union may share, so a partition is named by a *seat*: a number that
-Spark's hash sends to that very partition.
+Co-grouping partitions by hash, so a partition is named by a *seat*: a number that Spark's hash sends to that very
+partition.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from holdfast.runtime.spark.stage import RESULT, RESULT_SCHEMA
+
 SEAT = "__hf_seat"
+
+Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Anchors:
@@ -50,9 +57,13 @@ class Anchors:
         seated = rows.withColumn(SEAT, F.element_at(seats, partition + 1))
         return seated.repartition(self._partitions, SEAT)
 
-    def beside(self, rows: DataFrame) -> DataFrame:
-        """The rows in tasks that run where the anchors are. Anchor rows have nulls in every other column."""
-        return self.frame().unionByName(rows, allowMissingColumns=True).select(*rows.columns)
+    def run_beside(self, rows: DataFrame, stage: Stage) -> DataFrame:
+        """What `stage` yields from the rows, in tasks that run where the anchors are."""
+
+        def cogrouped(anchor: pa.Table, group: pa.Table) -> pa.Table:
+            return pa.Table.from_batches(list(stage(iter(group.to_batches()))), schema=RESULT_SCHEMA)
+
+        return self.frame().groupBy(SEAT).cogroup(rows.groupBy(SEAT)).applyInArrow(cogrouped, RESULT)
 
 
 def _seats(session: SparkSession, partitions: int) -> list[int]:

@@ -8,12 +8,14 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark import InheritableThread, StorageLevel
 from pyspark.sql import SparkSession
 
@@ -42,6 +44,7 @@ class SparkEngine(Engine):
         self._context = session.sparkContext
         self.live = Path(tempfile.mkdtemp(prefix="holdfast-live-", dir=_live_root()))
         self.partitions = partitions or max(1, self._context.defaultParallelism)
+        self._background = ThreadPoolExecutor(self.partitions, thread_name_prefix="holdfast-background")
         self._keyed = KeyedJobs(session, self.live, self.partitions)
         self._hint_once()
 
@@ -59,7 +62,10 @@ class SparkEngine(Engine):
         self._context.setLocalProperty("spark.scheduler.pool", name.element)
 
     def cancel(self, element: ElementName) -> None:
-        self._context.cancelJobGroup(self._group(element))
+        try:
+            self._context.cancelJobGroup(self._group(element))
+        except (Py4JError, OSError):
+            logger.debug("nothing to cancel for %s: the JVM is gone", element)
 
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
         return source.read_spark(self.session, piece, stamp)
@@ -128,6 +134,9 @@ class SparkEngine(Engine):
         self._keyed.remove_later(segment)
 
     def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        if not self._keyed.in_cluster:
+            # The files lie here, and a task that waits for the disk would hold one of the few cores for nothing.
+            return list(self._background.map(fn, items))
         if not items:
             return []
         self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
@@ -135,6 +144,7 @@ class SparkEngine(Engine):
 
     def stop(self) -> None:
         self._keyed.release()
+        self._background.shutdown(wait=False, cancel_futures=True)
         shutil.rmtree(self.live, ignore_errors=True)
         if self._owned:
             self.session.stop()

@@ -25,13 +25,18 @@ from holdfast.runtime.engine import KeyedOutput, KeyedState, KeyedTask, StepName
 from holdfast.runtime.executor.keyed import columns_of, output_schema_of
 from holdfast.runtime.keyed_load import load_segments
 from holdfast.runtime.spark.anchors import Anchors
-from holdfast.runtime.spark.stage import KeyedStage, LiveDirectory, LoadStage, UploadStage, store_writer
+from holdfast.runtime.spark.stage import (
+    RESULT,
+    KeyedStage,
+    LiveDirectory,
+    LoadStage,
+    UploadStage,
+    store_writer,
+)
 from holdfast.runtime.spark.stateless import spark_schema
 from holdfast.state.hashing import spark_hash_expression
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
-
-RESULT = "partition int, result string"
 
 
 class KeyedJobs:
@@ -57,7 +62,11 @@ class KeyedJobs:
             prefix=f"a{name.attempt}-s{name.step}",
             garbage=tuple(garbage),
         )
-        rows = self._placed(self._shuffled(task, frame)).mapInArrow(stage, RESULT).collect()
+        shuffled = self._shuffled(task, frame)
+        if self._anchors is None:
+            rows = shuffled.mapInArrow(stage, RESULT).collect()
+        else:
+            rows = self._anchors.run_beside(shuffled, stage).collect()
         return self._collected(task, state, {row[0]: json.loads(row[1]) for row in rows})
 
     def load(self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None) -> KeyedState:
@@ -98,9 +107,6 @@ class KeyedJobs:
     def release(self) -> None:
         if self._anchors is not None:
             self._anchors.release()
-
-    def _placed(self, batch: DataFrame) -> DataFrame:
-        return batch if self._anchors is None else self._anchors.beside(batch)
 
     def _shuffled(self, task: KeyedTask, frame: DataFrame) -> DataFrame:
         """Only the columns the operator needs, each row in the partition that owns its key group."""

@@ -19,7 +19,11 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",
-    "spark.locality.wait": "3s",
+    # A keyed partition belongs on the executor that has its live segments: wait for it rather than go elsewhere and
+    # reset the region. An executor that is gone is not waited for.
+    "spark.locality.wait": "60s",
+    # Otherwise the place of shuffle outputs competes with the place of the segments.
+    "spark.shuffle.reduceLocality.enabled": "false",
     # Our steps choose their own partition counts; statistics from one step say nothing about the next.
     "spark.sql.adaptive.enabled": "false",
     # Nobody looks at this UI unless asked to; with it every job costs a little more, and a port is open.

@@ -18,11 +18,14 @@ from holdfast.durable import checksum_file, remove_quietly
 from holdfast.errors import StepFailed
 from holdfast.runtime.engine import KeyedTask
 from holdfast.runtime.executor.keyed import Segments, apply_partition
-from holdfast.state.hashing import HASH_COLUMN
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files import FileStore
 from holdfast.store.segments import link_segment
+
+RESULT = "partition int, result string"
+RESULT_SCHEMA = pa.schema([("partition", pa.int32()), ("result", pa.string())])
+"""What every stage yields: one row per partition, its answer as JSON."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class KeyedStage:
         received = [batch for batch in batches if batch.num_rows]
         for path in self.garbage:
             remove_quietly(path)
-        rows = _without_anchors(pa.Table.from_batches(received)) if received else None
+        rows = pa.Table.from_batches(received) if received else None
         if rows is None or not rows.num_rows:
             return
         partition, attempt = _task()
@@ -153,12 +156,6 @@ def store_writer(store: Store) -> Writer:
     return FileWriter(str(store.root), int(store.token))
 
 
-def _without_anchors(rows: pa.Table) -> pa.Table:
-    if not rows.column(HASH_COLUMN).null_count:
-        return rows
-    return rows.filter(rows.column(HASH_COLUMN).is_valid())
-
-
 def _task() -> tuple[int, int]:
     context = TaskContext.get()
     assert context is not None
@@ -171,5 +168,5 @@ def _fields(segment: Segment) -> list[Any]:
 
 def _answer(partition: int, result: Any) -> pa.RecordBatch:
     return pa.record_batch(
-        [pa.array([partition], pa.int32()), pa.array([json.dumps(result)])], names=["partition", "result"]
+        [pa.array([partition], pa.int32()), pa.array([json.dumps(result)])], schema=RESULT_SCHEMA
     )

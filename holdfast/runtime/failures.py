@@ -1,0 +1,48 @@
+"""What a failure means: must the run end, is there only no space, and how is it told in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+from holdfast.errors import (
+    HoldfastError,
+    InputError,
+    MismatchError,
+    NoSpaceError,
+    StateError,
+    StepFailed,
+    StoreError,
+    TopologyError,
+)
+
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
+
+
+def is_fatal(error: BaseException) -> bool:
+    """True if no reset can help: the user, the input or the store must change first, or the process must end."""
+    if isinstance(error, NoSpaceError | StepFailed):
+        return False
+    if isinstance(error, InputError | StateError | MismatchError | TopologyError | StoreError):
+        return True
+    return not isinstance(error, Exception)
+
+
+def is_no_space(error: BaseException) -> bool:
+    """True if a full disk is all that is wrong: waiting helps, a reset alone does not."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, NoSpaceError)
+
+
+def story_of(error: BaseException) -> str:
+    """One sentence for the event log and for people. Spark wraps a worker's exception in a long text with the Python
+    traceback inside: the sentence people need is that traceback's last line."""
+    if isinstance(error, HoldfastError):
+        return str(error)
+    text = str(error)
+    inner = [line for line in text.splitlines() if _RAISED.match(line)]
+    if "Traceback (most recent call last)" in text and inner:
+        return inner[-1].strip()[:500]
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {first.strip()}"[:500]

@@ -1,0 +1,286 @@
+"""A store or an output that is not what was written is refused: by name, before anything changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import campaign
+import pytest
+from campaign import REGION, Place
+
+from holdfast import failpoints
+from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint.blobs import get_blob
+from holdfast.errors import DamagedError, InputError, MismatchError
+from holdfast.ids import Epoch, RegionName
+from holdfast.language.aggregates import count
+from holdfast.language.topology import Topology
+from holdfast.sinks import FileSink
+from holdfast.sources import Files
+from holdfast.state import codec
+from holdfast.store.urls import open_store
+from holdfast.testing import run_local
+
+pytestmark = pytest.mark.slow
+
+DAMAGED, MISMATCH = 7, 11
+FOR_PEOPLE_OR_OWNERSHIP = ("store/owner/", "store/events/", "store/mail/", "store/tmp/")
+POSITIONS = ("first", "middle", "last")
+
+
+# --- a run that was killed between publishing an epoch and making it visible ------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def killed(fast_directory: Path, orders: Path) -> Place:
+    """Its newest epoch still has to be rolled forward: restoring reads everything there is to read."""
+    place = Place(orders, fast_directory / "killed")
+    life = campaign.live(place, fp="sink.commit.begin=kill", arm_after_epoch=3)
+    assert life.killed
+    assert life.epoch >= 4
+    return place
+
+
+@pytest.fixture(scope="module")
+def read_by_restore(killed: Place, fast_directory: Path) -> list[str]:
+    """Every file that was there before and that a restoring driver opens, found by watching one."""
+    place = copy_of(killed, fast_directory / "watched")
+    there = set(snapshot(place))
+    process = campaign.forkserver().Process(target=watched_driver, args=(place,))
+    process.start()
+    assert campaign.finish(place, process).exit == 0
+    campaign.check(place)
+    opened = (place.root / "opened").read_text().splitlines()
+    return sorted({name for name in opened if name in there and not is_for_people(name)})
+
+
+def watched_driver(place: Place) -> None:
+    root = f"{place.root}/"
+    opened = os.open(place.root / "opened", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(args[0], str) and args[0].startswith(root):
+            os.write(opened, f"{args[0].removeprefix(root)}\n".encode())
+
+    sys.addaudithook(watch)
+    campaign.driver(place, {"schedule": False})
+
+
+def copy_of(place: Place, root: Path) -> Place:
+    shutil.copytree(place.root, root)
+    return Place(place.input, root)
+
+
+def is_for_people(name: str) -> bool:
+    return name.startswith(FOR_PEOPLE_OR_OWNERSHIP) or "/" not in name or name.startswith("holdfast-live-")
+
+
+def snapshot(place: Place) -> dict[str, bytes]:
+    return {
+        path.relative_to(place.root).as_posix(): path.read_bytes()
+        for path in sorted(place.root.rglob("*"))
+        if path.is_file() and not is_for_people(path.relative_to(place.root).as_posix())
+    }
+
+
+def kinds_of(names: list[str]) -> set[str]:
+    """What sort of files these are."""
+    found = set()
+    for name in names:
+        if name == "store/identity":
+            found.add("identity")
+        elif name.startswith("store/epochs/"):
+            found.add("manifest")
+        elif name.startswith("store/records/"):
+            found.add("record")
+        elif name.endswith((".pack", ".base")):
+            found.add("pack")
+        elif name.startswith("store/entries/"):
+            found.add("segment")
+        elif name.endswith("ledger.json"):
+            found.add("sink ledger")
+        elif "/.holdfast/" in name:
+            found.add("prepared output")
+    return found
+
+
+def test_the_list_of_files_read_by_a_restore_is_complete(read_by_restore: list[str], killed: Place) -> None:
+    assert kinds_of(read_by_restore) == {
+        "identity", "manifest", "record", "pack", "segment", "sink ledger", "prepared output",
+    }  # fmt: skip
+    newest = f"store/epochs/{REGION}/{campaign.newest_epoch(killed.store):012}.manifest"
+    assert newest in read_by_restore
+
+
+@pytest.mark.timeout(280)
+def test_a_flipped_byte_in_any_file_read_by_a_restore_is_refused_and_nothing_changes(
+    killed: Place, read_by_restore: list[str], fast_directory: Path, table: Any
+) -> None:
+    broken = []
+    flips = [(name, position) for name in read_by_restore for position in POSITIONS]
+    for number, (name, position) in enumerate(flips):
+        place = copy_of(killed, fast_directory / f"flip-{number}")
+        flip(place.root / name, position)
+        before = snapshot(place)
+        life = campaign.live(place, schedule=False)
+        after = snapshot(place)
+        story = f"{name} at its {position} byte: exit {life.exit}, {life.report.get('message')}"
+        if life.exit not in (DAMAGED, MISMATCH):
+            broken.append(f"not refused: {story}")
+        elif Path(name).name not in life.report["message"]:
+            broken.append(f"the file is not named: {story}")
+        if changed := sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k)):
+            broken.append(f"changed {changed}: {story}")
+        shutil.rmtree(place.root)
+    table(
+        "flipped bytes", f"{len(flips)} flips in {len(read_by_restore)} files, {len(broken)} not refused well"
+    )
+    assert not broken, "\n".join(broken)
+
+
+def flip(path: Path, position: str) -> None:
+    data = bytearray(path.read_bytes())
+    assert data, f"{path} is empty"
+    at = {"first": 0, "middle": len(data) // 2, "last": len(data) - 1}[position]
+    data[at] ^= 0x01
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("what", ["identity", "manifest", "pack", "segment", "prepared output"])
+def test_a_missing_file_is_refused_and_nothing_changes(
+    killed: Place, read_by_restore: list[str], place: Place, what: str
+) -> None:
+    victim = [n for n in read_by_restore if kinds_of([n]) == {what}][-1]
+    place = copy_of(killed, place.root / "copy")
+    if what == "manifest":  # the newest one gone is a store that is older than its output
+        published = campaign.live(place, fp="sink.commit.recorded=kill@2", arm_after_epoch=0, arm_after_row=0)
+        assert published.killed
+        victim = f"store/epochs/{REGION}/{campaign.newest_epoch(place.store):012}.manifest"
+    (place.root / victim).unlink()
+    before = snapshot(place)
+    life = campaign.live(place, schedule=False)
+    assert life.exit in (DAMAGED, MISMATCH), life.report
+    assert snapshot(place) == before
+
+
+def test_a_refused_store_works_again_once_the_file_is_put_back(
+    killed: Place, read_by_restore: list[str], place: Place
+) -> None:
+    place = copy_of(killed, place.root / "copy")
+    for name in read_by_restore[::3]:
+        good = (place.root / name).read_bytes()
+        flip(place.root / name, "middle")
+        assert campaign.live(place, schedule=False).exit in (DAMAGED, MISMATCH)
+        (place.root / name).write_bytes(good)
+    assert campaign.live(place, schedule=False).exit == 0
+    campaign.check(place)
+
+
+# --- stores that do not fit -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(killed: Place, place: Place) -> Place:
+    """A copy of the killed run, to be restored in this process."""
+    failpoints.disarm()
+    return copy_of(killed, place.root / "copy")
+
+
+def refused(place: Place, made: Topology, error: type[Exception], *words: str) -> None:
+    before = snapshot(place)
+    with pytest.raises(error) as caught:
+        run_local(made, f"file:{place.store}")
+    for word in words:
+        assert word in str(caught.value)
+    assert snapshot(place) == before
+
+
+def other_topology(
+    place: Place, name: str = "campaign", key: str = "user", ledger: str = "ledger"
+) -> Topology:
+    made = Topology(name)
+    orders = made.source(
+        Files(str(place.input), "json", "id long, user string, amount long", max_rows_per_step=10),
+        name="orders",
+    ).consistent(REGION, period=0.03)
+    rows = orders.isolate().apply(
+        campaign.RunningLedger, "seq long, id long, user string, total long", name=ledger
+    )
+    rows.sink(FileSink(str(place.ledger), "json"), name="ledger_out")
+    totals = orders.aggregate(key, n=count(), name="totals")
+    totals.sink(FileSink(str(place.totals), "csv"), name="totals_out")
+    return made
+
+
+def test_the_store_of_another_topology_is_refused(stopped: Place) -> None:
+    refused(stopped, other_topology(stopped, name="another"), MismatchError, str(stopped.store), "campaign")
+
+
+def test_a_changed_key_is_refused_naming_the_operator(stopped: Place) -> None:
+    refused(stopped, other_topology(stopped, key="id"), MismatchError, "'totals'")
+
+
+def test_a_renamed_operator_is_refused_naming_it(stopped: Place) -> None:
+    refused(stopped, other_topology(stopped, ledger="journal"), MismatchError, "'journal'")
+
+
+def test_a_newer_store_format_is_refused_untouched(stopped: Place) -> None:
+    path = stopped.store / "identity"
+    header, _, rest = path.read_bytes().partition(b"\n")
+    words = header.split(b" ")
+    number = next(i for i, word in enumerate(words) if word == b"1")
+    words[number] = b"2"
+    path.write_bytes(b" ".join(words) + b"\n" + rest)
+    refused(stopped, campaign.topology(stopped), MismatchError, "identity")
+
+
+def test_output_of_another_job_is_refused(stopped: Place) -> None:
+    shutil.rmtree(stopped.store)  # a new store gets a new job id; the old output stays
+    with pytest.raises(MismatchError, match="another"):
+        run_local(campaign.topology(stopped), f"file:{stopped.store}")
+
+
+# --- input that changed -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_input(stopped: Place, place: Place) -> Place:
+    shutil.copytree(stopped.input, place.root / "input")
+    moved = Place(place.root / "input", stopped.root)
+    # The same run over its own copy of the input, so that it may be spoilt.
+    shutil.rmtree(stopped.root)
+    assert campaign.live(moved, fp="step.end=kill", arm_after_epoch=2).killed
+    return moved
+
+
+def test_a_vanished_input_file_is_refused_by_name(own_input: Place) -> None:
+    victim = file_under_way(own_input)
+    victim.unlink()
+    refused(own_input, campaign.topology(own_input), InputError, victim.name)
+
+
+def test_a_changed_input_file_is_refused_by_name(own_input: Place) -> None:
+    victim = file_under_way(own_input)
+    victim.write_text(victim.read_text() + '{"id": 999, "user": "u0", "amount": 1}\n')
+    refused(own_input, campaign.topology(own_input), InputError, victim.name)
+
+
+def file_under_way(place: Place) -> Path:
+    """The file in which the newest epoch lies."""
+    store = open_store(f"file:{place.store}")
+    newest = manifests.decode(
+        store.manifest(RegionName(REGION), Epoch(campaign.newest_epoch(place.store))), ""
+    )
+    position = codec.decode(get_blob(store, newest.operators()["orders"]["blob"]))["position"]
+    assert position[1] > 0, "steps do not end where files end"
+    return sorted(place.input.iterdir())[position[0]]
+
+
+def test_a_damaged_store_says_so_as_a_damaged_error(stopped: Place) -> None:
+    newest = stopped.store / "epochs" / REGION / f"{campaign.newest_epoch(stopped.store):012}.manifest"
+    flip(newest, "middle")
+    refused(stopped, campaign.topology(stopped), DamagedError, newest.name)

@@ -1,0 +1,189 @@
+"""A full disk pauses the region; the previous epoch stays intact; when space returns it goes on by itself."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import campaign
+import pytest
+from campaign import REGION, Place
+
+from holdfast.checkpoint import manifest as manifests
+from holdfast.ids import Epoch, RegionName
+from holdfast.store.urls import open_store
+from holdfast.testing import submit_local
+
+pytestmark = pytest.mark.slow
+
+CLONE_NEWNS = 0x00020000
+SIZE = "4m"
+
+
+# --- a real file system without space, in a mount namespace of its own ------------------------------------------------
+
+
+def enter_namespace() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)
+
+
+def mount_small(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def try_namespace(report: Path) -> None:
+    try:
+        enter_namespace()
+        mount_small(report.parent / "tried")
+        report.write_text("")
+    except Exception as error:
+        report.write_text(f"{type(error).__name__}: {error}")
+
+
+@pytest.fixture
+def mounts_allowed(place: Place) -> None:
+    report = place.root / "mounts"
+    process = campaign.forkserver().Process(target=try_namespace, args=(report,))
+    process.start()
+    process.join(30)
+    if report.read_text():
+        pytest.skip(f"needs a private mount namespace with a small tmpfs: {report.read_text()}")
+
+
+class Ballast:
+    """Fills a file system and keeps it full until `drop`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "ballast"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._fill, daemon=True)
+        self._thread.start()
+
+    def _fill(self) -> None:
+        with open(self._path, "ab", buffering=0) as file:
+            while not self._stop.is_set():
+                try:
+                    file.write(bytes(4096))
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    time.sleep(0.001)
+
+    def drop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._path.unlink()
+
+
+def driver_on_small_disk(place: Place, small: str, mode: str) -> None:
+    """Body of a child: fill the disk in the middle of the run, see the pause, free it, see the end."""
+    os.environ["HOLDFAST_FP_LOG"] = str(place.hits)
+    report: dict[str, Any] = {}
+    try:
+        enter_namespace()
+        mount_small(place.root / small)
+        job = submit_local(
+            campaign.topology(place, mode=mode, pace=campaign.Pace(place, step_s=0.02)),
+            f"file:{place.store}",
+            until="available",
+        )
+        wait(lambda: campaign.newest_epoch(place.store) >= 2, "two epochs")
+        ballast = Ballast(place.root / small)
+        region = lambda: job.status()["regions"][REGION]  # noqa: E731
+        wait(lambda: "no space" in region()["reason"], "the pause")
+        report["phase"] = region()["phase"]
+        report["reason"] = region()["reason"]
+        report["epoch"] = campaign.newest_epoch(place.store)
+        time.sleep(1.2)
+        report["epoch_later"] = campaign.newest_epoch(place.store)
+        report["state"] = job.status()["state"]
+        store = open_store(f"file:{place.store}")
+        data = store.manifest(RegionName(REGION), Epoch(report["epoch_later"]))
+        report["intact"] = manifests.decode(data, "").epoch == report["epoch_later"]
+        campaign.check(place, complete=False)
+        ballast.drop()
+        report["ended"] = job.await_termination(timeout=60)
+        report["resets"] = region()["resets"]
+        campaign.check(place)
+        report["empty_files"] = [str(p) for p in (place.root / small).rglob("part-*") if not p.stat().st_size]
+    except BaseException as error:
+        report["error"] = f"{type(error).__name__}: {error}"
+    (place.root / "report").write_text(json.dumps(report))
+    os._exit(0)
+
+
+def wait(condition: Any, what: str) -> None:
+    patience = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < patience, f"waited 30 s for {what}"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("mode", ["async", "drain"])
+@pytest.mark.parametrize("small", ["store", "ledger"])
+def test_a_full_disk_pauses_the_region_until_space_returns(
+    place: Place, small: str, mode: str, mounts_allowed: None
+) -> None:
+    process = campaign.forkserver().Process(target=driver_on_small_disk, args=(place, small, mode))
+    process.start()
+    campaign.finish(place, process, timeout=120)
+    report = json.loads((place.root / "report").read_text())
+    assert "error" not in report, report
+    assert report["state"] == "running"  # not parked, not failed
+    assert report["epoch_later"] - report["epoch"] <= 1  # at most the one that was being published
+    assert report["intact"]
+    assert report["ended"]
+    assert report["resets"] <= 5
+    assert not report["empty_files"]
+    if small == "store":
+        assert report["phase"] in ("paused", "committing", "running", "establishing"), report
+
+
+# --- the same by failpoint, at places that a real disk hits rarely ----------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["async", "drain"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "ckpt.op.put",
+        "ckpt.manifest.tmp_written",
+        "sink.write",
+        "sink.prepare",
+        "sink.prepared",
+        "sink.commit.begin",
+        "reset.sink.rollback",
+    ],
+)
+def test_no_space_at_a_failpoint_pauses_the_region_and_it_goes_on(
+    place: Place, where: str, mode: str
+) -> None:
+    fp = f"{where}=enospc" if not where.startswith("reset.") else f"step.end=raise;{where}=enospc"
+    life = campaign.live(place, fp=fp, mode=mode)
+    assert life.exit == 0, life.report
+    assert where in [firing.name for firing in campaign.story(place).firings]
+    paused = campaign.events(place, "region.paused")
+    assert paused, "no event says that the region paused"
+    assert "no space" in paused[0].data["reason"]
+    assert campaign.events(place, "region.space")
+    campaign.check(place)
+
+
+def test_a_disk_that_fails_otherwise_ends_the_run_and_the_next_one_goes_on(place: Place) -> None:
+    life = campaign.live(place, fp="ckpt.op.put=eio")
+    assert life.exit == 6, life.report  # StoreError: after a failed write nothing is trusted
+    campaign.check(place, complete=False)
+    assert campaign.live(place, schedule=False).exit == 0
+    campaign.check(place)
