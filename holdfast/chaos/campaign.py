@@ -200,9 +200,7 @@ def _check_thirds(place: Place, orders: list[dict[str, Any]], complete: bool) ->
     _same("thirds", wanted, found, complete)
 
 
-def _same(
-    what: str, wanted: list[tuple[Any, ...]], found: list[tuple[Any, ...]], complete: bool
-) -> None:
+def _same(what: str, wanted: list[tuple[Any, ...]], found: list[tuple[Any, ...]], complete: bool) -> None:
     """Sorted rows, all of them; or the first ones."""
     for number, (right, row) in enumerate(zip(wanted, found, strict=False)):
         if row != right:

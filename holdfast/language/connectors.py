@@ -39,6 +39,8 @@ class Slice:
     bytes: int | None = None
     boundary: bool = False
     """True if a logical unit (a file) ends here: with trigger="operator" an epoch follows the slice."""
+    detail: Any = None
+    """Plain data by which `count_rows` finds the rows of the slice again, also in a later run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,11 @@ class Source(ABC):
     @abstractmethod
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         """The same rows without Spark: for local runs."""
+
+    def count_rows(self, piece: Slice) -> int | None:
+        """How many rows a slice has, found with some work if `piece.rows` does not say; None if it cannot be told.
+        Asked after failures that cost rows, and in the background for people who watch."""
+        return piece.rows
 
     def explain_failure(self, piece: Slice, error: Exception) -> Exception:
         """Reading failed: a better error if the source knows one (file and line of a malformed row)."""

@@ -18,6 +18,7 @@ from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
 from holdfast.errors import StepFailed
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, ConnectionId, ElementName, Epoch, RegionName
+from holdfast.language.connectors import Slice
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
@@ -107,7 +108,7 @@ class AutonomousLoop:
                     break
                 else:
                     self._rest()
-            self._save_positions(in_flight=0)
+            self._save_positions(None)
             self._checkpoint_due(force=True)
         except Interrupted:
             pass
@@ -141,7 +142,7 @@ class AutonomousLoop:
     def _attempt(self, work: Work) -> None:
         begun = self._clock.monotonic()
         self._step += 1
-        self._save_positions(in_flight=work.rows)
+        self._save_positions(work)
         try:
             self.metrics.waiting = "step"
             epoch = int(INITIAL_EPOCH)
@@ -165,9 +166,8 @@ class AutonomousLoop:
             raise error
         self._failed_in_a_row += 1
         self.metrics.failures += 1
-        self.metrics.lost_rows += work.rows
         story = story_of(error)
-        self._record_event("rows.lost", {"element": self.name, "rows": work.rows, "reason": story})
+        self._lost(self._rows_of(work), story)
         if self._failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
             self.failure = StepFailed(
                 f"element {self.name!r} outside of regions failed {self._failed_in_a_row} times in a row: {story}.",
@@ -196,7 +196,7 @@ class AutonomousLoop:
 
     def _rest(self) -> None:
         if not self._clean:
-            self._save_positions(in_flight=0)
+            self._save_positions(None)
         self._checkpoint_due()
         self.metrics.waiting = "input"
         with self._signals.condition:
@@ -205,37 +205,55 @@ class AutonomousLoop:
 
     # --- positions ----------------------------------------------------------------------------------------------
 
-    def _save_positions(self, in_flight: int) -> None:
-        """Record where the sources are; `in_flight` rows are handed out and not known to be processed."""
-        self._clean = in_flight == 0
+    def _save_positions(self, work: Work | None) -> None:
+        """Record where the sources are behind the slices of `work`, which is handed out and not known to be
+        processed; None: everything handed out is processed."""
+        self._clean = work is None
         if self._store is None or not self.worker.sources:
             return
-        record = {
-            "positions": {str(run.name): run.source.snapshot() for run in self.worker.sources},
-            "in_flight": in_flight,
-            "lost": self.metrics.lost_rows,
-        }
+        positions = {str(run.name): run.source.snapshot() for run in self.worker.sources}
+        in_flight = None
+        if work is not None:
+            slices = {str(name): [piece.rows, piece.detail] for name, piece in work.slices.items()}
+            taken = sum(batch.rows for batches in work.batches.values() for batch in batches)
+            in_flight = {"slices": slices, "batch_rows": taken}
+        record = {"positions": positions, "in_flight": in_flight, "lost": self.metrics.lost_rows}
         self._store.save_record(f"positions.{self.name}", codec.encode(record))
 
     def _restore_everything(self) -> None:
         raw = None if self._store is None else self._store.load_record(f"positions.{self.name}")
         record: dict[str, Any] = (
-            {"positions": {}, "in_flight": 0, "lost": 0} if raw is None else codec.decode(raw)
+            {"positions": {}, "in_flight": None, "lost": 0} if raw is None else codec.decode(raw)
         )
-        self.metrics.lost_rows = record["lost"] + record["in_flight"]
-        if record["in_flight"]:
-            self._record_event(
-                "rows.lost",
-                {
-                    "element": self.name,
-                    "rows": record["in_flight"],
-                    "reason": "the run ended in the middle of a step",
-                },
-            )
+        self.metrics.lost_rows = record["lost"]
+        if record["in_flight"] is not None:
+            self._lost(self._rows_in_flight(record["in_flight"]), "the run ended in the middle of a step")
         for run in self.worker.sources:
             run.dry = False
             run.source.seek(record["positions"].get(str(run.name)))
         self._restore_stateful()
+
+    def _rows_in_flight(self, in_flight: dict[str, Any]) -> int:
+        """Rows of the step that was under way when the last run ended, counted from the source if need be."""
+        rows = int(in_flight["batch_rows"])
+        for run in self.worker.sources:
+            found = in_flight["slices"].get(str(run.name))
+            if found is not None:
+                rows += run.source.count_rows(Slice(None, None, rows=found[0], detail=found[1])) or 0
+        return rows
+
+    def _rows_of(self, work: Work) -> int:
+        rows = sum(batch.rows for batches in work.batches.values() for batch in batches)
+        for run in self.worker.sources:
+            piece = work.slices.get(run.name)
+            rows += 0 if piece is None else run.source.count_rows(piece) or 0
+        return rows
+
+    def _lost(self, rows: int, reason: str) -> None:
+        """Rows that were handed out and cannot be proved processed: counted, never silently dropped."""
+        if rows:
+            self.metrics.lost_rows += rows
+            self._record_event("rows.lost", {"element": self.name, "rows": rows, "reason": reason})
 
     # --- own checkpoints ----------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from holdfast.errors import InputError
 from holdfast.language.connectors import Slice
 from holdfast.sources.file_cut import Cutter, Place
 from holdfast.sources.line_tasks import LineRange
-from holdfast.sources.lines import BEGINNING, LineRules, Mark
+from holdfast.sources.lines import BEGINNING, LineRules, Mark, blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,11 @@ def plan_of(
     cutter: Cutter, piece: Slice, format: str, schema: pa.Schema, malformed: str, options: dict[str, str]
 ) -> FilePlan:
     """The plan of a slice cut from `cutter`'s files."""
+    return FilePlan(pieces_of(cutter, piece), format, schema, malformed, options, cutter.rules, cutter)
+
+
+def pieces_of(cutter: Cutter, piece: Slice) -> tuple[FilePiece, ...]:
+    """The pieces of files a slice consists of."""
     start, end = Place.of(piece.start), Place.of(piece.end)
     last = end.ordinal if end.mark != BEGINNING else end.ordinal - 1
     pieces = []
@@ -80,7 +86,21 @@ def plan_of(
         stop = end.mark if ordinal == end.ordinal else None
         entry = cutter.memory.entry(ordinal)
         pieces.append(FilePiece(cutter.memory.path(ordinal), ordinal, entry.size, begin, stop))
-    return FilePlan(tuple(pieces), format, schema, malformed, options, cutter.rules, cutter)
+    return tuple(pieces)
+
+
+def stretches(cutter: Cutter, piece: Slice) -> list[list[Any]]:
+    """The slice's pieces as plain data that means the same in a later run: path, begin, end offset or None."""
+    return [[p.path, *p.begin, p.end.offset if p.end else None] for p in pieces_of(cutter, piece)]
+
+
+def count_lines(found: list[list[Any]], rules: LineRules) -> int:
+    """Rows of `stretches`, by looking for line ends; nothing is parsed."""
+    return sum(
+        len(block.starts)
+        for path, row, offset, line, end in found
+        for block in blocks(path, rules, Mark(row, offset, line), end)
+    )
 
 
 def balance(ranges: Sequence[LineRange], groups: int) -> tuple[tuple[LineRange, ...], ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_memory import FileMemory
-from holdfast.sources.file_plan import FilePlan, plan_of
+from holdfast.sources.file_plan import FilePlan, count_lines, plan_of, stretches
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
 
@@ -139,7 +140,8 @@ class Files(Source):
             for ordinal in range(start.ordinal, min(cut.end.ordinal + 1, self._memory.count)):
                 refuse_foreign_compression(self._memory.path(ordinal))
         self._place = cut.end
-        return Slice(start.plain(), cut.end.plain(), cut.rows, cut.bytes, boundary=cut.end.mark == BEGINNING)
+        piece = Slice(start.plain(), cut.end.plain(), cut.rows, cut.bytes, boundary=cut.end.mark == BEGINNING)
+        return piece if cut.rows is not None else replace(piece, detail=stretches(self._cutter, piece))
 
     def snapshot(self) -> Any:
         files = self._memory.dump(self._place.ordinal)
@@ -160,6 +162,9 @@ class Files(Source):
         if plan.pieces:
             self._memory.verify(plan.pieces[0].ordinal, plan.pieces[-1].ordinal)
         return plan
+
+    def count_rows(self, piece: Slice) -> int | None:
+        return piece.rows if piece.rows is not None else count_lines(piece.detail, self._cutter.rules)
 
     def explain_failure(self, piece: Slice, error: Exception) -> Exception:
         if isinstance(error, InputError):

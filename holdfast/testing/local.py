@@ -31,4 +31,9 @@ def submit_local(
 ) -> Job:
     """Start and return a handle, like `topology.submit`."""
     place = None if store is None else open_store(store)
-    return Job(topology.graph(), LocalEngine(partitions), place, until=until, **options).start()
+    engine = LocalEngine(partitions)
+    try:
+        return Job(topology.graph(), engine, place, until=until, **options).start()
+    except BaseException:
+        engine.stop()
+        raise

@@ -296,6 +296,10 @@ def driver(place: Place, options: dict[str, Any]) -> None:
     os.environ["HOLDFAST_FP_LOG"] = str(place.hits)
     os.environ["TMPDIR"] = tempfile.tempdir = str(place.root)
     failpoints.arm(options.get("fp_at_start", ""))
+    if options.get("defect"):
+        from defects import DEFECTS
+
+        DEFECTS[options["defect"]]()
     report: dict[str, Any] = {}
     code = 0
     pace = Pace(place, **{name: options[name] for name in PACE & options.keys()})

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import ConfigError
 
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
 SETTINGS: Mapping[str, str] = {
     # A step is small: what matters is the cost of starting one.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -41,13 +43,20 @@ def make_session(
     """A session with settings that suit many small steps. `local[*]` becomes `local[cores,4]`: tasks are retried."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if master.startswith("local") else None
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     _use_recorded_java()
     cores = os.cpu_count() or 2
     builder = SparkSession.builder.appName(app).master(
         f"local[{cores},4]" if master == "local[*]" else master
     )
-    merged = {"spark.sql.shuffle.partitions": str(cores), **SETTINGS, **(settings or {})}
+    quiet = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+    merged = {
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.driver.extraJavaOptions": quiet,
+        **SETTINGS,
+        **(settings or {}),
+    }
     for key, value in merged.items():
         builder = builder.config(key, value)
     try:
@@ -57,7 +66,6 @@ def make_session(
             f"Spark could not be started: {str(error).splitlines()[0] if str(error) else error!r}.",
             cure="Check that Java 17 or newer is installed and JAVA_HOME or PATH points to it.",
         ) from error
-    session.sparkContext.setLogLevel("ERROR")
     return session
 
 

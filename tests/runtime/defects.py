@@ -1,0 +1,107 @@
+"""Defects to plant into a driver: each must turn the campaign red, or the campaign is worth nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.runtime import epochs, operators, worker
+from holdfast.sinks.files import FileSink
+from holdfast.sinks.staging import Staging
+from holdfast.store.files import FileStore
+
+
+def restore_without_seeking_the_source() -> None:
+    original = operators.SourceRun.restore
+
+    def restore(self: Any, epoch: Any, part: Any, store: Any) -> None:
+        if part is None:
+            original(self, epoch, part, store)
+
+    operators.SourceRun.restore = restore  # type: ignore[method-assign]
+
+
+def skip_one_operator_in_a_reset() -> None:
+    original = operators.HostedRun.restore
+
+    def restore(self: Any, epoch: Any, part: Any, store: Any) -> None:
+        if self.instance is None:
+            original(self, epoch, part, store)
+
+    operators.HostedRun.restore = restore  # type: ignore[method-assign]
+
+
+def forget_keyed_state() -> None:
+    original = operators.KeyedRun.restore
+    operators.KeyedRun.restore = lambda self, epoch, part, store: original(self, epoch, None, store)  # type: ignore[method-assign]
+
+
+def send_no_kept_batch_again() -> None:
+    epochs.RegionEpochs._fetch_kept = lambda self, kept, attempt: {}  # type: ignore[method-assign]
+
+
+def commit_output_before_its_epoch_is_published() -> None:
+    original = FileSink.prepare
+
+    def prepare(self: Any, epoch: Any, sealed: Any) -> Any:
+        prepared = original(self, epoch, sealed)
+        for file in prepared["files"]:
+            source, target = self._move(*file)
+            target.write_bytes(source.read_bytes())
+        return prepared
+
+    FileSink.prepare = prepare  # type: ignore[method-assign]
+
+
+def never_withdraw_staged_output() -> None:
+    def restore(self: Any, epoch: Any, prepared: Any) -> None:
+        if prepared is not None:
+            self.commit(epoch, prepared)
+
+    FileSink.restore = restore  # type: ignore[method-assign]
+    Staging.clear = lambda self: None  # type: ignore[method-assign]
+
+
+def publish_the_manifest_before_the_data() -> None:
+    """The data comes with the next epoch only."""
+    late: list[Any] = []
+    original = FileStore.put
+
+    def put(self: Any, entry: str, pairs: Any) -> None:
+        late.append((entry, dict(pairs)))
+        while len(late) > 8:
+            original(self, *late.pop(0))
+
+    FileStore.put = put  # type: ignore[method-assign]
+
+
+def pin_before_the_step_is_in_the_state() -> None:
+    """The state is one epoch old, the positions are not."""
+    original = worker.Worker.pin
+    before: dict[Any, Any] = {}
+
+    def pin(self: Any, epoch: Any, attempt: Any, kept: Any) -> Any:
+        pinned = original(self, epoch, attempt, kept)
+        for name, run in self.runs.items():
+            if isinstance(run, operators.HostedRun):
+                now = pinned.operators[name]
+                pinned.operators[name] = before.get(name, now)
+                before[name] = now
+        return pinned
+
+    worker.Worker.pin = pin  # type: ignore[method-assign]
+
+
+DEFECTS: dict[str, Callable[[], None]] = {
+    plant.__name__: plant
+    for plant in (
+        restore_without_seeking_the_source,
+        skip_one_operator_in_a_reset,
+        forget_keyed_state,
+        send_no_kept_batch_again,
+        commit_output_before_its_epoch_is_published,
+        never_withdraw_staged_output,
+        publish_the_manifest_before_the_data,
+        pin_before_the_step_is_in_the_state,
+    )
+}

@@ -1,0 +1,91 @@
+"""One Spark session for all tests that need no process of their own, ways to run a stream on it, and tables of kills."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.chaos.kills import HEADER, Kill, table
+from holdfast.language.stream import Stream
+from holdfast.language.topology import Topology
+from holdfast.sinks import MemorySink
+
+SESSION = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.codegen.wholeStage": "false",  # hundreds of tiny plans: compiling each costs more than running it
+}
+
+KILLS: dict[str, list[Kill]] = {}
+"""Title → kills, printed after the run."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Any:
+    """A session as a user would bring it along; shared with the other Spark tests through getOrCreate."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("holdfast-tests")
+    for key, value in SESSION.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+class OnSpark:
+    """Runs a stream to its end on the shared session and gives what reached its sink."""
+
+    def __init__(self, spark: Any, directory: Path) -> None:
+        self.spark = spark
+        self._directory = directory
+        self._runs = 0
+
+    def __call__(self, build: Callable[[Topology], Stream], **options: Any) -> Any:
+        """The rows of one stream as a pyarrow.Table (None: not a single row)."""
+        return self.several(lambda topology: [build(topology)], **options)[0]
+
+    def several(self, build: Callable[[Topology], list[Stream]], **options: Any) -> list[Any]:
+        self._runs += 1
+        topology = Topology("test")
+        names = []
+        for number, stream in enumerate(build(topology)):
+            names.append(f"{self._directory.name}-{self._runs}-{number}")
+            stream.sink(MemorySink(names[-1]), name=f"out_{number}")
+        self.status = topology.run(
+            self.spark, store=f"file:{self._directory}/store-{self._runs}", until="available", **options
+        )
+        tables = [MemorySink.table(name) for name in names]
+        for name in names:
+            MemorySink.clear(name)
+        return tables
+
+
+@pytest.fixture
+def on_spark(spark: Any, tmp_path: Path) -> OnSpark:
+    return OnSpark(spark, tmp_path)
+
+
+@pytest.fixture
+def note_kills(request: pytest.FixtureRequest) -> Callable[[list[Kill]], None]:
+    """note_kills(kills) puts them into the table at the end of the test run."""
+    return lambda kills: KILLS.setdefault(request.node.name, []).extend(kills)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for title, kills in KILLS.items():
+        terminalreporter.section(f"kills: {title}")
+        terminalreporter.write_line(HEADER)
+        for line in table(kills):
+            terminalreporter.write_line(line)
