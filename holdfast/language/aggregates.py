@@ -50,7 +50,7 @@ def max(column: str) -> Aggregate:
 
 
 def avg(column: str) -> Aggregate:
-    """Mean of the values that are not null, as a double."""
+    """Mean of the values that are not null: a double; of decimals a decimal with four more digits, as in Spark."""
     return Aggregate("avg", _column("avg", column))
 
 
@@ -146,8 +146,9 @@ def _number(type_: pa.DataType, function: str, column: str | None) -> pa.DataTyp
             f"{function}({column!r}) needs numbers, and the column is of type {type_}.",
             cure=f"Convert it before: with_columns({column}='cast({column} as double)').",
         )
-    if function == "avg" or pt.is_floating(type_):
-        return pa.float64()
     if pt.is_decimal(type_):
-        return pa.decimal128(builtins.min(38, type_.precision + 10), type_.scale)
-    return pa.int64()
+        more_digits, more_scale = (4, 4) if function == "avg" else (10, 0)
+        return pa.decimal128(
+            builtins.min(38, type_.precision + more_digits), builtins.min(38, type_.scale + more_scale)
+        )
+    return pa.float64() if function == "avg" or pt.is_floating(type_) else pa.int64()

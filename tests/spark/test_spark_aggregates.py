@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 import holdfast as hf
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
+from holdfast.runtime.spark.stateless import spark_schema
 from holdfast.sources import Rows
 from holdfast.testing import compare_rows
 
@@ -57,7 +58,7 @@ def frame(spark: Any) -> Any:
         [dict(zip(Rows([], SCHEMA).schema().names, row, strict=True)) for row in ROWS],
         Rows([], SCHEMA).schema(),
     )
-    made = spark.createDataFrame(table).cache()
+    made = spark.createDataFrame(table, spark_schema(table.schema)).cache()
     assert made.count() == len(ROWS)
     return made
 

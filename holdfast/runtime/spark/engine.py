@@ -75,7 +75,8 @@ class SparkEngine(Engine):
         return self.session.read.schema(spark_schema(schema)).parquet(*files)
 
     def from_table(self, table: pa.Table) -> Frame:
-        return self.session.createDataFrame(table)
+        # With its own schema: by default a timestamp without zone would become one with the session's zone.
+        return self.session.createDataFrame(table, spark_schema(table.schema))
 
     def empty(self, schema: pa.Schema) -> Frame:
         return self.session.createDataFrame([], spark_schema(schema))
