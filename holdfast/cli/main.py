@@ -156,12 +156,12 @@ def run_command(arguments: list[str] | None = None) -> int:
     try:
         code = app(arguments, standalone_mode=False)
     except HoldfastError as error:
-        errors.print(f"[bold red]error:[/] {_plain(error.message)}", highlight=False)
+        errors.print(f"[bold red]error:[/] {_plain(error.message)}", highlight=False, soft_wrap=True)
         if error.cure:
-            errors.print(f"[bold]next:[/] {_plain(error.cure)}", highlight=False)
+            errors.print(f"[bold]next:[/] {_plain(error.cure)}", highlight=False, soft_wrap=True)
         return error.exit_code
     except KeyboardInterrupt:
-        errors.print("interrupted; the last published epoch stays the truth", highlight=False)
+        errors.print("interrupted; the last published epoch stays the truth", highlight=False, soft_wrap=True)
         return 130
     except Exception as error:
         return _usage_error(error)

@@ -30,7 +30,8 @@ def show_store(found: dict[str, Any]) -> None:
             f"{found['store']}: run {owner['token']} is alive (pid {owner['pid']} on {owner['host']})"
         )
     else:
-        console.print(f"{found['store']}: no run is alive")
+        line = f"{found['store']}: no run is alive"
+    console.print(line, soft_wrap=True, markup=False)
     if found["summary"] is not None:
         console.print(status_tables(found["summary"]))
     table = Table("when", "event", "what", title="recent events", title_justify="left")

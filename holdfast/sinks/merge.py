@@ -1,7 +1,8 @@
 """Executor side of the file sink: make one durable file out of the files several steps wrote for a partition.
 
 Importable functions over plain data, run through `SinkContext.run_tasks`. csv and json are concatenated (a header is
-kept once), parquet is copied row group by row group. One file that is to stay one file is not copied.
+kept once), parquet is joined by its bytes under a new footer where the files are alike, and decoded where they are not.
+One file that is to stay one file is not copied.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.durable import checksum_file, fsync_directory, fsync_file, remove_quietly, translate_os_errors
+from holdfast.durable import (
+    checksum,
+    checksum_file,
+    fsync_directory,
+    fsync_file,
+    remove_quietly,
+    translate_os_errors,
+)
+from holdfast.sinks.parquet_join import NotJoinable, join_parquet
 
 _CHUNK = 1 << 20
 
@@ -46,20 +55,17 @@ def merge(task: MergeTask) -> Staged | None:
         if not sources:
             return None
         if len(sources) == 1:
-            return _durable(sources[0])
+            return _durable(sources[0], *checksum_file(sources[0]))
         try:
-            if task.format == "parquet":
-                _merge_parquet(sources, task.target)
-            else:
-                _concatenate(sources, task)
-            return _durable(task.target)
+            parquet = task.format == "parquet"
+            crc, size = _merge_parquet(sources, task.target) if parquet else _concatenate(sources, task)
+            return _durable(task.target, crc, size)
         except BaseException:
             remove_quietly(task.target)
             raise
 
 
-def _durable(path: str) -> Staged:
-    crc, size = checksum_file(path)
+def _durable(path: str, crc: int, size: int) -> Staged:
     fsync_file(path)
     fsync_directory(os.path.dirname(path))
     return Staged(path, size, crc)
@@ -92,7 +98,9 @@ def _uncompressed(path: str) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if path.endswith(".gz") else open(path, "rb")
 
 
-def _concatenate(sources: list[str], task: MergeTask) -> None:
+def _concatenate(sources: list[str], task: MergeTask) -> tuple[int, int]:
+    """(checksum, size) of the new target."""
+    crc = size = 0
     with open(task.target, "xb") as target:
         for number, path in enumerate(sources):
             with open(path, "rb") as source:
@@ -100,9 +108,21 @@ def _concatenate(sources: list[str], task: MergeTask) -> None:
                     source.seek(header_length(path))
                 while chunk := source.read(_CHUNK):
                     target.write(chunk)
+                    crc, size = checksum(chunk, crc), size + len(chunk)
+    return crc, size
 
 
-def _merge_parquet(sources: list[str], target: str) -> None:
+def _merge_parquet(sources: list[str], target: str) -> tuple[int, int]:
+    """(checksum, size) of the new target."""
+    try:
+        return join_parquet(sources, target)
+    except NotJoinable:
+        _decode_and_encode(sources, target)
+        return checksum_file(target)
+
+
+def _decode_and_encode(sources: list[str], target: str) -> None:
+    """The slow way, for files whose schemas or writers differ: each row group is cast to the first file's schema."""
     schema, int96 = _target_schema(pq.ParquetFile(sources[0], coerce_int96_timestamp_unit="us"))
     compression = _compression(pq.ParquetFile(sources[0]))
     with pq.ParquetWriter(

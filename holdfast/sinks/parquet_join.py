@@ -1,10 +1,10 @@
 """Join Parquet files byte by byte: column chunks are copied as they are, only the footer is made anew.
 
-The footer is a struct in Thrift's compact protocol. It is read and written generically: a struct is a dict of field
-id → (wire type, value), so what this module does not know by name survives unchanged. By name it knows the four structs
-that hold absolute offsets; a field id that parquet.thrift did not have when this was written could hold one too, so
-such a file is not joined. Page indexes hold offsets of their own and are left behind (they are optional), as are row
-groups without rows. Why bytes, and at what price: docs/decisions/0002-parquet-joined-by-bytes.md.
+The footer is a struct in Thrift's compact protocol, read and written generically: a struct is a dict of field id →
+(wire type, value), so what has no name here survives unchanged. Names have the four structs that hold absolute offsets;
+a field id that parquet.thrift did not have when this was written could hold one too, so such a file is not joined. Page
+indexes hold offsets of their own and are left behind (they are optional), as are row groups without rows.
+Why bytes, and at what price: docs/decisions/0002-parquet-joined-by-bytes.md.
 """
 
 from __future__ import annotations
@@ -91,9 +91,6 @@ def _parts(files: list[_Source], footer: bytes) -> Iterator[bytes | memoryview]:
     yield footer + len(footer).to_bytes(4, "little") + _MAGIC
 
 
-# --- one source ---
-
-
 def _read(path: str, delta: int) -> _Source:
     """Read a footer for a file whose bytes will move by `delta`."""
     with open(path, "rb") as file:
@@ -105,9 +102,9 @@ def _read(path: str, delta: int) -> _Source:
         if reader.at != len(raw):
             raise ValueError("there are bytes after the footer")
         groups = _structs(meta, _GROUPS)
-        if sum(_number(group, _GROUP_ROWS) for group in groups) != _number(meta, _ROWS):
+        if sum(_field(group, _GROUP_ROWS) for group in groups) != _field(meta, _ROWS):
             raise ValueError("the row groups do not add up to the rows of the file")
-        groups = [group for group in groups if _number(group, _GROUP_ROWS)]
+        groups = [group for group in groups if _field(group, _GROUP_ROWS)]
         end = max((_place(group, limit, delta) for group in groups), default=len(_MAGIC))
         return _Source(path, meta, groups, end - len(_MAGIC), _alike(meta))
     except ValueError as error:
@@ -123,7 +120,7 @@ def _raw_footer(file: BinaryIO, path: str) -> tuple[bytes, int]:
     file.seek(size - 8)
     tail = file.read(8)
     length = int.from_bytes(tail[:4], "little")
-    if tail[4:] == b"PARE" or length > _LARGEST_FOOTER:
+    if tail[4:] == b"PARE" or _LARGEST_FOOTER < length <= size - 12:
         raise NotJoinable(f"the footer of {path} is encrypted or too large")
     if head != _MAGIC or tail[4:] != _MAGIC or length > size - 12:
         _damaged(path, "the magic bytes or the length of the footer are wrong")
@@ -135,7 +132,7 @@ def _alike(meta: Struct) -> object:
     """What is said once per file and has to be true of the row groups of all. The writer's name belongs to that:
     readers trust or distrust statistics by it. Of other key-value entries the first file's are kept."""
     entries = _structs(meta, _KEY_VALUES) if _KEY_VALUES in meta else []
-    pairs = ((_field(entry, 1, _BINARY), entry.get(2)) for entry in entries)
+    pairs = ((_field(entry, 1, [_BINARY]), entry.get(2)) for entry in entries)
     once = [meta.get(field) for field in (_VERSION, _SCHEMA, _CREATED_BY, _COLUMN_ORDERS)]
     return once, {key: value for key, value in pairs if key in _SCHEMA_KEYS}
 
@@ -150,12 +147,13 @@ def _place(group: Struct, limit: int, delta: int) -> int:
         _only_known(chunk, "chunk")
         for field in _PAGE_INDEXES:
             chunk.pop(field, None)
-        column = _field(chunk, _META, _STRUCT)
+        column = _field(chunk, _META, [_STRUCT])
         _only_known(column, "column")
-        start = min(_number(column, _DATA), column.get(_DICTIONARY, (0, 0))[1] or limit)
-        end = max(end, _end(start, _number(column, _COMPRESSED_SIZE), limit))
+        dictionary = _field(column, _DICTIONARY) if _DICTIONARY in column else 0
+        start = min(_field(column, _DATA), dictionary or limit)
+        end = max(end, _end(start, _field(column, _COMPRESSED_SIZE), limit))
         if _BLOOM_LENGTH in column:
-            end = max(end, _end(_number(column, _BLOOM), _number(column, _BLOOM_LENGTH), limit))
+            end = max(end, _end(_field(column, _BLOOM), _field(column, _BLOOM_LENGTH), limit))
         else:
             column.pop(_BLOOM, None)
         _shift(chunk, delta, _CHUNK_OFFSET)
@@ -165,7 +163,7 @@ def _place(group: Struct, limit: int, delta: int) -> int:
 
 def _shift(struct: Struct, delta: int, *fields: int) -> None:
     for field in fields:
-        if field in struct and (offset := _number(struct, field)) > 0:  # writers say 0 for "none"
+        if field in struct and (offset := _field(struct, field)) > 0:  # writers say 0 for "none"
             struct[field] = (_I64, offset + delta)
 
 
@@ -188,7 +186,7 @@ def _damaged(path: str, why: str, cause: Exception | None = None) -> NoReturn:
 
 
 def _joined_footer(files: list[_Source]) -> bytes:
-    rows = sum(_number(file.meta, _ROWS) for file in files)
+    rows = sum(_field(file.meta, _ROWS) for file in files)
     groups = [group for file in files for group in file.groups]
     out = bytearray()
     _write_struct(out, files[0].meta | {_ROWS: (_I64, rows), _GROUPS: (_LIST, (_STRUCT, groups))})
@@ -200,19 +198,15 @@ def _joined_footer(files: list[_Source]) -> bytes:
 # --- Thrift's compact protocol ---
 
 
-def _field(struct: Struct, field: int, *kinds: int) -> Any:
+def _field(struct: Struct, field: int, kinds: Sequence[int] = _INTEGERS) -> Any:
     kind, value = struct.get(field, (0, None))
     if kind not in kinds:
         raise ValueError(f"field {field} is missing or of another type")
     return value
 
 
-def _number(struct: Struct, field: int) -> int:
-    return int(_field(struct, field, *_INTEGERS))
-
-
 def _structs(struct: Struct, field: int) -> list[Struct]:
-    kind, values = _field(struct, field, _LIST)
+    kind, values = _field(struct, field, [_LIST])
     if values and kind != _STRUCT:
         raise ValueError(f"field {field} is not a list of structs")
     return list(values)
@@ -273,11 +267,7 @@ class _Reader:
 
 
 def _varint(number: int) -> bytes:
-    more = []
-    while number > 0x7F:
-        more.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*more, number])
+    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
 
 
 def _signed(number: int) -> bytes:

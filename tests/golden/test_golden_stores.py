@@ -81,3 +81,9 @@ def visible(root: Path) -> list[Path]:
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.name)
 def test_a_golden_store_is_small(golden: Path) -> None:
     assert sum(path.stat().st_size for path in golden.rglob("*") if path.is_file()) < SIZE_MAX
+
+
+def test_the_worked_example_of_the_manifest_page_is_the_golden_store_of_format_1() -> None:
+    path = HERE / "format-1" / "store" / "epochs" / "books" / "000000000004.manifest"
+    header = path.read_text().splitlines()[1]
+    assert header in (HERE.parents[1] / "docs" / "formats" / "manifest.md").read_text()

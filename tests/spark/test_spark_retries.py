@@ -1,0 +1,39 @@
+"""A task that fails once and is tried again never changes a result, not even one that had done all its work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.mark.timeout(180)
+def test_a_task_that_is_tried_again_counts_once(tmp_path: Path) -> None:
+    program = Path(__file__).with_name("retry_program.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "map-failed").exists()
+    assert (tmp_path / "keyed-failed").exists()
+    assert json.loads(done.stdout.splitlines()[-1])["rows"]["resets"] == 0, "Spark healed both by itself"
+    told: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for path in (tmp_path / "out").glob("part-*.json"):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            told[row["k"]].append((row["n"], row["s"]))
+    for k in range(9):
+        ids = [n for n in range(200) if n % 9 == k]
+        assert len(set(told[k])) == len(told[k])
+        assert set(told[k]) <= {(n, sum(ids[:n])) for n in range(1, len(ids) + 1)}
+        assert max(told[k]) == (len(ids), sum(ids))
