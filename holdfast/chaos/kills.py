@@ -17,8 +17,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -68,14 +70,14 @@ class Hung(AssertionError):
 class Driver:
     """One life: a driver process with all that it starts, found by a tag of its own; what they print goes to `log`."""
 
-    def __init__(self, place: Place, size: Size, master: str, failpoints: str, number: int) -> None:
+    def __init__(
+        self, place: Place, size: Size, master: str, failpoints: str, number: int, scratch: Path
+    ) -> None:
         self.tag = processes.new_tag("campaign")
         self.log = place.root / f"driver-{number}.log"
         self.first_epoch = place.epoch()
         self._place = place
         self._begun = time.monotonic()
-        scratch = place.root / "tmp"
-        scratch.mkdir(exist_ok=True)
         scratches = ("TMPDIR", "SPARK_LOCAL_DIRS", "HOLDFAST_LIVE_DIR", "SPARK_WORKER_DIR")
         environment = {
             **os.environ,
@@ -144,6 +146,8 @@ class Run:
         self.master = master
         self.kills: list[Kill] = []
         self.drivers: list[Driver] = []
+        # Not below `root`: sockets need short paths.
+        self._scratch = Path(tempfile.mkdtemp(prefix="hf-"))
         self.place.write_input(size, seed)
         self.place.trail.touch()
 
@@ -154,11 +158,12 @@ class Run:
         for driver in self.drivers:
             processes.kill_all(driver.tag)
             driver.process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- lives --------------------------------------------------------------------------------------------------
 
     def start(self, failpoints: str = "") -> Driver:
-        driver = Driver(self.place, self.size, self.master, failpoints, len(self.drivers))
+        driver = Driver(self.place, self.size, self.master, failpoints, len(self.drivers), self._scratch)
         self.drivers.append(driver)
         return driver
 

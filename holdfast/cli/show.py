@@ -26,9 +26,7 @@ def show_store(found: dict[str, Any]) -> None:
     console = Console()
     owner = found["owner"]
     if found["alive"]:
-        console.print(
-            f"{found['store']}: run {owner['token']} is alive (pid {owner['pid']} on {owner['host']})"
-        )
+        line = f"{found['store']}: run {owner['token']} is alive (pid {owner['pid']} on {owner['host']})"
     else:
         line = f"{found['store']}: no run is alive"
     console.print(line, soft_wrap=True, markup=False)

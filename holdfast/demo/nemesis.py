@@ -25,8 +25,10 @@ Kind = Literal["worker", "driver"]
 Effect = Literal["region reset", "clicks lost", "task retried", "driver restarted"]
 
 MARGIN_TICKS = 8
-"""How far the stream may at least run ahead of a kill that is due; it may always run on to the next one."""
+"""How far the stream may run ahead of a kill that is due."""
+HUNTING_TICKS = 4
 KEPT_TICKS = 2
+ATTEMPTS_MAX = 5
 PATIENCE_S = 150.0
 BUSY_WITHIN_S = 4.0
 FELT_WITHIN_S = 4.0
@@ -59,9 +61,9 @@ class Kill:
 
 
 def plan_kills(seed: int, kills: int, ticks: int) -> tuple[PlannedKill, ...]:
-    """Workers and drivers in turn, spread over the first five sixths of the stream."""
+    """Workers and drivers in turn, spread over the first two thirds of the stream."""
     rng = Random(f"holdfast nemesis {seed}")
-    slot = ticks * 0.75 / max(1, kills)
+    slot = ticks * 0.6 / max(1, kills)
     kinds: tuple[Kind, Kind] = ("worker", "driver")
     return tuple(
         PlannedKill(
@@ -98,13 +100,12 @@ class Nemesis:
 
     def carry_out(self, plan: tuple[PlannedKill, ...]) -> None:
         """All planned kills, in order; afterwards the stream may end."""
-        for number, planned in enumerate(plan):
-            following = plan[number + 1].tick if number + 1 < len(plan) else self._feeder.ticks
-            self._let_arrive(max(following, planned.tick + MARGIN_TICKS))
+        for planned in plan:
+            self._let_arrive(planned.tick + MARGIN_TICKS)
             self.until(partial(self._has_arrived, planned.tick), "input")
-            while not self._attempt(planned):
+            unfelt_before = self.unfelt
+            while not self._attempt(planned, may_miss=self.unfelt - unfelt_before < ATTEMPTS_MAX):
                 self.unfelt += 1
-                self._let_arrive(self._feeder.released + MARGIN_TICKS // 2)
         self._recover()
         self._feeder.allow(self._feeder.ticks)
 
@@ -141,11 +142,15 @@ class Nemesis:
         if self.done and self.done[-1].recovered_s is None and self._watch.published_at is not None:
             self.done[-1].recovered_s = round(self._watch.published_at - self.done[-1].at, 1)
 
-    def _attempt(self, planned: PlannedKill) -> bool:
+    def _attempt(self, planned: PlannedKill, may_miss: bool) -> bool:
+        """True if it was felt. Worker after worker killed in vain ends with the driver, which always feels it."""
         self._recover()
         deadline = time.monotonic() + planned.delay_s
         self._wait(lambda: time.monotonic() >= deadline, PATIENCE_S)
-        return self._kill_worker() if planned.kind == "worker" else self._kill_driver()
+        if planned.kind == "driver" or not may_miss:
+            return self._kill_driver()
+        self._let_arrive(self._feeder.released + HUNTING_TICKS)  # there shall be something to be busy with
+        return self._kill_worker()
 
     def _kill_worker(self) -> bool:
         self._watch.poll()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
 import tempfile
+import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -193,15 +195,25 @@ class _Workplace:
         self.keep = False
         self.left: list[processes.Process] = []
         self._display = display
+        self._before: Any = None
 
     def __enter__(self) -> _Workplace:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, _leave)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         self._display.end_progress()
         self.left = processes.kill_all(self.tag)
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
         failed = kind is not None and issubclass(kind, Exception)
         if self.keep or failed:
             self._display.complain(f"Everything is kept for a look in {self.root}")
         else:
             shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _leave(number: int, frame: object) -> None:
+    """SIGTERM: clean up as after Ctrl-C."""
+    raise KeyboardInterrupt

@@ -31,8 +31,6 @@ REGION = "sales"
 CLICKS = "clicks"
 """Name of the best-effort source, and of the element that begins with it."""
 PERIOD_S = 1.0
-CLICKS_PER_STEP = 1_000
-"""Less than a file holds: files are torn, so Python workers read their lines, and may die doing so."""
 
 ORDERS = (
     "id long, customer string, item string, quantity int, price_cents long, at timestamp, signature string"
@@ -84,10 +82,8 @@ def build(places: Places, *, rows_per_step: int = 6_000) -> Topology:
     accepted.sink(ForeachBatch(append_to(places.notifications)), name="notifications")
     _accounts(orders, accepted).sink(FileSink(str(places.accounts), "json"), name="accounts_out")
 
-    clicks = topology.source(
-        Files(str(places.input / "clicks"), "json", schema=CLICK, max_rows_per_step=rows_per_step),
-        name=CLICKS,
-    )
+    # Not a multiple of a file's rows: files are torn, so Python workers read their lines, and may die doing so.
+    clicks = _source(topology, places, CLICKS, CLICK, rows_per_step * 2 // 3)
     pages = clicks.select("id", "lower(trim(customer)) as customer", "page", "at")
     pages.sink(FileSink(str(places.clicks), "parquet"), name="clicks_out")
     return topology

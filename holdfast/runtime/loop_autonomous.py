@@ -9,6 +9,7 @@ start afresh.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from holdfast.checkpoint.blobs import BlobRef, keys_of, put_blobs
 from holdfast.checkpoint.retention import entry_of
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
-from holdfast.errors import StepFailed
+from holdfast.errors import NoSpaceError, StepFailed
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, ConnectionId, ElementName, Epoch, RegionName
 from holdfast.language.connectors import Slice
 from holdfast.protocol.messages import Marker
@@ -33,6 +34,7 @@ from holdfast.store.base import Store
 
 AUTONOMOUS = RegionName("autonomous")
 MAX_CONSECUTIVE_FAILURES = 5
+SPACE_PROBE_S = 0.5
 
 
 class AutonomousLoop:
@@ -218,7 +220,24 @@ class AutonomousLoop:
             taken = sum(batch.rows for batches in work.batches.values() for batch in batches)
             in_flight = {"slices": slices, "batch_rows": taken}
         record = {"positions": positions, "in_flight": in_flight, "lost": self.metrics.lost_rows}
-        self._store.save_record(f"positions.{self.name}", codec.encode(record))
+        self._save_when_there_is_space(f"positions.{self.name}", codec.encode(record))
+
+    def _save_when_there_is_space(self, name: str, data: bytes) -> None:
+        """A full disk stops this element until there is space again; it neither loses rows nor ends the run."""
+        assert self._store is not None
+        waited = False
+        while True:
+            try:
+                self._store.save_record(name, data)
+                return
+            except NoSpaceError as error:
+                if self._stopping:
+                    return  # what was handed out counts as lost: never too few
+                if not waited:
+                    self._record_event("element.paused", {"element": self.name, "reason": str(error)})
+                waited = True
+                self.metrics.waiting = "space in the store"
+                time.sleep(SPACE_PROBE_S)
 
     def _restore_everything(self) -> None:
         raw = None if self._store is None else self._store.load_record(f"positions.{self.name}")
@@ -279,7 +298,10 @@ class AutonomousLoop:
             every = self._every.get(run.name)
             if every is None or (not force and self._clock.monotonic() < self._due[run.name]):
                 continue
-            self._checkpoint(run)
+            try:
+                self._checkpoint(run)
+            except NoSpaceError as error:  # the one before stays; the next is due after another period
+                self._record_event("operator.checkpoint_failed", {"operator": run.name, "reason": str(error)})
             self._due[run.name] = self._clock.monotonic() + every
 
     def _checkpoint(self, run: Remembering) -> None:

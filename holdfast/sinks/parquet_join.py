@@ -20,13 +20,13 @@ from holdfast.errors import DamagedError
 Struct = dict[int, tuple[int, Any]]
 
 _MAGIC = b"PAR1"
-_CHUNK = 1 << 20
+_CHUNK, _DEEPEST = 1 << 20, 32
 _LARGEST_FOOTER = 64 << 20  # decoded it is many times as large; beyond, let pyarrow have it
-_DEEPEST = 32
 
 # Wire types; parquet.thrift has no sets and maps.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
 _INTEGERS = (_I16, _I32, _I64)
+_BYTES = [bytes([number]) for number in range(256)]
 _FIXED = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}  # lengths; a boolean field has none, one in a list has
 
 # Field ids of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
@@ -107,8 +107,8 @@ def _read(path: str, delta: int) -> _Source:
         groups = [group for group in groups if _field(group, _GROUP_ROWS)]
         end = max((_place(group, limit, delta) for group in groups), default=len(_MAGIC))
         return _Source(path, meta, groups, end - len(_MAGIC), _alike(meta))
-    except ValueError as error:
-        _damaged(path, str(error), error)
+    except (ValueError, IndexError) as error:
+        _damaged(path, str(error) if isinstance(error, ValueError) else "the footer ends too early", error)
 
 
 def _raw_footer(file: BinaryIO, path: str) -> tuple[bytes, int]:
@@ -221,40 +221,41 @@ class _Reader:
     def take(self, count: int) -> bytes:
         start, self.at = self.at, self.at + count
         if self.at > len(self.data):
-            raise ValueError("the footer ends too early")
+            raise IndexError
         return self.data[start : self.at]
 
     def varint(self) -> int:
-        result = 0
-        for number, byte in enumerate(self.data[self.at : self.at + 10]):
-            result |= (byte & 0x7F) << 7 * number
-            if byte < 0x80 and result < 1 << 64:
-                self.at += number + 1
-                return result
+        result = shift = 0
+        while shift < 70:
+            byte = self.data[self.at]
+            self.at += 1
+            if byte < 0x80:  # mostly the first one
+                return result | byte << shift
+            result |= (byte & 0x7F) << shift
+            shift += 7
         raise ValueError("a number is too long")
-
-    def signed(self) -> int:
-        number = self.varint()
-        return (number >> 1) ^ -(number & 1)
 
     def struct(self, depth: int) -> Struct:
         """Fields in the order they stand in. A boolean field is all in its type."""
         fields: Struct = {}
         field = 0
-        while header := self.take(1)[0]:
+        while header := self.data[self.at]:
+            self.at += 1
             kind, step = header & 15, header >> 4
-            field = field + step if step else self.signed()
+            field = field + step if step else self.value(_I16, depth)
             if field in fields:
                 raise ValueError(f"field {field} stands there twice")
-            fields[field] = (kind, None if kind in (_TRUE, _FALSE) else self.value(kind, depth + 1))
+            fields[field] = (kind, None if 0 < kind < _BYTE else self.value(kind, depth + 1))
+        self.at += 1
         return fields
 
     def value(self, kind: int, depth: int) -> Any:
         """A number, bytes, a struct, or (type, values) of a list."""
         if kind in _INTEGERS:
-            return self.signed()
-        if kind in _FIXED or kind == _BINARY:
-            return self.take(_FIXED[kind] if kind in _FIXED else self.varint())
+            number = self.varint()
+            return (number >> 1) ^ -(number & 1)
+        if kind == _BINARY or kind in _FIXED:
+            return self.take(self.varint() if kind == _BINARY else _FIXED[kind])
         if depth > _DEEPEST or kind not in (_LIST, _STRUCT):
             raise ValueError(f"there is no type {kind}, or values are nested too deeply")
         if kind == _STRUCT:
@@ -267,11 +268,7 @@ class _Reader:
 
 
 def _varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
-
-
-def _signed(number: int) -> bytes:
-    return _varint(number << 1 if number >= 0 else (-number << 1) - 1)
+    return _BYTES[number] if number < 0x80 else _BYTES[number & 0x7F | 0x80] + _varint(number >> 7)
 
 
 def _write_struct(out: bytearray, struct: Struct) -> None:
@@ -279,16 +276,17 @@ def _write_struct(out: bytearray, struct: Struct) -> None:
     for field, (kind, value) in struct.items():
         step = field - before if 0 < field - before < 16 else 0
         out.append(step << 4 | kind)
-        out += b"" if step else _signed(field)
+        if not step:
+            _write_value(out, _I16, field)
         before = field
-        if kind not in (_TRUE, _FALSE):
+        if kind > _FALSE:
             _write_value(out, kind, value)
     out.append(0)
 
 
 def _write_value(out: bytearray, kind: int, value: Any) -> None:
     if kind in _INTEGERS:
-        out += _signed(value)
+        out += _varint(value << 1 if value >= 0 else (-value << 1) - 1)
     elif kind == _STRUCT:
         _write_struct(out, value)
     elif kind == _LIST:

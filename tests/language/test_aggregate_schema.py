@@ -40,7 +40,8 @@ SCHEMA = pa.schema(list(COLUMNS.items()))
         (agg.max("t"), pa.timestamp("us", tz="UTC")),
         (agg.max("s"), pa.string()),
         (agg.avg("i8"), pa.float64()),
-        (agg.avg("dec"), pa.float64()),
+        (agg.avg("dec"), pa.decimal128(16, 6)),
+        (agg.avg("wide"), pa.decimal128(38, 8)),
     ],
 )
 def test_the_type_of_an_aggregate_follows_its_column(aggregate: agg.Aggregate, expected: pa.DataType) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -253,10 +255,10 @@ def test_running_is_left_to_the_runtime(t: Topology) -> None:
         set_runner(before)
 
 
-def test_without_a_runtime_the_cure_is_named(t: Topology) -> None:
-    before = set_runner(None)
-    try:
-        with pytest.raises(ConfigError, match="Import holdfast"):
-            t.run()
-    finally:
-        set_runner(before)
+def test_the_runtime_is_imported_when_it_is_first_needed() -> None:
+    program = (
+        "import sys, holdfast; holdfast.Topology('t'); assert 'holdfast.runtime.api' not in sys.modules; "
+    )
+    program += "from holdfast.language.topology import _installed; print(type(_installed()).__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "SparkRunner", done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -36,6 +37,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+SOCKET_PATH_MAX = 103
+"""Bytes of a Unix socket's path that every system takes (Linux: 107)."""
+
 
 def make_session(
     app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None
@@ -67,6 +71,13 @@ def make_session(
             cure="Check that Java 17 or newer is installed and JAVA_HOME or PATH points to it.",
         ) from error
     return session
+
+
+def _sockets() -> dict[str, str]:
+    """The kernel takes no long socket paths: below a deep temporary directory the slower TCP sockets must do."""
+    longest = os.path.join(tempfile.gettempdir(), f".{'0' * 36}.sock")
+    fits = len(os.fsencode(longest)) <= SOCKET_PATH_MAX
+    return {} if fits else {"spark.python.unix.domain.socket.enabled": "false"}
 
 
 def active_or_new(app: str) -> tuple[SparkSession, bool]:

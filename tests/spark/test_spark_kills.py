@@ -1,0 +1,117 @@
+"""Exactly-once under real kills on Spark: a fixed sample. `make chaos` runs the long campaigns."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.chaos import campaign
+from holdfast.chaos.campaign import Size, Wrong
+from holdfast.chaos.kills import Kill, Run
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SEED = 20
+SMALL = Size(files=4, rows_per_file=200, rows_per_step=40, period_s=0.5)
+
+Note = Callable[[list[Kill]], None]
+
+
+def test_the_driver_may_be_killed_at_any_moment_and_started_again(tmp_path: Path, note_kills: Note) -> None:
+    chance = random.Random(SEED)
+    with Run(tmp_path / "run", SMALL, SEED) as run:
+        while run.counted < 2:
+            driver = run.start()
+            assert run.await_moment(driver, chance, within_s=1.0), driver.last_words()
+            run.strike(driver, "driver")
+            campaign.check(run.place, complete=False)
+        run.to_the_end()
+        note_kills(run.kills)
+        assert all(kill.epoch >= 1 for kill in run.kills if kill.counts)
+
+
+def test_a_python_worker_may_be_killed_in_the_middle_of_a_step(tmp_path: Path, note_kills: Note) -> None:
+    """Without a second try per task, so that holdfast feels it: the region resets in place."""
+    chance = random.Random(SEED)
+    size = Size(files=4, rows_per_file=200, rows_per_step=40, period_s=0.5, work_s=0.1)
+    with Run(tmp_path / "run", size, SEED, master="local[2]") as run:
+        driver = run.start()
+        assert run.await_moment(driver, chance, within_s=0.5), driver.last_words()
+        while driver.alive and not run.counted:
+            run.strike(driver, "worker")
+        run.to_the_end()
+        note_kills(run.kills)
+        assert run.counted == 1
+        assert run.resets() >= 1
+        assert len(run.drivers) == 1, "the driver went on by itself"
+
+
+CHOSEN = {
+    "while an operator's state is being stored": "ckpt.op.put=kill@9",
+    "when the epoch is published and nothing else is known yet": "ckpt.epoch.published=kill@2",
+    "between two sinks' commits": "sink.commit.applied=kill@5",
+}
+
+
+def test_the_driver_may_die_while_it_stores_publishes_or_commits(tmp_path: Path, note_kills: Note) -> None:
+    """One life after the other, each ended by a failpoint after an epoch of its own."""
+    with Run(tmp_path / "run", SMALL, SEED) as run:
+        for what, failpoint in CHOSEN.items():
+            before = run.place.trail.stat().st_size
+            driver = run.start(failpoint)
+            assert driver.wait() == -9, f"{what}: {driver.last_words()}"
+            assert run.note_failpoint(driver, before), f"{what}: does not count"
+            campaign.check(run.place, complete=False)
+        run.to_the_end()
+        note_kills(run.kills)
+        assert [kill.failpoint for kill in run.kills] == [f.partition("=")[0] for f in CHOSEN.values()]
+
+
+def test_the_oracle_notices_what_is_lost_repeated_or_wrong(tmp_path: Path) -> None:
+    """It judges output that this test writes itself: no run is needed to see it go red."""
+    size = Size(files=1, rows_per_file=30)
+    place = campaign.Place(tmp_path)
+    place.write_input(size, SEED)
+    write_right_output(place)
+    campaign.check(place)
+    ledger, totals = place.out("ledger") / "part-0.json", place.out("totals") / "part-0.csv"
+    for path, spoil in (
+        (ledger, lambda lines: lines[:-1]),
+        (ledger, lambda lines: [*lines, lines[3]]),
+        (ledger, lambda lines: [lines[0].replace('"total": ', '"total": 1'), *lines[1:]]),
+        (totals, lambda lines: [*lines, lines[-1]]),
+        (totals, lambda lines: lines[:-1]),
+        (totals, lambda lines: [lines[0], lines[1].replace("0,", "5,", 1), *lines[2:]]),
+    ):
+        original = path.read_text()
+        path.write_text("".join(spoil(original.splitlines(keepends=True))))
+        with pytest.raises(Wrong):
+            campaign.check(place)
+        path.write_text(original)
+    campaign.check(place)
+
+
+def write_right_output(place: campaign.Place) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    orders = [json.loads(line) for line in (place.input / "orders-000.json").read_text().splitlines()]
+    ledger, totals, seen = [], ["user,n,total,top,mean\n"], {}
+    for seq, row in enumerate(orders, 1):
+        amounts = seen.setdefault(row["user"], [])
+        amounts.append(row["amount"])
+        ledger.append(json.dumps({"seq": seq, "id": row["id"], "user": row["user"], "total": sum(amounts)}))
+        cents = [amount * 200 for amount in amounts]
+        mean = sum(cents) / len(cents)
+        totals.append(f"{row['user']},{len(cents)},{sum(cents)},{max(cents)},{mean}\n")
+    for sink in ("ledger", "totals", "thirds"):
+        place.out(sink).mkdir(parents=True)
+    (place.out("ledger") / "part-0.json").write_text("\n".join(ledger) + "\n")
+    (place.out("totals") / "part-0.csv").write_text("".join(totals))
+    thirds = [row for row in orders if row["amount"] % 3 == 0]
+    table = pa.table({"id": [r["id"] for r in thirds], "user": [r["user"].upper() for r in thirds]})
+    pq.write_table(table, place.out("thirds") / "part-0.parquet")
