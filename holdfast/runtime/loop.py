@@ -37,6 +37,7 @@ from holdfast.protocol.messages import (
 )
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
+from holdfast.runtime.counting import count_later
 from holdfast.runtime.engine import Engine, StepName
 from holdfast.runtime.failures import is_fatal, is_no_space, story_of
 from holdfast.runtime.metrics import ElementMetrics
@@ -58,6 +59,8 @@ class RegionSide(Protocol):
     ) -> Mapping[ConnectionId, list[Batch]]: ...
 
     def epoch_wanted(self) -> None: ...
+
+    def rows_replayed(self, rows: int) -> None: ...
 
     def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None: ...
 
@@ -101,6 +104,8 @@ class ElementLoop:
         self._step = 0
         self._kept: dict[ConnectionId, list[Batch]] | None = None
         self._pinned: Pinned | None = None
+        self._rows_at: dict[Epoch, int] = {}
+        """Rows read when an epoch was pinned or restored."""
         self._uploads = ThreadPoolExecutor(1, thread_name_prefix=f"upload-{plan.name}")
         self._upload: Future[None] | None = None
         self._awaiting_epoch = False
@@ -249,6 +254,7 @@ class ElementLoop:
         now = self._clock.monotonic()
         size = sum(piece.bytes or 0 for piece in work.slices.values())
         self.metrics.step_done(now, now - begun, work.rows, size)
+        count_later(self.worker, work, self.metrics, now)
         if self._operator_driven and any(piece.boundary for piece in work.slices.values()):
             self._awaiting_epoch = True
             self._region.epoch_wanted()
@@ -318,6 +324,7 @@ class ElementLoop:
         kept = {id: tuple(batches) for id, batches in (self._kept or {}).items()}
         self._pinned = self.worker.pin(epoch, attempt, kept)
         self._awaiting_epoch = False
+        self._rows_at[epoch] = self.metrics.rows
         self._drop_kept()
 
     def _drop_kept(self) -> None:
@@ -344,6 +351,7 @@ class ElementLoop:
             self._upload.exception()
             self._upload = None
         self._drop_kept()
+        self._count_replay(epoch)
         self._pinned = None
         self._awaiting_epoch = False
         self.exhausted = False
@@ -351,6 +359,12 @@ class ElementLoop:
             for batch in batches:
                 self._outputs[id].put_batch(batch, self._must_give_up)
         fp("reset.resume")
+
+    def _count_replay(self, epoch: Epoch) -> None:
+        """Rows read from sources behind `epoch` will be read again."""
+        if self.worker.sources:
+            self._region.rows_replayed(self.metrics.rows - self._rows_at.get(epoch, self.metrics.rows))
+        self._rows_at = {epoch: self.metrics.rows}
 
     def _guarded(self, act: Any) -> None:
         """Run `act`; a failure breaks the element (its region resets), a reset on its way makes it irrelevant."""

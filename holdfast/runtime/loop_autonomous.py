@@ -23,6 +23,7 @@ from holdfast.language.connectors import Slice
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
+from holdfast.runtime.counting import count_later
 from holdfast.runtime.engine import Engine, StepName
 from holdfast.runtime.failures import is_fatal, story_of
 from holdfast.runtime.loop import IDLE_WAIT_S, ROWS_PER_STEP
@@ -161,6 +162,7 @@ class AutonomousLoop:
         self._failed_in_a_row = 0
         now = self._clock.monotonic()
         self.metrics.step_done(now, now - begun, work.rows, sum(s.bytes or 0 for s in work.slices.values()))
+        count_later(self.worker, work, self.metrics, now)
         self._checkpoint_due()
 
     def _step_failed(self, work: Work, error: BaseException) -> None:

@@ -35,6 +35,12 @@ class ElementMetrics:
             self.busy_s += seconds
             self.recent.append((now, rows))
 
+    def add_rows(self, now: float, rows: int) -> None:
+        """Rows of a step that were counted after it."""
+        with self.lock:
+            self.rows += rows
+            self.recent.append((now, rows))
+
     def add_sink_rows(self, sink: str, rows: int | None) -> None:
         if rows is not None:
             with self.lock:

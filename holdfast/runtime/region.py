@@ -102,6 +102,9 @@ class Region:
     def epoch_wanted(self) -> None:
         self.tell(EpochDue())
 
+    def rows_replayed(self, rows: int) -> None:
+        self.metrics.rows_replayed += rows
+
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
 
