@@ -347,7 +347,10 @@ CONDITIONS = ("true", "id = 5123", "id > 5600", "word = '3' and id < 7", "third 
 @pytest.mark.parametrize(
     ("timestamps", "options"),
     [
-        ("TIMESTAMP_MICROS", {"parquet.bloom.filter.enabled#id": "true"}),
+        (
+            "TIMESTAMP_MICROS",
+            {"parquet.bloom.filter.enabled#id": "true", "parquet.enable.dictionary": "false"},
+        ),
         ("INT96", {"compression": "zstd", "parquet.block.size": "2000"}),
         ("INT96", {"compression": "uncompressed", "parquet.writer.version": "v2"}),
     ],

@@ -12,6 +12,7 @@ import pytest
 from holdfast.chaos import campaign
 from holdfast.chaos.campaign import Size, Wrong
 from holdfast.chaos.kills import Kill, Run
+from holdfast.testing import processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -28,6 +29,8 @@ def test_the_driver_may_be_killed_at_any_moment_and_started_again(tmp_path: Path
             driver = run.start()
             assert run.await_moment(driver, chance, within_s=1.0), driver.last_words()
             run.strike(driver, "driver")
+            if run.counted == 1:
+                assert processes.left_after(driver.tag, 20) == [], "its JVM and workers notice and end"
             campaign.check(run.place, complete=False)
         run.to_the_end()
         note_kills(run.kills)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -73,9 +73,10 @@ def make_session(
     return session
 
 
-def _sockets() -> dict[str, str]:
-    """The kernel takes no long socket paths: below a deep temporary directory the slower TCP sockets must do."""
-    longest = os.path.join(tempfile.gettempdir(), f".{'0' * 36}.sock")
+def _sockets(settings: Mapping[str, str]) -> dict[str, str]:
+    """Sockets lie in the JVM's temporary directory; if that is too deep for the kernel, slower TCP sockets must do."""
+    given = re.search(r"-Djava\.io\.tmpdir=(\S+)", settings.get("spark.driver.extraJavaOptions", ""))
+    longest = os.path.join(given[1] if given else "/tmp", f".{'0' * 36}.sock")
     fits = len(os.fsencode(longest)) <= SOCKET_PATH_MAX
     return {} if fits else {"spark.python.unix.domain.socket.enabled": "false"}
 

@@ -1,0 +1,201 @@
+"""The long campaigns on Spark (`make chaos`): everything that a run consists of is killed, and the output stays exact.
+
+HOLDFAST_SEED=n repeats a run's draws; HOLDFAST_CHAOS_KILLS=n changes how often the driver is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.chaos import campaign
+from holdfast.chaos.campaign import Size
+from holdfast.chaos.kills import Kill, Kind, Run
+from holdfast.testing import processes
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3000)]
+
+DRIVER_KILLS = int(os.environ.get("HOLDFAST_CHAOS_KILLS", "20"))
+SIZE = Size(files=6, rows_per_file=400, rows_per_step=40, period_s=0.5)
+SLOW = Size(files=6, rows_per_file=400, rows_per_step=40, period_s=0.5, work_s=0.15)
+ROUNDS_MAX = 12
+
+Note = Callable[[list[Kill]], None]
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    chosen = int(os.environ.get("HOLDFAST_SEED") or random.SystemRandom().randrange(1 << 32))
+    again = f"HOLDFAST_SEED={chosen} make chaos PYTEST_ARGS='tests/spark -k \"{request.node.originalname}\"'"
+    print(f"seed {chosen}; to run it again: {again}")
+    return chosen
+
+
+def rounds(tmp_path: Path, size: Size, seed: int, note: Note, master: str = "local[2,4]") -> Iterator[Run]:
+    """Runs over fresh places, as many as are asked for; each is taken to its end, judged and noted."""
+    for number in range(ROUNDS_MAX):
+        with Run(tmp_path / str(number), size, seed + number, master) as run:
+            yield run
+            run.to_the_end()
+            note(run.kills)
+    raise AssertionError(f"too few kills count after {ROUNDS_MAX} runs")
+
+
+def test_the_driver_is_killed_at_random_moments(tmp_path: Path, seed: int, note_kills: Note) -> None:
+    """Most moments lie behind a new epoch, some in the start or the restore of a driver."""
+    chance = random.Random(seed)
+    counted = 0
+    for run in rounds(tmp_path, SIZE, seed, note_kills):
+        before = counted
+        while counted < DRIVER_KILLS:
+            driver = run.start()
+            if run.place.epoch() and chance.random() < 0.25:
+                driver.until(lambda: False, chance.uniform(0.0, 10.0))
+            elif not run.await_moment(driver, chance):
+                break
+            if not driver.alive:
+                break
+            run.strike(driver, "driver")
+            campaign.check(run.place, complete=False)
+            counted = before + run.counted
+        if counted >= DRIVER_KILLS:
+            break
+    assert counted == DRIVER_KILLS
+
+
+IN_PLACE: list[tuple[Kind, str, int]] = [
+    ("worker", "local[2]", 5),
+    ("worker", "local[2,4]", 3),
+    ("daemon", "local[2]", 3),
+    ("daemon", "local[2,4]", 2),
+    ("jvm", "local[2]", 2),
+]
+
+
+@pytest.mark.parametrize(("kind", "master", "wanted"), IN_PLACE)
+def test_a_process_below_the_driver_is_killed(
+    kind: Kind, master: str, wanted: int, tmp_path: Path, seed: int, note_kills: Note
+) -> None:
+    """A worker or daemon: a task is tried again or the region resets. The JVM: the driver ends, the next one goes on."""
+    chance = random.Random(seed)
+    counted = 0
+    for run in rounds(tmp_path, SLOW, seed, note_kills, master):
+        before = counted
+        while counted < wanted:
+            driver = run.drivers[-1] if run.drivers and run.drivers[-1].alive else run.start()
+            if not run.await_moment(driver, chance):
+                break
+            run.strike(driver, kind)
+            if kind == "jvm":
+                assert driver.wait() not in (0, -9), "it cannot go on, and says so"
+            counted = before + run.counted
+        if counted >= wanted:
+            break
+
+
+def test_an_executor_is_killed_and_its_state_is_restored_elsewhere(
+    tmp_path: Path, seed: int, note_kills: Note
+) -> None:
+    chance = random.Random(seed)
+    counted = 0
+    for run in rounds(tmp_path, SLOW, seed, note_kills, "local-cluster[2,1,1024]"):
+        before = counted
+        while counted < 3:
+            driver = run.drivers[-1] if run.drivers and run.drivers[-1].alive else run.start()
+            if not run.await_moment(driver, chance):
+                break
+            resets = run.resets()
+            if run.strike(driver, "executor"):
+                assert driver.until(lambda n=resets: run.resets() > n, 60.0), "the region did not reset"
+            counted = before + run.counted
+        if counted >= 3:
+            break
+
+
+FAILPOINTS = [
+    "ckpt.op.serialize=kill@7", "ckpt.op.put=kill@9", "ckpt.op.put_done=kill@9",
+    "ckpt.manifest.tmp_written=kill@2", "ckpt.manifest.fsynced=kill@2", "ckpt.manifest.renamed=kill@2",
+    "ckpt.dir.fsynced=kill@2", "drain.all_acked=kill@2", "ckpt.epoch.published=kill@2",
+    "sink.prepare=kill@5", "sink.prepared=kill@5",
+    "sink.commit.begin=kill@8", "sink.commit.applied=kill@5", "sink.commit.recorded=kill@5",
+    "gc.list=kill@2", "gc.select=kill@1", "gc.delete=kill@2",
+    "reset.choose_epoch=kill", "reset.begin=kill@2", "reset.op.load=kill@2", "reset.op.loaded=kill@3",
+    "reset.source.seek=kill", "reset.sink.rollback=kill@2", "reset.resume=kill@2",
+    "step.begin=kill@12", "step.end=kill@12", "drain.op.ack=kill@7",
+]  # fmt: skip
+
+
+def test_the_driver_dies_at_each_step_of_checkpoint_publish_commit_and_reset(
+    tmp_path: Path, seed: int, note_kills: Note
+) -> None:
+    """One life per failpoint, in random order. A life in which it cannot fire (yet) is drawn again later."""
+    left = list(FAILPOINTS)
+    random.Random(seed).shuffle(left)
+    for run in rounds(tmp_path, SIZE, seed, note_kills):
+        while left:
+            failpoint = next((f for f in left if run.place.epoch() or not f.startswith("reset")), left[0])
+            before = run.place.trail.stat().st_size
+            driver = run.start(failpoint)
+            ended = driver.wait()
+            campaign.check(run.place, complete=False)
+            if run.note_failpoint(driver, before):
+                left.remove(failpoint)
+            else:
+                left.append(left.pop(left.index(failpoint)))
+            if ended == 0:
+                break
+        if not left:
+            break
+
+
+def test_a_burst_of_worker_kills_ends_well(tmp_path: Path, seed: int, note_kills: Note) -> None:
+    """As fast as they come back; the region resets again and again, at worst it is parked and started anew."""
+    chance = random.Random(seed)
+    counted = 0
+    for run in rounds(tmp_path, SLOW, seed, note_kills, "local[2]"):
+        driver = run.start()
+        if run.await_moment(driver, chance):
+            for _ in range(12):
+                run.strike(driver, "worker")
+                if not driver.alive:
+                    break
+        counted += run.counted
+        if counted >= 8:
+            break
+
+
+@pytest.mark.parametrize("failpoint", ["reset.begin=kill@4", "reset.op.loaded=kill@2", "reset.resume=kill@4"])
+def test_the_driver_dies_in_the_reset_after_a_workers_death(
+    failpoint: str, tmp_path: Path, seed: int, note_kills: Note
+) -> None:
+    """Three elements restore when a driver starts: the fourth hit is in the reset that the worker's death brings."""
+    chance = random.Random(seed)
+    for run in rounds(tmp_path, SLOW, seed, note_kills, "local[2]"):
+        before = run.place.trail.stat().st_size
+        driver = run.start(failpoint)
+        if run.await_moment(driver, chance):
+            while driver.alive and not run.counted:
+                run.strike(driver, "worker")
+            if driver.wait() == -9 and run.note_failpoint(driver, before):
+                break
+
+
+def test_a_jvm_that_outlives_its_driver_changes_nothing(tmp_path: Path, seed: int, note_kills: Note) -> None:
+    """It is stopped before its driver dies and goes on beside the next driver: its tasks write where nobody looks."""
+    chance = random.Random(seed)
+    with Run(tmp_path / "run", SLOW, seed) as run:
+        driver = run.start()
+        assert run.await_moment(driver, chance)
+        (jvm,) = processes.of_kind(driver.tag, "jvm")
+        assert processes.send(jvm.pid, driver.tag, signal.SIGSTOP)
+        run.strike(driver, "driver")
+        following = run.start()
+        assert run.await_moment(following, chance)
+        assert processes.send(jvm.pid, driver.tag, signal.SIGCONT)
+        run.to_the_end()
+        note_kills(run.kills)
