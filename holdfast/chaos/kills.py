@@ -36,12 +36,12 @@ from holdfast.testing.processes import Process
 
 Kind = Literal["driver", "jvm", "executor", "daemon", "worker", "failpoint"]
 
-LIFE_S = 240.0
+LIFE_S = 400.0
 """A driver that lives longer hangs."""
 FELT_S = 20.0
 ORPHAN_S = 20.0
-TASK_FAILED = b"Exception in task"
-"""What Spark's executor logs when a task fails, also if it is tried again."""
+TASK_FAILED = (b"Exception in task", b"Lost task", b"Lost executor")
+"""What Spark logs when a task fails, also if it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,8 @@ class Driver:
         self.process.wait()
 
     def tasks_failed(self) -> int:
-        return self.log.read_bytes().count(TASK_FAILED)
+        log = self.log.read_bytes()
+        return sum(log.count(words) for words in TASK_FAILED)
 
     def last_words(self, lines: int = 12) -> str:
         return "\n".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:])
@@ -191,8 +192,12 @@ class Run:
                 raise AssertionError(f"left behind: {left}")
 
     def await_moment(self, driver: Driver, chance: random.Random, within_s: float = 2.0) -> bool:
-        """Wait for the life's first epoch and then some random time more. False: the driver ended by itself."""
-        if not driver.until(lambda: self.place.epoch() > driver.first_epoch):
+        """Wait for a new epoch of this life and since the last kill, then some random time more.
+
+        False: the driver ended by itself.
+        """
+        newest = max([driver.first_epoch, *(kill.epoch for kill in self.kills)])
+        if not driver.until(lambda: self.place.epoch() > newest):
             return False
         driver.until(lambda: False, chance.uniform(0.0, within_s))
         return driver.alive
@@ -227,8 +232,10 @@ class Run:
         return sum(kill.counts for kill in self.kills)
 
     def _victim(self, driver: Driver, kind: Kind, idle: bool) -> Process | None:
-        wanted: processes.Kind = "jvm" if kind in ("driver", "failpoint") else kind  # type: ignore[assignment]
-        if not idle and kind in ("worker", "executor"):
+        if kind == "executor":
+            return _holder_of_newest_segment(driver.tag)
+        wanted: processes.Kind = "jvm" if kind in ("driver", "failpoint") else kind
+        if not idle and kind == "worker":
             return processes.busy(driver.tag, wanted, FELT_S)
         return next(iter(processes.of_kind(driver.tag, wanted)), None)
 
@@ -252,6 +259,18 @@ class Run:
     def resets(self) -> int:
         """Resets in place so far, over all lives."""
         return sum(map(_in_place, self.events()))
+
+
+def _holder_of_newest_segment(tag: str) -> Process | None:
+    """The executor that has live state; another one could die unnoticed. Its daemon knows its directory."""
+    executors = {process.pid: process for process in processes.of_kind(tag, "executor")}
+    written: dict[int, float] = {}
+    for daemon in processes.of_kind(tag, "daemon"):
+        directory = processes.environment(daemon.pid).get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        times = [path.stat().st_mtime for path in Path(directory).glob("holdfast-live-*/state/*.arrow")]
+        if daemon.parent in executors and times:
+            written[daemon.parent] = max(times)
+    return executors[max(written, key=lambda pid: written[pid])] if written else None
 
 
 def _in_place(event: Event) -> bool:

@@ -78,13 +78,13 @@ def _part(text: str, heading: str) -> str:
 
 def _progress_table(watch: Watch, feeder: Feeder, kills: Sequence[Kill], wanted: int, text: str) -> Table:
     table = Table(
-        "rows", "rows/s", "epoch", "age of last consistent state", "resets", "restarts", "lost clicks", "kills", "input",
-        title=f"shop: {text}", title_justify="left",
+        "rows", "rows/s", "epoch", "state age", "resets", "restarts", "lost", "kills", "input",
+        title=f"shop: {text}", title_justify="left", padding=(0, 0, 0, 0),
     )  # fmt: skip
     age = "—" if watch.age_s is None else f"{watch.age_s:.1f} s"
     table.add_row(
         f"{watch.rows:,}", f"{watch.rows_per_s:,}", str(watch.epoch), age, str(len(watch.resets)),
-        str(watch.restores), f"{watch.lost_rows:,}", f"{len(kills)} of {wanted}", f"{feeder.released} of {feeder.ticks}",
+        str(watch.restores), f"{watch.lost_rows:,}", f"{len(kills)}/{wanted}", f"{feeder.released}/{feeder.ticks}",
     )  # fmt: skip
     return table
 
@@ -124,7 +124,7 @@ def guarantee_table(result: dict[str, Any]) -> Table:
     """Golden run against killed run, per guarantee."""
     table = Table(
         "guarantee", "sink", "golden", "killed", "missing", "twice", "wrong", "kept",
-        title="rows: golden run against killed run", title_justify="left",
+        title="rows: golden run against killed run", title_justify="left", padding=(0, 0, 0, 0),
     )  # fmt: skip
     golden, kept = result["golden"], result["kept"]
     for sink in ("payments", "accounts"):

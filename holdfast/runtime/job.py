@@ -54,6 +54,8 @@ class Job:
         self._failure: BaseException | None = None
         self._ended = threading.Event()
         self._stop_asked = False
+        self._closing = threading.Lock()
+        self._closed = False
         self._threads: list[threading.Thread] = []
         self.regions: dict[RegionName, Region] = {}
         self.loops: dict[ElementName, ElementLoop | AutonomousLoop] = {}
@@ -244,6 +246,13 @@ class Job:
                     self.trigger_epoch()
 
     def _shut_down(self) -> None:
+        """End everything, once: a second call finds a session that may be gone with the first."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._end_everything()
+
+    def _end_everything(self) -> None:
         self._ended.set()
         for region in self.regions.values():
             region.end()

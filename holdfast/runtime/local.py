@@ -6,8 +6,6 @@ For tests and for trying things out: protocol, failpoints and recovery are the s
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +23,7 @@ from holdfast.runtime.batch import Batch, batch_of
 from holdfast.runtime.engine import Engine, Frame, KeyedOutput, KeyedState, KeyedTask, StepName
 from holdfast.runtime.executor.keyed import apply_partition, split_by_partition
 from holdfast.runtime.keyed_load import load_segments
+from holdfast.runtime.live import LiveDirectoryLock
 from holdfast.store.base import SegmentRef, Store
 
 
@@ -32,8 +31,8 @@ class LocalEngine(Engine):
     """Runs everything in this process."""
 
     def __init__(self, partitions: int = 2, live: Path | None = None) -> None:
-        self._own_live = live is None
-        self.live = live or Path(tempfile.mkdtemp(prefix="holdfast-live-"))
+        self._live_lock = LiveDirectoryLock() if live is None else None
+        self.live = live or self._live_lock.path  # type: ignore[union-attr]
         self.partitions = partitions
 
     def analyser(self) -> Analyser:
@@ -126,8 +125,8 @@ class LocalEngine(Engine):
         return [fn(item) for item in items]
 
     def stop(self) -> None:
-        if self._own_live:
-            shutil.rmtree(self.live, ignore_errors=True)
+        if self._live_lock is not None:
+            self._live_lock.release()
 
 
 def _without_positions(table: pa.Table) -> pa.Table:

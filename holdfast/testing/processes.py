@@ -61,6 +61,15 @@ def carries(pid: int, tag: str) -> bool:
         return False
 
 
+def environment(pid: int) -> dict[str, str]:
+    """What the process was started with; empty if it is gone."""
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return {}
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
 def of_kind(tag: str, kind: Kind) -> list[Process]:
     """The run's processes of one kind. A worker is forked from a daemon and looks like it: its parent tells."""
     found = members(tag)

@@ -74,4 +74,4 @@ def test_progress_works_with_and_without_a_terminal(
     display.end_progress()
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "0 of 5" in shown.err if terminal else "kills 0/5" in shown.err
+    assert "0/5" in shown.err if terminal else "kills 0/5" in shown.err

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ from holdfast.testing import processes
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3000)]
 
 DRIVER_KILLS = int(os.environ.get("HOLDFAST_CHAOS_KILLS", "20"))
+EXECUTOR_KILLS = 3
 SIZE = Size(files=6, rows_per_file=400, rows_per_step=40, period_s=0.5)
 SLOW = Size(files=6, rows_per_file=400, rows_per_step=40, period_s=0.5, work_s=0.15)
+FEW = Size(files=4, rows_per_file=200, rows_per_step=40, period_s=0.5, work_s=0.1)
 ROUNDS_MAX = 12
 
 Note = Callable[[list[Kill]], None]
@@ -98,22 +101,26 @@ def test_a_process_below_the_driver_is_killed(
             break
 
 
+def has_reset(run: Run, kill: Kill) -> bool:
+    return any(event.kind == "reset.begin" and event.wall > kill.at for event in run.events())
+
+
 def test_an_executor_is_killed_and_its_state_is_restored_elsewhere(
     tmp_path: Path, seed: int, note_kills: Note
 ) -> None:
     chance = random.Random(seed)
     counted = 0
-    for run in rounds(tmp_path, SLOW, seed, note_kills, "local-cluster[2,1,1024]"):
+    for run in rounds(tmp_path, FEW, seed, note_kills, "local-cluster[2,1,1024]"):
         before = counted
-        while counted < 3:
+        while counted < EXECUTOR_KILLS:
             driver = run.drivers[-1] if run.drivers and run.drivers[-1].alive else run.start()
             if not run.await_moment(driver, chance):
                 break
-            resets = run.resets()
             if run.strike(driver, "executor"):
-                assert driver.until(lambda n=resets: run.resets() > n, 60.0), "the region did not reset"
+                rose = partial(has_reset, run, run.kills[-1])
+                assert driver.until(rose, 60.0), f"the region did not reset: {driver.last_words(40)}"
             counted = before + run.counted
-        if counted >= 3:
+        if counted >= EXECUTOR_KILLS:
             break
 
 

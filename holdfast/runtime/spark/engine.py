@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +22,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, 
 from holdfast.language.graph import Operator
 from holdfast.runtime.batch import Batch, batch_of
 from holdfast.runtime.engine import Engine, Frame, KeyedOutput, KeyedState, KeyedTask, StepName
+from holdfast.runtime.live import LiveDirectoryLock
 from holdfast.runtime.spark.keyed import KeyedJobs
 from holdfast.runtime.spark.stateless import SparkAnalyser, apply_stateless, spark_schema, without_positions
 from holdfast.state.segment import Segment
@@ -42,7 +40,8 @@ class SparkEngine(Engine):
         self.session = session
         self._owned = owned
         self._context = session.sparkContext
-        self.live = Path(tempfile.mkdtemp(prefix="holdfast-live-", dir=_live_root()))
+        self._live_lock = LiveDirectoryLock()
+        self.live = self._live_lock.path
         self.partitions = partitions or max(1, self._context.defaultParallelism)
         self._background = ThreadPoolExecutor(self.partitions, thread_name_prefix="holdfast-background")
         self._keyed = KeyedJobs(session, self.live, self.partitions)
@@ -146,7 +145,7 @@ class SparkEngine(Engine):
     def stop(self) -> None:
         self._keyed.release()
         self._background.shutdown(wait=False, cancel_futures=True)
-        shutil.rmtree(self.live, ignore_errors=True)
+        self._live_lock.release()
         if self._owned:
             self.session.stop()
 
@@ -160,7 +159,3 @@ class SparkEngine(Engine):
                 "hint: steps with Python state start faster if the session is built with "
                 "spark.python.unix.domain.socket.enabled=true"
             )
-
-
-def _live_root() -> str:
-    return os.environ.get("HOLDFAST_LIVE_DIR") or tempfile.gettempdir()

@@ -54,12 +54,16 @@ def make_session(
     builder = SparkSession.builder.appName(app).master(
         f"local[{cores},4]" if master == "local[*]" else master
     )
+    given = dict(settings or {})
     quiet = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     merged = {
         "spark.sql.shuffle.partitions": str(cores),
-        "spark.driver.extraJavaOptions": quiet,
+        "spark.driver.extraJavaOptions": " ".join(
+            [quiet, given.pop("spark.driver.extraJavaOptions", "")]
+        ).strip(),
         **SETTINGS,
-        **(settings or {}),
+        **_sockets(settings or {}),
+        **given,
     }
     for key, value in merged.items():
         builder = builder.config(key, value)
