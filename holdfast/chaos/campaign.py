@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.language.aggregates import avg, count, max, sum
+from holdfast.language.connectors import Slice
 from holdfast.language.topology import Topology
 from holdfast.sinks.files import FileSink
 from holdfast.sources.files import Files
@@ -45,6 +46,8 @@ class Size:
     work_s: float = 0.0
     """How long each Arrow batch keeps its Python worker busy: gives kills something to hit."""
     max_resets: int = 5
+    pace_s: float = 0.0
+    """Pause of the source before each step, so that it does not run far ahead of slower elements."""
 
     @property
     def rows(self) -> int:
@@ -96,6 +99,16 @@ class Place:
 # --- topology ---------------------------------------------------------------------------------------------------------
 
 
+class Paced(Files):
+    """Files that arrive with a pause before each step."""
+
+    pace_s = 0.0
+
+    def next_slice(self) -> Slice | None:
+        time.sleep(self.pace_s)
+        return super().next_slice()
+
+
 class Ledger:
     """Numbers every order and keeps a total per user; notes in the trail what each step brought."""
 
@@ -139,9 +152,10 @@ def append(path: Path, line: str) -> None:
 
 def build(place: Place, size: Size) -> Topology:
     topology = Topology("campaign")
-    source = Files(
+    source = Paced(
         str(place.input), "json", "id long, user string, amount long", max_rows_per_step=size.rows_per_step
     )
+    source.pace_s = size.pace_s
     orders = topology.source(source, name="orders").consistent(
         REGION,
         mode=size.mode,

@@ -40,8 +40,8 @@ LIFE_S = 400.0
 """A driver that lives longer hangs."""
 FELT_S = 20.0
 ORPHAN_S = 20.0
-TASK_FAILED = (b"Exception in task", b"Lost task", b"Lost executor")
-"""What Spark logs when a task fails, also if it is tried again."""
+TASK_FAILED = (b"Exception in task", b"Lost executor")
+"""What Spark logs when a task fails, also if it is tried again. Not "Lost task": it says so of cancelled ones too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class Run:
     def _victim(self, driver: Driver, kind: Kind, idle: bool) -> Process | None:
         if kind == "executor":
             return _holder_of_newest_segment(driver.tag)
-        wanted: processes.Kind = "jvm" if kind in ("driver", "failpoint") else kind
+        wanted: processes.Kind = "worker" if kind == "worker" else "daemon" if kind == "daemon" else "jvm"
         if not idle and kind == "worker":
             return processes.busy(driver.tag, wanted, FELT_S)
         return next(iter(processes.of_kind(driver.tag, wanted)), None)

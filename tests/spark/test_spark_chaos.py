@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,16 +16,16 @@ import pytest
 
 from holdfast.chaos import campaign
 from holdfast.chaos.campaign import Size
-from holdfast.chaos.kills import Kill, Kind, Run
+from holdfast.chaos.kills import Driver, Kill, Kind, Run
 from holdfast.testing import processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3000)]
 
 DRIVER_KILLS = int(os.environ.get("HOLDFAST_CHAOS_KILLS", "20"))
-EXECUTOR_KILLS = 3
+EXECUTOR_KILLS = int(os.environ.get("HOLDFAST_CHAOS_EXECUTOR_KILLS", "3"))
 SIZE = Size(files=6, rows_per_file=400, rows_per_step=40, period_s=0.5)
 SLOW = Size(files=6, rows_per_file=400, rows_per_step=40, period_s=0.5, work_s=0.15)
-FEW = Size(files=4, rows_per_file=200, rows_per_step=40, period_s=0.5, work_s=0.1)
+CLUSTER = Size(files=4, rows_per_file=250, rows_per_step=40, period_s=0.5, work_s=0.1, pace_s=1.5)
 ROUNDS_MAX = 12
 
 Note = Callable[[list[Kill]], None]
@@ -39,23 +39,37 @@ def seed(request: pytest.FixtureRequest) -> int:
     return chosen
 
 
-def rounds(tmp_path: Path, size: Size, seed: int, note: Note, master: str = "local[2,4]") -> Iterator[Run]:
-    """Runs over fresh places, as many as are asked for; each is taken to its end, judged and noted."""
+def in_rounds(
+    tmp_path: Path,
+    size: Size,
+    seed: int,
+    note: Note,
+    act: Callable[[Run], bool],
+    master: str = "local[2,4]",
+) -> None:
+    """`act` on fresh runs until it has enough. Every run is taken to its end, judged by the oracle and noted."""
     for number in range(ROUNDS_MAX):
         with Run(tmp_path / str(number), size, seed + number, master) as run:
-            yield run
+            enough = act(run)
             run.to_the_end()
             note(run.kills)
+        if enough:
+            return
     raise AssertionError(f"too few kills count after {ROUNDS_MAX} runs")
+
+
+def living(run: Run) -> Driver:
+    return run.drivers[-1] if run.drivers and run.drivers[-1].alive else run.start()
 
 
 def test_the_driver_is_killed_at_random_moments(tmp_path: Path, seed: int, note_kills: Note) -> None:
     """Most moments lie behind a new epoch, some in the start or the restore of a driver."""
     chance = random.Random(seed)
-    counted = 0
-    for run in rounds(tmp_path, SIZE, seed, note_kills):
-        before = counted
-        while counted < DRIVER_KILLS:
+    left = DRIVER_KILLS
+
+    def kill_drivers(run: Run) -> bool:
+        nonlocal left
+        while left:
             driver = run.start()
             if run.place.epoch() and chance.random() < 0.25:
                 driver.until(lambda: False, chance.uniform(0.0, 10.0))
@@ -63,12 +77,11 @@ def test_the_driver_is_killed_at_random_moments(tmp_path: Path, seed: int, note_
                 break
             if not driver.alive:
                 break
-            run.strike(driver, "driver")
+            left -= run.strike(driver, "driver")
             campaign.check(run.place, complete=False)
-            counted = before + run.counted
-        if counted >= DRIVER_KILLS:
-            break
-    assert counted == DRIVER_KILLS
+        return not left
+
+    in_rounds(tmp_path, SIZE, seed, note_kills, kill_drivers)
 
 
 IN_PLACE: list[tuple[Kind, str, int]] = [
@@ -86,19 +99,20 @@ def test_a_process_below_the_driver_is_killed(
 ) -> None:
     """A worker or daemon: a task is tried again or the region resets. The JVM: the driver ends, the next one goes on."""
     chance = random.Random(seed)
-    counted = 0
-    for run in rounds(tmp_path, SLOW, seed, note_kills, master):
-        before = counted
-        while counted < wanted:
-            driver = run.drivers[-1] if run.drivers and run.drivers[-1].alive else run.start()
+    left = wanted
+
+    def kill_some(run: Run) -> bool:
+        nonlocal left
+        while left:
+            driver = living(run)
             if not run.await_moment(driver, chance):
                 break
-            run.strike(driver, kind)
+            left -= run.strike(driver, kind)
             if kind == "jvm":
                 assert driver.wait() not in (0, -9), "it cannot go on, and says so"
-            counted = before + run.counted
-        if counted >= wanted:
-            break
+        return not left
+
+    in_rounds(tmp_path, SLOW, seed, note_kills, kill_some, master)
 
 
 def has_reset(run: Run, kill: Kill) -> bool:
@@ -109,19 +123,21 @@ def test_an_executor_is_killed_and_its_state_is_restored_elsewhere(
     tmp_path: Path, seed: int, note_kills: Note
 ) -> None:
     chance = random.Random(seed)
-    counted = 0
-    for run in rounds(tmp_path, FEW, seed, note_kills, "local-cluster[2,1,1024]"):
-        before = counted
-        while counted < EXECUTOR_KILLS:
-            driver = run.drivers[-1] if run.drivers and run.drivers[-1].alive else run.start()
+    left = EXECUTOR_KILLS
+
+    def kill_executors(run: Run) -> bool:
+        nonlocal left
+        while left:
+            driver = living(run)
             if not run.await_moment(driver, chance):
                 break
             if run.strike(driver, "executor"):
+                left -= 1
                 rose = partial(has_reset, run, run.kills[-1])
                 assert driver.until(rose, 60.0), f"the region did not reset: {driver.last_words(40)}"
-            counted = before + run.counted
-        if counted >= EXECUTOR_KILLS:
-            break
+        return not left
+
+    in_rounds(tmp_path, CLUSTER, seed, note_kills, kill_executors, "local-cluster[2,1,1024]")
 
 
 FAILPOINTS = [
@@ -143,37 +159,38 @@ def test_the_driver_dies_at_each_step_of_checkpoint_publish_commit_and_reset(
     """One life per failpoint, in random order. A life in which it cannot fire (yet) is drawn again later."""
     left = list(FAILPOINTS)
     random.Random(seed).shuffle(left)
-    for run in rounds(tmp_path, SIZE, seed, note_kills):
+
+    def die_at_each(run: Run) -> bool:
         while left:
             failpoint = next((f for f in left if run.place.epoch() or not f.startswith("reset")), left[0])
+            left.remove(failpoint)
             before = run.place.trail.stat().st_size
             driver = run.start(failpoint)
             ended = driver.wait()
             campaign.check(run.place, complete=False)
-            if run.note_failpoint(driver, before):
-                left.remove(failpoint)
-            else:
-                left.append(left.pop(left.index(failpoint)))
+            if not run.note_failpoint(driver, before):
+                left.append(failpoint)
             if ended == 0:
                 break
-        if not left:
-            break
+        return not left
+
+    in_rounds(tmp_path, SIZE, seed, note_kills, die_at_each)
 
 
 def test_a_burst_of_worker_kills_ends_well(tmp_path: Path, seed: int, note_kills: Note) -> None:
     """As fast as they come back; the region resets again and again, at worst it is parked and started anew."""
     chance = random.Random(seed)
-    counted = 0
-    for run in rounds(tmp_path, SLOW, seed, note_kills, "local[2]"):
+
+    def burst(run: Run) -> bool:
         driver = run.start()
         if run.await_moment(driver, chance):
             for _ in range(12):
                 run.strike(driver, "worker")
                 if not driver.alive:
                     break
-        counted += run.counted
-        if counted >= 8:
-            break
+        return run.counted >= 6
+
+    in_rounds(tmp_path, SLOW, seed, note_kills, burst, "local[2]")
 
 
 @pytest.mark.parametrize("failpoint", ["reset.begin=kill@4", "reset.op.loaded=kill@2", "reset.resume=kill@4"])
@@ -182,14 +199,17 @@ def test_the_driver_dies_in_the_reset_after_a_workers_death(
 ) -> None:
     """Three elements restore when a driver starts: the fourth hit is in the reset that the worker's death brings."""
     chance = random.Random(seed)
-    for run in rounds(tmp_path, SLOW, seed, note_kills, "local[2]"):
+
+    def die_resetting(run: Run) -> bool:
         before = run.place.trail.stat().st_size
         driver = run.start(failpoint)
-        if run.await_moment(driver, chance):
-            while driver.alive and not run.counted:
-                run.strike(driver, "worker")
-            if driver.wait() == -9 and run.note_failpoint(driver, before):
-                break
+        if not run.await_moment(driver, chance):
+            return False
+        while driver.alive and not run.counted:
+            run.strike(driver, "worker")
+        return driver.wait() == -9 and run.note_failpoint(driver, before)
+
+    in_rounds(tmp_path, SLOW, seed, note_kills, die_resetting, "local[2]")
 
 
 def test_a_jvm_that_outlives_its_driver_changes_nothing(tmp_path: Path, seed: int, note_kills: Note) -> None:
