@@ -38,7 +38,10 @@ Kind = Literal["driver", "jvm", "executor", "daemon", "worker", "failpoint"]
 
 LIFE_S = 400.0
 """A driver that lives longer hangs."""
-FELT_S = 20.0
+BUSY_S = 20.0
+"""How long to look for a busy victim."""
+FELT_S = 5.0
+"""A kill that nobody felt by then is drawn again."""
 ORPHAN_S = 20.0
 TASK_FAILED = (b"Exception in task", b"Lost executor")
 """What Spark logs when a task fails, also if it is tried again. Not "Lost task": it says so of cancelled ones too."""
@@ -217,7 +220,9 @@ class Run:
         if victim is None or not processes.send(victim.pid, driver.tag):
             return False
         felt = driver.until(lambda: self.resets() > resets or driver.tasks_failed() > failed, FELT_S)
-        return self._keep(kill if felt or not driver.alive else replace(kill, counts=False))
+        # A driver that ended well in the meantime did not feel it either.
+        felt = felt or driver.process.poll() not in (None, 0)
+        return self._keep(kill if felt else replace(kill, counts=False))
 
     def note_failpoint(self, driver: Driver, before: int) -> bool:
         """After a life that a failpoint should have ended: True if it did and counts. `before`: the trail's length then."""
@@ -236,7 +241,7 @@ class Run:
             return _holder_of_newest_segment(driver.tag)
         wanted: processes.Kind = "worker" if kind == "worker" else "daemon" if kind == "daemon" else "jvm"
         if not idle and kind == "worker":
-            return processes.busy(driver.tag, wanted, FELT_S)
+            return processes.busy(driver.tag, wanted, BUSY_S)
         return next(iter(processes.of_kind(driver.tag, wanted)), None)
 
     def _note(self, kind: Kind, failpoint: str = "") -> Kill:

@@ -139,6 +139,6 @@ def test_the_program_of_the_readme_runs_and_prints_what_the_readme_shows(tmp_pat
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["regions"]["shop"]["phase"] == "stopped"
     written = [
-        line for file in sorted((tmp_path / "out").glob("*")) for line in file.read_text().splitlines()
+        line for file in sorted((tmp_path / "out").glob("*.json")) for line in file.read_text().splitlines()
     ]
     assert sorted(written) == sorted(shown.group(1).splitlines())
