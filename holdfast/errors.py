@@ -12,7 +12,8 @@ HoldfastError                     exit code 1
 │   └── NoSpaceError        10    the disk is full; the previous epoch is intact
 ├── MismatchError           11    the store belongs to another job, topology or newer format
 ├── RegionParkedError       12    a region used up its resets; its state is intact
-└── StepFailed              13    a step of an element failed (the region resets; users see it when parked)
+├── StepFailed              13    a step of an element failed (the region resets; users see it when parked)
+└── EngineGoneError         14    Spark itself is gone; the last published epoch is the truth
 
 Each carries one clear sentence (`str(error)`) and a `cure`: what to do next.
 """
@@ -112,3 +113,9 @@ class StepFailed(HoldfastError):
     """A step of an element failed. The region resets; the user sees this when the region parks."""
 
     exit_code = 13
+
+
+class EngineGoneError(HoldfastError):
+    """What runs the steps is gone: no reset can help, a new run goes on from the last published epoch."""
+
+    exit_code = 14

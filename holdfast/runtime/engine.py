@@ -97,6 +97,10 @@ class Engine(ABC):
     def cancel(self, element: ElementName) -> None:
         """Cancel the jobs an element runs now (a reset makes them worthless)."""
 
+    def is_alive(self) -> bool:
+        """False if nothing can be run any more: no reset would help."""
+        return True
+
     @abstractmethod
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame: ...
 

@@ -6,6 +6,7 @@ import errno
 import re
 
 from holdfast.errors import (
+    EngineGoneError,
     HoldfastError,
     InputError,
     MismatchError,
@@ -26,6 +27,15 @@ def is_fatal(error: BaseException) -> bool:
     if isinstance(error, InputError | StateError | MismatchError | TopologyError | StoreError):
         return True
     return not isinstance(error, Exception)
+
+
+def check_engine(is_alive: bool, error: BaseException) -> None:
+    """Raises EngineGoneError, caused by `error`, if what runs the steps is not there any more."""
+    if not is_alive:
+        raise EngineGoneError(
+            f"Spark is gone: {story_of(error)}.",
+            cure="Run again: it goes on from the last published epoch.",
+        ) from error
 
 
 def is_no_space(error: BaseException) -> bool:

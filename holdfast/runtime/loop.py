@@ -39,7 +39,7 @@ from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
 from holdfast.runtime.counting import count_later
 from holdfast.runtime.engine import Engine, StepName
-from holdfast.runtime.failures import is_fatal, is_no_space, story_of
+from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, story_of
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.worker import Outcome, Pinned, Work, Worker
 
@@ -375,6 +375,7 @@ class ElementLoop:
         except BaseException as error:
             if is_fatal(error):
                 raise
+            check_engine(self._engine.is_alive(), error)
             if is_no_space(error):
                 # A full disk is no failure of the element: it must not use up the region's resets.
                 self._region.wait_for_space(f"no space: {error}", self._must_give_up)

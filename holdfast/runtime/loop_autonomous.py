@@ -25,7 +25,7 @@ from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
 from holdfast.runtime.counting import count_later
 from holdfast.runtime.engine import Engine, StepName
-from holdfast.runtime.failures import is_fatal, story_of
+from holdfast.runtime.failures import check_engine, is_fatal, story_of
 from holdfast.runtime.loop import IDLE_WAIT_S, ROWS_PER_STEP
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.operators import Remembering, SinkRun, SourceRun
@@ -168,6 +168,7 @@ class AutonomousLoop:
     def _step_failed(self, work: Work, error: BaseException) -> None:
         if is_fatal(error) or self._stopping:
             raise error
+        check_engine(self._engine.is_alive(), error)
         self._failed_in_a_row += 1
         self.metrics.failures += 1
         story = story_of(error)

@@ -66,6 +66,12 @@ class SparkEngine(Engine):
         except (Py4JError, OSError):
             logger.debug("nothing to cancel for %s: the JVM is gone", element)
 
+    def is_alive(self) -> bool:
+        try:
+            return not self._context._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError):
+            return False
+
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
         return source.read_spark(self.session, piece, stamp)
 
