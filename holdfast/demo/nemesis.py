@@ -14,12 +14,12 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from holdfast.demo import processes
+from holdfast.demo.driver_process import Driver
 from holdfast.demo.feeder import Feeder
-from holdfast.demo.processes import Driver
 from holdfast.demo.topology import PERIOD_S
 from holdfast.demo.watch import Watch
 from holdfast.errors import HoldfastError
+from holdfast.testing import processes
 
 Kind = Literal["worker", "driver"]
 Effect = Literal["region reset", "clicks lost", "task retried", "driver restarted"]
@@ -156,8 +156,8 @@ class Nemesis:
         self._watch.poll()
         resets, losses = len(self._watch.resets), self._watch.losses
         failed = self.driver.tasks_failed()
-        victim = processes.busy_worker(self._tag, within_s=BUSY_WITHIN_S)
-        if victim is None or not processes.kill(victim.pid, self._tag):
+        victim = processes.busy(self._tag, "worker", within_s=BUSY_WITHIN_S)
+        if victim is None or not processes.send(victim.pid, self._tag):
             return False
         kill = self._note("worker", victim.pid, "task retried")
 

@@ -12,18 +12,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from holdfast.demo import processes
+from holdfast.demo.driver_process import Driver
 from holdfast.demo.feeder import Feeder
 from holdfast.demo.generate import Volume, write_input
 from holdfast.demo.nemesis import PATIENCE_S, Kill, Nemesis, plan_kills
 from holdfast.demo.oracle import Expected, expected
-from holdfast.demo.processes import Driver
 from holdfast.demo.show import Display
 from holdfast.demo.topology import Places
 from holdfast.demo.verdict import Verdict, judge, sent_again
 from holdfast.demo.watch import Watch
 from holdfast.errors import HoldfastError
 from holdfast.store.urls import open_store
+from holdfast.testing import processes
 
 TICKS_PER_S = 1.8
 TICKS_MIN = 24
@@ -190,7 +190,7 @@ class _Workplace:
     removed unless something is wrong."""
 
     def __init__(self, display: Display) -> None:
-        self.tag = processes.new_tag()
+        self.tag = processes.new_tag("demo")
         self.root = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
         self.keep = False
         self.left: list[processes.Process] = []

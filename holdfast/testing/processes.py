@@ -85,16 +85,20 @@ def _kind_of(process: Process, pyspark: set[int]) -> Kind:
     return "jvm" if "org.apache.spark.deploy.SparkSubmit" in process.command else "other"
 
 
-def busy(tag: str, kind: Kind, within_s: float, pause_s: float = 0.02) -> Process | None:
-    """A process of the kind that is computing just now; None if none was within the time."""
+def busy(tag: str, kind: Kind, within_s: float, pause_s: float = 0.002) -> Process | None:
+    """A process of the kind that is computing just now; None if none was within the time. Work may last only
+    milliseconds, so known processes are looked at often, and new ones searched for now and then."""
     deadline = time.monotonic() + within_s
-    before: dict[int, int] = {}
-    while time.monotonic() < deadline:
-        found = of_kind(tag, kind)
-        for process in found:
-            if process.state == "R" or process.cpu_ticks > before.get(process.pid, process.cpu_ticks):
+    search_at = 0.0
+    known: dict[int, int] = {}
+    while (now := time.monotonic()) < deadline:
+        if now >= search_at:
+            known = {process.pid: process.cpu_ticks for process in of_kind(tag, kind)}
+            search_at = now + 0.25
+        for pid, ticks in known.items():
+            process = look(pid)
+            if process is not None and (process.state == "R" or process.cpu_ticks > ticks):
                 return process
-        before = {process.pid: process.cpu_ticks for process in found}
         time.sleep(pause_s)
     return None
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.demo import processes
 from holdfast.demo.run import run_demo
+from holdfast.testing import processes
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ from holdfast.demo.run import run_demo
 def test_every_promise_is_kept_under_two_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tags: list[str] = []
     fresh = processes.new_tag
-    monkeypatch.setattr(processes, "new_tag", lambda: tags.append(fresh()) or tags[-1])
+    monkeypatch.setattr(processes, "new_tag", lambda prefix: tags.append(fresh(prefix)) or tags[-1])
     before = set(glob.glob(os.path.join(tempfile.gettempdir(), "holdfast-demo-*")))
     result = run_demo(kills=2, seconds=12, seed=11, quiet=True)
     assert result["golden_equal"], result

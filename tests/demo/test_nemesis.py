@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.demo import processes
 from holdfast.demo.feeder import Feeder
 from holdfast.demo.generate import KINDS, Volume, write_input
 from holdfast.demo.nemesis import plan_kills
@@ -18,6 +17,7 @@ from holdfast.demo.topology import CLICKS
 from holdfast.demo.watch import Watch
 from holdfast.store.base import Event
 from holdfast.store.urls import open_store
+from holdfast.testing import processes
 
 
 def test_a_plan_depends_on_its_seed_and_alternates() -> None:
@@ -55,7 +55,7 @@ def test_a_stopped_feeder_ends(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
 def test_only_processes_with_the_tag_are_found_and_killed() -> None:
-    tag = processes.new_tag()
+    tag = processes.new_tag("demo")
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     ours = subprocess.Popen(command, env={**os.environ, processes.TAG: tag})
     other = subprocess.Popen(command, env={**os.environ, processes.TAG: tag + "x"})
@@ -63,11 +63,11 @@ def test_only_processes_with_the_tag_are_found_and_killed() -> None:
         while not processes.carries(ours.pid, tag):
             time.sleep(0.01)
         assert [process.pid for process in processes.members(tag)] == [ours.pid]
-        assert not processes.kill(other.pid, tag)
+        assert not processes.send(other.pid, tag)
         assert processes.kill_all(tag) == []
         assert ours.wait(5) == -9
         assert other.poll() is None
-        assert not processes.kill(ours.pid, tag)
+        assert not processes.send(ours.pid, tag)
     finally:
         other.kill()
         other.wait()
