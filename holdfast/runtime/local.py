@@ -103,7 +103,7 @@ class LocalEngine(Engine):
         return batch_of([path], frame.num_rows)
 
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
-        return sink.write_arrow(_without_positions(frame), step) if frame.num_rows else 0
+        return sink.write_arrow(frame, step) if frame.num_rows else 0
 
     def keyed_step(self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName) -> KeyedOutput:
         versions = list(state.partitions)

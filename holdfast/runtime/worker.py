@@ -258,6 +258,8 @@ class _Evaluation:
                 frame = self._input(op, 0)
                 if frame is not None:
                     fp("sink.write")
+                    if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
+                        frame = self._engine.strip(frame)
                     self._outcome.sink_rows[op.name] = self._engine.write(sink, frame, self._name.id)
             case AggregateSpec():
                 self._keyed(op)
@@ -271,6 +273,16 @@ class _Evaluation:
                     )
                     for port, out in enumerate(self._engine.stateless(op, [frame], stamped)):
                         self._add(StreamRef(op.name, port), out)
+
+    def _stateless(self, op: Operator, frame: Frame) -> None:
+        outputs = [StreamRef(op.name, port) for port in range(op.outputs)]
+        stamped = [stream in self._worker.plan.stamped for stream in outputs]
+        # Asking a frame for its columns costs milliseconds on Spark: only where positions may be.
+        carries = all(stream in self._worker.plan.stamped for stream in op.inputs[0].streams)
+        for stream, out, keeps in zip(
+            outputs, self._engine.stateless(op, [frame], any(stamped)), stamped, strict=True
+        ):
+            self._add(stream, self._engine.strip(out) if carries and not keeps else out)
 
     def finish(self) -> Outcome:
         for stream in self._worker._out_streams:
@@ -335,7 +347,8 @@ class _Evaluation:
         frames = [f for s in op.inputs[port].streams if (f := self._stream(s, op.name, port)) is not None]
         if not frames:
             return None
-        if any(s not in self._worker.plan.stamped for s in op.inputs[port].streams):
+        stamped = [s in self._worker.plan.stamped for s in op.inputs[port].streams]
+        if any(stamped) and not all(stamped):
             frames = [self._engine.strip(frame) for frame in frames]
         return frames[0] if len(frames) == 1 else self._engine.union(frames)
 
@@ -350,8 +363,6 @@ class _Evaluation:
         return None
 
     def _add(self, stream: StreamRef, frame: Frame) -> None:
-        if stream not in self._worker.plan.stamped:
-            frame = self._engine.strip(frame)
         if self._worker._uses.get(stream, 0) > 1:
             frame = self._engine.share(frame)
             self._shared.append(frame)

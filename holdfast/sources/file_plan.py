@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from holdfast.errors import InputError
 from holdfast.language.connectors import Slice
@@ -101,6 +102,11 @@ def count_lines(found: list[list[Any]], rules: LineRules) -> int:
         for path, row, offset, line, end in found
         for block in blocks(path, rules, Mark(row, offset, line), end)
     )
+
+
+def count_by_footers(found: list[list[Any]]) -> int:
+    """Rows of `stretches` of Parquet files. Only whole files do not know their rows."""
+    return sum(pq.read_metadata(path).num_rows for path, *_ in found)
 
 
 def balance(ranges: Sequence[LineRange], groups: int) -> tuple[tuple[LineRange, ...], ...]:

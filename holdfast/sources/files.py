@@ -19,7 +19,7 @@ from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_memory import FileMemory
-from holdfast.sources.file_plan import FilePlan, count_lines, plan_of, stretches
+from holdfast.sources.file_plan import FilePlan, count_by_footers, count_lines, plan_of, stretches
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
 
@@ -164,7 +164,11 @@ class Files(Source):
         return plan
 
     def count_rows(self, piece: Slice) -> int | None:
-        return piece.rows if piece.rows is not None else count_lines(piece.detail, self._cutter.rules)
+        if piece.rows is not None:
+            return piece.rows
+        if self._format == "parquet":
+            return count_by_footers(piece.detail)
+        return count_lines(piece.detail, self._cutter.rules)
 
     def explain_failure(self, piece: Slice, error: Exception) -> Exception:
         if isinstance(error, InputError):

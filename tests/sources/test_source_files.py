@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.errors import ConfigError, InputError, StateError
-from holdfast.language.connectors import Stamp
+from holdfast.language.connectors import Slice, Stamp
 from holdfast.sources import Beacon, Files
 from holdfast.sources.file_memory import BLOCK_FILES
 from holdfast.sources.lines import LineRules, Mark, blocks, line_spans
@@ -296,3 +296,19 @@ def test_beacon_rate_limits_what_exists_but_not_what_it_is() -> None:
 def test_sources_and_sinks_can_be_imported_without_pyspark() -> None:
     program = "import sys; sys.modules['pyspark'] = None; import holdfast.sources, holdfast.sinks"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "text", "parquet"])
+def test_rows_of_a_whole_file_are_counted_on_demand(format: str, tmp_path: Path) -> None:
+    text = {"csv": "n\n1\n2\n3\n", "json": '{"n":1}\n\n{"n":2}\n{"n":3}\n', "text": "a\nb\nc"}
+    if format == "parquet":
+        pq.write_table(pa.table({"n": [1, 2, 3]}), tmp_path / "a.parquet")
+    else:
+        (tmp_path / f"a.{format}").write_text(text[format])
+    schema = "value string" if format == "text" else "n long"
+    source = Files(str(tmp_path), format, schema, max_files_per_step=1)
+    source.seek(None)
+    piece = source.next_slice()
+    assert piece is not None
+    later = Slice(None, None, rows=piece.rows, detail=piece.detail)
+    assert source.count_rows(later) == 3

@@ -118,7 +118,7 @@ class SparkEngine(Engine):
         return None
 
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
-        return sink.write_spark(without_positions(frame), step)
+        return sink.write_spark(frame, step)
 
     def keyed_step(self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName) -> KeyedOutput:
         return self._keyed.step(task, state, frame, name)
