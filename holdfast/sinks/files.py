@@ -108,7 +108,8 @@ class FileSink(Sink):
 
     def write_spark(self, frame: DataFrame, step: StepId) -> int | None:
         directory = self._staging.step(step)
-        writer = frame.write.format(self._format)
+        positions = [name for name in POSITION_COLUMNS if name in frame.columns]
+        writer = (frame.drop(*positions) if positions else frame).write.format(self._format)
         if self._format == "csv":
             writer = writer.option("header", str(self._header).lower())
         writer = writer.options(**self._options).option(
