@@ -50,6 +50,14 @@ class Stamp:
     source_index: int
 
 
+TaskReader = Callable[[Sequence[str]], pa.Table]
+"""Reads the named columns of a slice (positions among them if it is stamped) in any process. Picklable."""
+
+TaskWriter = Callable[[pa.Table, int, int], Any]
+"""Writes a partition's rows of a step, given the partition and the task attempt, in any process. Picklable; answers
+plain data that `Sink.adopt` understands. What attempts write that are not adopted never counts."""
+
+
 class Source(ABC):
     """Where rows come from. All methods are called by one thread at a time, in the driver.
 
@@ -89,6 +97,11 @@ class Source(ABC):
     @abstractmethod
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         """The same rows without Spark: for local runs."""
+
+    def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader | None:
+        """A way for tasks to read the slice without Spark's reader, the same rows; None: there is none.
+        Keyed operators right behind the source are several times faster with it."""
+        return None
 
     def count_rows(self, piece: Slice) -> int | None:
         """How many rows a slice has, found with some work if `piece.rows` does not say; None if it cannot be told.
@@ -153,6 +166,15 @@ class Sink(ABC):
     @abstractmethod
     def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
         """The same without Spark."""
+
+    def task_writer(self, step: StepId) -> TaskWriter | None:
+        """A way for the tasks that make the rows to write them at once; None: only `write_spark`.
+        Either `adopt` follows, or nothing of the step counts."""
+        return None
+
+    def adopt(self, step: StepId, written: Sequence[Any]) -> None:
+        """The step consists of what these tasks wrote: the answers of the task writers that won."""
+        raise NotImplementedError
 
     def seal(self, epoch: Epoch) -> Any:
         """Everything written so far and not sealed yet belongs to `epoch`. Called between steps; must be quick."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from holdfast.runtime.evaluation import Work
 from holdfast.runtime.metrics import ElementMetrics
-from holdfast.runtime.worker import Work, Worker
+from holdfast.runtime.worker import Worker
 
 _counters = ThreadPoolExecutor(1, thread_name_prefix="holdfast-count")
 

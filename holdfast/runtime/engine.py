@@ -20,7 +20,7 @@ from holdfast.durable import remove_quietly
 from holdfast.ids import Attempt, ElementName, OperatorName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import AggregateSpec, Operator
-from holdfast.runtime.batch import Batch
+from holdfast.runtime.batch import Batch, Hold
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
@@ -65,13 +65,26 @@ class KeyedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """Where the output of a keyed step goes: sinks whose only input it is, and whether other operators need it too."""
+
+    sinks: tuple[Sink, ...] = ()
+    kept: bool = True
+
+
+KEEP = Delivery()
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedOutput:
-    """What a keyed step gave: the new version, the emitted rows (None: no rows), and files to remove after the step."""
+    """What a keyed step gave: the new version, the emitted rows (None: no rows, or nobody asked for them), what to let
+    go of after the step, and the sinks of the delivery that have got their rows already."""
 
     state: KeyedState
     frame: Frame
     rows: int
-    files: tuple[str, ...] = ()
+    hold: Hold | None = None
+    delivered: tuple[Sink, ...] = ()
 
 
 class Engine(ABC):
@@ -144,8 +157,10 @@ class Engine(ABC):
         """Hand the rows to a sink. Runs a job."""
 
     @abstractmethod
-    def keyed_step(self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName) -> KeyedOutput:
-        """Apply a batch to a keyed operator. Runs a job."""
+    def keyed_step(
+        self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName, delivery: Delivery = KEEP
+    ) -> KeyedOutput:
+        """Apply a batch to a keyed operator. Runs a job, which may hand the output to sinks as well."""
 
     @abstractmethod
     def load_keyed(

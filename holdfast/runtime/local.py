@@ -20,8 +20,17 @@ from holdfast.ids import ElementName
 from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import MapArrowSpec, Operator, UnionSpec
 from holdfast.runtime.batch import Batch, batch_of
-from holdfast.runtime.engine import Engine, Frame, KeyedOutput, KeyedState, KeyedTask, StepName
-from holdfast.runtime.executor.keyed import apply_partition, split_by_partition
+from holdfast.runtime.engine import (
+    KEEP,
+    Delivery,
+    Engine,
+    Frame,
+    KeyedOutput,
+    KeyedState,
+    KeyedTask,
+    StepName,
+)
+from holdfast.runtime.executor.keyed import apply_partition, columns_of, prepared, split
 from holdfast.runtime.keyed_load import load_segments
 from holdfast.runtime.live import LiveDirectoryLock
 from holdfast.store.base import SegmentRef, Store
@@ -105,13 +114,18 @@ class LocalEngine(Engine):
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
         return sink.write_arrow(frame, step) if frame.num_rows else 0
 
-    def keyed_step(self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName) -> KeyedOutput:
+    def keyed_step(
+        self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName, delivery: Delivery = KEEP
+    ) -> KeyedOutput:
         versions = list(state.partitions)
         outputs: list[pa.Table] = []
-        for partition, rows in split_by_partition(task, frame, len(versions)).items():
+        pieces = prepared(task, frame.select(columns_of(task)))
+        for partition, piece in split(pieces, len(versions)).items():
             directory = self.live / "state"
             prefix = f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}"
-            versions[partition], output = apply_partition(task, versions[partition], rows, directory, prefix)
+            versions[partition], output = apply_partition(
+                task, versions[partition], [piece], directory, prefix
+            )
             outputs.append(output)
         out = pa.concat_tables(outputs) if outputs else task.output_schema.empty_table()
         return KeyedOutput(KeyedState(tuple(versions)), out, out.num_rows)

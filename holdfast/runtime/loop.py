@@ -39,9 +39,10 @@ from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
 from holdfast.runtime.counting import count_later
 from holdfast.runtime.engine import Engine, StepName
+from holdfast.runtime.evaluation import Outcome, Work
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, story_of
 from holdfast.runtime.metrics import ElementMetrics
-from holdfast.runtime.worker import Outcome, Pinned, Work, Worker
+from holdfast.runtime.worker import Pinned, Worker
 
 ROWS_PER_STEP = 1_000_000
 IDLE_WAIT_S = 0.05

@@ -25,11 +25,12 @@ from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
 from holdfast.runtime.counting import count_later
 from holdfast.runtime.engine import Engine, StepName
+from holdfast.runtime.evaluation import Outcome, Work
 from holdfast.runtime.failures import check_engine, is_fatal, story_of
 from holdfast.runtime.loop import IDLE_WAIT_S, ROWS_PER_STEP
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.operators import Remembering, SinkRun, SourceRun
-from holdfast.runtime.worker import Outcome, Work, Worker
+from holdfast.runtime.worker import Worker
 from holdfast.state import codec
 from holdfast.store.base import Store
 

@@ -5,8 +5,8 @@ Called by one loop thread, except `upload`, which runs in the background over an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,45 +15,24 @@ import pyarrow as pa
 from holdfast.checkpoint.blobs import put_blobs
 from holdfast.checkpoint.retention import entry_of
 from holdfast.compiler.plan import ElementPlan, Plan
-from holdfast.durable import checksum_file, remove_quietly
+from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
-from holdfast.language.connectors import POSITION_FIELDS, Slice, Stamp
+from holdfast.language.connectors import POSITION_FIELDS, Stamp
 from holdfast.language.graph import (
     AggregateSpec,
     HostedSpec,
     Operator,
     SinkSpec,
     SourceSpec,
-    SplitSpec,
     StreamRef,
 )
 from holdfast.runtime.batch import Batch
-from holdfast.runtime.engine import Engine, Frame, KeyedTask, StepName
+from holdfast.runtime.engine import Engine, KeyedTask, StepName
+from holdfast.runtime.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
 from holdfast.runtime.operators import HostedRun, KeyedRun, Remembering, SinkRun, SourceRun
 from holdfast.store.base import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What one step processes."""
-
-    slices: Mapping[OperatorName, Slice]
-    batches: Mapping[ConnectionId, Sequence[Batch]]
-
-    @property
-    def rows(self) -> int:
-        taken = sum(batch.rows for batches in self.batches.values() for batch in batches)
-        return taken + sum(piece.rows or 0 for piece in self.slices.values())
-
-
-@dataclass
-class Outcome:
-    """What one step produced: a batch per stream that leaves the element, and counts for people."""
-
-    batches: dict[StreamRef, Batch] = field(default_factory=dict)
-    sink_rows: dict[OperatorName, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +51,10 @@ class Worker:
     def __init__(self, plan: Plan, element: ElementPlan, engine: Engine) -> None:
         self.plan = plan
         self.element = element
-        self._engine = engine
-        self._by_stream = {c.stream: c for c in element.inputs}
-        self._inside = {op.name for op in element.operators}
-        self._out_streams = tuple(dict.fromkeys(c.stream for c in element.outputs))
-        self._uses = _uses(element, self._out_streams)
+        self.engine = engine
+        self.inside = {op.name for op in element.operators}
+        self.out_streams = tuple(dict.fromkeys(c.stream for c in element.outputs))
+        self.uses = uses_of(element, self.out_streams)
         region = element.region or RegionName("autonomous")
         self.runs: dict[OperatorName, Remembering] = {}
         for op in element.operators:
@@ -88,14 +66,19 @@ class Worker:
         self.sources = [run for run in self.runs.values() if isinstance(run, SourceRun)]
         self.sinks = [run for run in self.runs.values() if isinstance(run, SinkRun)]
         self._hosted = [run for run in self.runs.values() if isinstance(run, HostedRun)]
+        self.deliveries = {
+            op.name: delivery_of(element, op.name, self.out_streams)
+            for op in element.operators
+            if isinstance(op.spec, AggregateSpec)
+        }
 
     # --- a step -------------------------------------------------------------------------------------------------
 
     def step(self, work: Work, name: StepName) -> Outcome:
         """Process what `work` holds. If it raises, the element's state is worthless until restored."""
-        self._engine.begin_step(name, self.plan.graph.name)
+        self.engine.begin_step(name, self.plan.graph.name)
         fp("step.begin")
-        evaluation = _Evaluation(self, work, name)
+        evaluation = Evaluation(self, work, name)
         try:
             for op in self.element.operators:
                 evaluation.evaluate(op)
@@ -125,8 +108,8 @@ class Worker:
             tables[run.name] = run.take_outputs()
         if not any(table.num_rows for ports in tables.values() for table in ports):
             return Outcome()
-        self._engine.begin_step(name, self.plan.graph.name)
-        evaluation = _Evaluation(self, Work({}, {}), name)
+        self.engine.begin_step(name, self.plan.graph.name)
+        evaluation = Evaluation(self, Work({}, {}), name)
         try:
             for op in self.element.operators:
                 if op.name in tables:
@@ -221,7 +204,7 @@ class Worker:
                     stamped=StreamRef(op.name) in plan.stamped or spec.emit == "each",
                     stamped_output=StreamRef(op.name) in plan.stamped,
                 )
-                return KeyedRun(op.name, task, self._engine, entry)
+                return KeyedRun(op.name, task, self.engine, entry)
             case HostedSpec() as spec:
                 stamped_ports = tuple(StreamRef(op.name, p) in plan.stamped for p in range(op.outputs))
                 return HostedRun(op.name, spec, plan.source_index.get(op.name, 0), stamped_ports)
@@ -235,149 +218,6 @@ class Worker:
             for position in POSITION_FIELDS:
                 schema = schema.append(position)
         return schema
-
-
-class _Evaluation:
-    """One step under way: frames of the streams computed so far."""
-
-    def __init__(self, worker: Worker, work: Work, name: StepName) -> None:
-        self._worker = worker
-        self._engine = worker._engine
-        self._work = work
-        self._name = name
-        self._frames: dict[StreamRef, Frame] = {}
-        self._shared: list[Frame] = []
-        self._files: list[str] = []
-        self._outcome = Outcome()
-
-    def evaluate(self, op: Operator) -> None:
-        match op.spec:
-            case SourceSpec():
-                self._read(op)
-            case SinkSpec(sink=sink):
-                frame = self._input(op, 0)
-                if frame is not None:
-                    fp("sink.write")
-                    if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
-                        frame = self._engine.strip(frame)
-                    self._outcome.sink_rows[op.name] = self._engine.write(sink, frame, self._name.id)
-            case AggregateSpec():
-                self._keyed(op)
-            case HostedSpec():
-                self._hosted(op)
-            case _:
-                frame = self._input(op, 0)
-                if frame is not None:
-                    stamped = any(
-                        StreamRef(op.name, p) in self._worker.plan.stamped for p in range(op.outputs)
-                    )
-                    for port, out in enumerate(self._engine.stateless(op, [frame], stamped)):
-                        self._add(StreamRef(op.name, port), out)
-
-    def _stateless(self, op: Operator, frame: Frame) -> None:
-        outputs = [StreamRef(op.name, port) for port in range(op.outputs)]
-        stamped = [stream in self._worker.plan.stamped for stream in outputs]
-        # Asking a frame for its columns costs milliseconds on Spark: only where positions may be.
-        carries = all(stream in self._worker.plan.stamped for stream in op.inputs[0].streams)
-        for stream, out, keeps in zip(
-            outputs, self._engine.stateless(op, [frame], any(stamped)), stamped, strict=True
-        ):
-            self._add(stream, self._engine.strip(out) if carries and not keeps else out)
-
-    def finish(self) -> Outcome:
-        for stream in self._worker._out_streams:
-            frame = self._frames.get(stream)
-            if frame is not None:
-                batch = self._engine.materialise(frame, self._name, str(stream))
-                if batch is not None:
-                    self._outcome.batches[stream] = batch
-        return self._outcome
-
-    def release(self) -> None:
-        for frame in self._shared:
-            self._engine.unshare(frame)
-        for file in self._files:
-            remove_quietly(file)
-
-    def add_tables(self, op: Operator, tables: Sequence[pa.Table]) -> None:
-        for port, table in enumerate(tables):
-            if table.num_rows:
-                self._add(StreamRef(op.name, port), self._engine.from_table(table))
-
-    def _read(self, op: Operator) -> None:
-        piece = self._work.slices.get(op.name)
-        if piece is None:
-            return
-        run = self._worker.runs[op.name]
-        assert isinstance(run, SourceRun)
-        self._add(StreamRef(op.name), self._engine.read(run.source, piece, run.stamp))
-
-    def _keyed(self, op: Operator) -> None:
-        frame = self._input(op, 0)
-        if frame is None:
-            return
-        run = self._worker.runs[op.name]
-        assert isinstance(run, KeyedRun)
-        result = self._engine.keyed_step(run.task, run.state, frame, self._name)
-        self._files.extend(result.files)
-        run.advance(result.state)
-        if result.rows:
-            self._add(StreamRef(op.name), result.frame)
-
-    def _hosted(self, op: Operator) -> None:
-        run = self._worker.runs[op.name]
-        assert isinstance(run, HostedRun)
-        worked = False
-        # Data ports before control ports: rows of a control port change state only.
-        for port in sorted(range(len(op.inputs)), key=lambda p: op.inputs[p].control):
-            frame = self._input(op, port)
-            if frame is None:
-                continue
-            stream = op.inputs[port].streams[0]
-            ordered = all(s in self._worker.plan.stamped for s in op.inputs[port].streams)
-            table = self._engine.collect(frame, self._worker.plan.schemas[stream], ordered)
-            if table.num_rows:
-                run.process(table, port)
-                worked = True
-        if worked:
-            run.check_state()
-            self.add_tables(op, run.take_outputs())
-
-    def _input(self, op: Operator, port: int) -> Frame | None:
-        frames = [f for s in op.inputs[port].streams if (f := self._stream(s, op.name, port)) is not None]
-        if not frames:
-            return None
-        stamped = [s in self._worker.plan.stamped for s in op.inputs[port].streams]
-        if any(stamped) and not all(stamped):
-            frames = [self._engine.strip(frame) for frame in frames]
-        return frames[0] if len(frames) == 1 else self._engine.union(frames)
-
-    def _stream(self, stream: StreamRef, op: OperatorName, port: int) -> Frame | None:
-        if stream.operator in self._worker._inside and stream in self._frames:
-            return self._frames[stream]
-        for connection in self._worker.element.inputs:
-            if connection.stream == stream and (op, port) in connection.ports:
-                batches = self._work.batches.get(connection.id)
-                if batches:
-                    return self._engine.from_batches(batches, self._worker.schema_of(stream))
-        return None
-
-    def _add(self, stream: StreamRef, frame: Frame) -> None:
-        if self._worker._uses.get(stream, 0) > 1:
-            frame = self._engine.share(frame)
-            self._shared.append(frame)
-        self._frames[stream] = frame
-
-
-def _uses(element: ElementPlan, out_streams: Sequence[StreamRef]) -> dict[StreamRef, int]:
-    """How many jobs of one step read each stream made in the element."""
-    uses: dict[StreamRef, int] = dict.fromkeys(out_streams, 1)
-    for op in element.operators:
-        for port in op.inputs:
-            for stream in port.streams:
-                weight = op.outputs if isinstance(op.spec, SplitSpec) else 1
-                uses[stream] = uses.get(stream, 0) + weight
-    return uses
 
 
 def _as_list(ref: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -26,11 +26,12 @@ from holdfast.durable import (
 from holdfast.errors import ConfigError, DamagedError, FencedError, MismatchError, NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId, TaskWriter
 from holdfast.sinks import ledger as ledgers
 from holdfast.sinks.arrow_files import write_table
 from holdfast.sinks.merge import MergeTask, data_files, has_rows, merge, part_number
 from holdfast.sinks.staging import Staging
+from holdfast.sinks.task_files import ParquetTaskWriter, show
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -140,6 +141,20 @@ class FileSink(Sink):
                 write_table(table.select(keep), target, self._format, self._header, self._options)
         self._written(directory, step)
         return int(table.num_rows)
+
+    def task_writer(self, step: StepId) -> TaskWriter | None:
+        if self._format != "parquet" or set(self._options) - {"compression"}:
+            return None
+        directory = self._staging.step(step)
+        with translate_os_errors(str(directory)):
+            fp("sink.write")
+            directory.mkdir(parents=True)
+        return ParquetTaskWriter(str(directory), self._options.get("compression", "snappy"))
+
+    def adopt(self, step: StepId, written: Sequence[Any]) -> None:
+        directory = self._staging.step(step)
+        show(directory, written)
+        self._written(directory, step)
 
     def _written(self, directory: Path, step: StepId) -> None:
         if self._run.region is not None:

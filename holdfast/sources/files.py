@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
-from holdfast.language.connectors import Slice, Source, Stamp
+from holdfast.language.connectors import Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_memory import FileMemory
 from holdfast.sources.file_plan import FilePlan, count_by_footers, count_lines, plan_of, stretches
 from holdfast.sources.lines import BEGINNING
+from holdfast.sources.parquet_tasks import ParquetReader, readable
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Files(Source):
         self._place = Place(0, BEGINNING)
         self._bounded = False
         self._session: SparkSession | None = None
+        self._asked: tuple[str, bool] | None = None
 
     def _new_cutter(self) -> Cutter:
         limits = self._limits
@@ -155,6 +157,20 @@ class Files(Source):
 
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         return file_arrow.read(self._plan(piece), stamp)
+
+    def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader | None:
+        if self._format != "parquet" or self._options:
+            return None
+        plan = self._plan(piece)
+        if not all(self._readable(part.path) for part in plan.pieces):
+            return None
+        return ParquetReader(plan.pieces, self.schema(), stamp)
+
+    def _readable(self, path: str) -> bool:
+        """Asked again for the pieces of one file, one after the other: the last answer is remembered."""
+        if self._asked is None or self._asked[0] != path:
+            self._asked = (path, readable(path, self.schema()))
+        return self._asked[1]
 
     def _plan(self, piece: Slice) -> FilePlan:
         """What to read, after making sure that the files are still what they were."""

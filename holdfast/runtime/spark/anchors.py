@@ -12,9 +12,10 @@ partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
-from pyspark import StorageLevel
+from pyspark import RDD, StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,6 +34,7 @@ class Anchors:
         self._partitions = partitions
         self._seats = _seats(session, partitions)
         self._frame: DataFrame | None = None
+        self._places: RDD[Any] | None = None
 
     def renew(self) -> None:
         """Cache the anchors on the executors that are there now, if they are not cached already."""
@@ -44,7 +46,13 @@ class Anchors:
     def release(self) -> None:
         if self._frame is not None:
             self._frame.unpersist()
-            self._frame = None
+            self._frame = self._places = None
+
+    def places(self) -> RDD[Any]:
+        """The anchors as an RDD: tasks without a shuffle run where they are. Made once: it costs a plan."""
+        if self._places is None:
+            self._places = self.frame().rdd
+        return self._places
 
     def frame(self) -> DataFrame:
         """The anchors alone: for tasks that must run beside the segments."""

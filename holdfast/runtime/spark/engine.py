@@ -19,11 +19,21 @@ from pyspark.sql import SparkSession
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName
 from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
-from holdfast.language.graph import Operator
+from holdfast.language.graph import Operator, UnionSpec
 from holdfast.runtime.batch import Batch, batch_of
-from holdfast.runtime.engine import Engine, Frame, KeyedOutput, KeyedState, KeyedTask, StepName
+from holdfast.runtime.engine import (
+    KEEP,
+    Delivery,
+    Engine,
+    Frame,
+    KeyedOutput,
+    KeyedState,
+    KeyedTask,
+    StepName,
+)
 from holdfast.runtime.live import LiveDirectoryLock
 from holdfast.runtime.spark.keyed import KeyedJobs
+from holdfast.runtime.spark.readable import ReadableRows, as_frame, united
 from holdfast.runtime.spark.stateless import SparkAnalyser, apply_stateless, spark_schema, without_positions
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
@@ -73,11 +83,14 @@ class SparkEngine(Engine):
             return False
 
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
-        return source.read_spark(self.session, piece, stamp)
+        reader = None if piece.bytes is None else source.task_reader(piece, stamp)
+        if reader is None:
+            return source.read_spark(self.session, piece, stamp)
+        assert piece.bytes is not None
+        return ReadableRows(reader, piece.bytes, lambda: source.read_spark(self.session, piece, stamp))
 
     def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
-        files = [file for batch in batches for file in batch.files]
-        return self.session.read.schema(spark_schema(schema)).parquet(*files)
+        return self._keyed.batch_rows(batches, schema)
 
     def from_table(self, table: pa.Table) -> Frame:
         # With its own schema: by default a timestamp without zone would become one with the session's zone.
@@ -87,29 +100,45 @@ class SparkEngine(Engine):
         return self.session.createDataFrame([], spark_schema(schema))
 
     def union(self, frames: Sequence[Frame]) -> Frame:
-        return reduce(lambda a, b: a.unionByName(b), frames)
+        def make() -> Frame:
+            return reduce(lambda a, b: a.unionByName(b), [as_frame(frame) for frame in frames])
+
+        readable = [frame for frame in frames if isinstance(frame, ReadableRows)]
+        return united(readable, make) if len(readable) == len(frames) else make()
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
-        return list(apply_stateless(operator, inputs[0], stamped))
+        if isinstance(operator.spec, UnionSpec):
+            return [inputs[0]]
+        return list(apply_stateless(operator, as_frame(inputs[0]), stamped))
 
     def strip(self, frame: Frame) -> Frame:
-        return without_positions(frame)
+        return (
+            frame.mapped(without_positions) if isinstance(frame, ReadableRows) else without_positions(frame)
+        )
 
     def share(self, frame: Frame) -> Frame:
+        if isinstance(frame, ReadableRows):
+            return frame.shared()
         return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
     def unshare(self, frame: Frame) -> None:
-        frame.unpersist()
+        if isinstance(frame, ReadableRows):
+            frame.unshare()
+        else:
+            frame.unpersist()
 
     def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
-        table = frame.toArrow()
+        table = as_frame(frame).toArrow()
         if ordered:
             table = table.sort_by([(name, "ascending") for name in POSITION_COLUMNS])
         return table.select(schema.names).cast(schema)
 
     def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+        if isinstance(frame, ReadableRows) and frame.batch is not None:
+            frame.batch.hold.take()
+            return frame.batch
         directory = self.live / "batches" / f"{stream}-a{name.attempt}-s{name.step}"
-        frame.write.option("compression", "none").parquet(str(directory))
+        as_frame(frame).write.option("compression", "none").parquet(str(directory))
         files = sorted(directory.glob("*.parquet"))
         rows = sum(pq.read_metadata(file).num_rows for file in files)
         if rows:
@@ -118,10 +147,12 @@ class SparkEngine(Engine):
         return None
 
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
-        return sink.write_spark(frame, step)
+        return sink.write_spark(as_frame(frame), step)
 
-    def keyed_step(self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName) -> KeyedOutput:
-        return self._keyed.step(task, state, frame, name)
+    def keyed_step(
+        self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName, delivery: Delivery = KEEP
+    ) -> KeyedOutput:
+        return self._keyed.step(task, state, frame, name, delivery)
 
     def load_keyed(
         self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None

@@ -1,8 +1,13 @@
-"""Keyed steps on Spark: one shuffle and one Arrow stage per step.
+"""Keyed steps on Spark: one job per step.
+
+Rows that tasks can read by themselves take the short way (few partitions): each task reads the columns it needs and
+keeps the rows it owns. Others go through a shuffle, as one Arrow blob per mapping task and partition, summed up before
+where the operator allows it.
 
 The stage has side effects (it writes segments under names that carry the task attempt), so exactly one action runs
-it, and its only output is a small row per partition; the driver records which attempt won. What the operator emits is
-written by the same task as a Parquet file and read back as a new frame: no lineage leads through the stage again.
+it, and its only answer is a small row per partition; the driver records which attempt won. What the operator emits is
+written by the same task: for sinks that let tasks write, straight into their staging; for others as a Parquet file
+that is read back as a new frame, so that no lineage leads through the stage again.
 
 In a cluster a partition must meet its live segments again in the next step: see `anchors.py`.
 """
@@ -12,31 +17,40 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.durable import remove_quietly
-from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import KEY_GROUPS
-from holdfast.runtime.engine import KeyedOutput, KeyedState, KeyedTask, StepName
+from holdfast.language.connectors import Sink
+from holdfast.runtime.batch import Batch, batch_of
+from holdfast.runtime.engine import Delivery, KeyedOutput, KeyedState, KeyedTask, StepName
 from holdfast.runtime.executor.keyed import columns_of, output_schema_of
 from holdfast.runtime.keyed_load import load_segments
 from holdfast.runtime.spark.anchors import Anchors
+from holdfast.runtime.spark.readable import BatchReader, ReadableRows, as_frame
 from holdfast.runtime.spark.stage import (
+    BLOB,
     RESULT,
     KeyedStage,
     LiveDirectory,
     LoadStage,
+    SplitStage,
     UploadStage,
     store_writer,
 )
 from holdfast.runtime.spark.stateless import spark_schema
-from holdfast.state.hashing import spark_hash_expression
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
+
+UNSHUFFLED_PARTITIONS = 4
+UNSHUFFLED_BYTES = 256 << 20
+"""Up to here it costs less if every task reads all rows than if a shuffle brings each task its own."""
 
 
 class KeyedJobs:
@@ -48,26 +62,72 @@ class KeyedJobs:
         self._partitions = partitions
         self.in_cluster = not str(session.sparkContext.master).startswith("local[")
         self._anchors = Anchors(session, partitions) if self.in_cluster else None
+        self._local_places: RDD[Any] | None = None
         self._garbage: list[str] = []
         self._lock = threading.Lock()
 
-    def step(self, task: KeyedTask, state: KeyedState, frame: DataFrame, name: StepName) -> KeyedOutput:
+    def batch_rows(self, batches: Sequence[Batch], schema: pa.Schema) -> ReadableRows:
+        """The rows of batches, as tasks or as Spark read them."""
+        files = tuple(file for batch in batches for file in batch.files)
+
+        def make() -> DataFrame:
+            return self._session.read.schema(spark_schema(schema)).parquet(*files)
+
+        only = batches[0] if len(batches) == 1 else None
+        return ReadableRows(BatchReader(files, schema), sum(batch.bytes for batch in batches), make, only)
+
+    def step(
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        rows: DataFrame | ReadableRows,
+        name: StepName,
+        delivery: Delivery,
+    ) -> KeyedOutput:
         with self._lock:
             garbage, self._garbage = self._garbage, []
+        writers = {sink: writer for sink in delivery.sinks if (writer := sink.task_writer(name.id))}
         stage = KeyedStage(
             task=task,
             versions=state.partitions,
             live=LiveDirectory(None if self.in_cluster else str(self._live), self._live.name),
             output_directory=str(self._live / "batches"),
             prefix=f"a{name.attempt}-s{name.step}",
+            writers=tuple(writers.values()),
+            kept=delivery.kept or len(writers) < len(delivery.sinks),
             garbage=tuple(garbage),
         )
-        shuffled = self._shuffled(task, frame)
+        results = self._run(stage, rows)
+        for number, sink in enumerate(writers):
+            sink.adopt(name.id, [result["written"][number] for result in results.values()])
+        return self._collected(task, state, results, tuple(writers))
+
+    def _run(self, stage: KeyedStage, rows: DataFrame | ReadableRows) -> dict[int, dict[str, Any]]:
+        """One job; what each partition answered."""
+        if (
+            isinstance(rows, ReadableRows)
+            and self._partitions <= UNSHUFFLED_PARTITIONS
+            and rows.bytes <= UNSHUFFLED_BYTES
+        ):
+            return dict(
+                self._places().mapPartitionsWithIndex(replace(stage, reader=rows.reader).read_own).collect()
+            )
+        shuffled = self._shuffled(stage.task, as_frame(rows))
         if self._anchors is None:
-            rows = shuffled.mapInArrow(stage, RESULT).collect()
+            answers = shuffled.mapInArrow(stage, RESULT).collect()
         else:
-            rows = self._anchors.run_beside(shuffled, stage).collect()
-        return self._collected(task, state, {row[0]: json.loads(row[1]) for row in rows})
+            answers = self._anchors.run_beside(shuffled, stage).collect()
+        return {row[0]: json.loads(row[1]) for row in answers}
+
+    def _places(self) -> RDD[Any]:
+        """One task per partition; in a cluster where its anchor is."""
+        if self._anchors is not None:
+            return self._anchors.places()
+        if self._local_places is None:
+            self._local_places = self._session.sparkContext.parallelize(
+                range(self._partitions), self._partitions
+            )
+        return self._local_places
 
     def load(self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None) -> KeyedState:
         """Verified live state; in a cluster each partition's segments are copied to the executor that anchors it."""
@@ -109,30 +169,31 @@ class KeyedJobs:
             self._anchors.release()
 
     def _shuffled(self, task: KeyedTask, frame: DataFrame) -> DataFrame:
-        """Only the columns the operator needs, each row in the partition that owns its key group."""
-        positions = list(POSITION_COLUMNS) if task.stamped else []
-        needed = [f"`{column}`" for column in columns_of(task)]
-        keyed = frame.select(*[F.expr(c) for c in needed], *positions).withColumn(
-            "__hf_hash", F.expr(spark_hash_expression(list(task.spec.by)))
-        )
-        group = F.pmod(F.col("__hf_hash"), F.lit(KEY_GROUPS))
-        partition = (group * self._partitions / KEY_GROUPS).cast("int")
+        """Blobs of the rows, each in the partition that owns its keys."""
+        needed = [F.col("`" + column.replace("`", "``") + "`") for column in columns_of(task)]
+        blobs = frame.select(*needed).mapInArrow(SplitStage(task, self._partitions), BLOB)
         if self._anchors is not None:
-            return self._anchors.partitioned(keyed, partition)
-        return keyed.repartitionById(self._partitions, partition)
+            return self._anchors.partitioned(blobs, F.col("partition"))
+        return blobs.repartitionById(self._partitions, F.col("partition"))
 
     def _collected(
-        self, task: KeyedTask, state: KeyedState, results: dict[int, dict[str, Any]]
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        results: dict[int, dict[str, Any]],
+        delivered: tuple[Sink, ...],
     ) -> KeyedOutput:
         versions = list(state.partitions)
-        files: list[str] = []
+        files: list[Path] = []
         count = 0
-        for partition, result in results.items():
+        for partition, result in sorted(results.items()):
             versions[partition] = tuple(Segment(*fields) for fields in result["segments"])
+            count += result["rows"]
             if result["output"]:
-                files.append(result["output"])
-                count += result["rows"]
+                files.append(Path(result["output"]))
+        advanced = KeyedState(tuple(versions))
         if not files:
-            return KeyedOutput(KeyedState(tuple(versions)), None, 0)
-        out = self._session.read.schema(spark_schema(output_schema_of(task))).parquet(*files)
-        return KeyedOutput(KeyedState(tuple(versions)), out, count, tuple(files))
+            return KeyedOutput(advanced, None, count, None, delivered)
+        batch = batch_of(files, count)
+        rows = self.batch_rows([batch], output_schema_of(task))
+        return KeyedOutput(advanced, rows, count, batch.hold, delivered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,16 @@ from pyspark import TaskContext
 
 from holdfast.durable import checksum_file, remove_quietly
 from holdfast.errors import StepFailed
+from holdfast.language.connectors import POSITION_COLUMNS, TaskReader, TaskWriter
 from holdfast.runtime.engine import KeyedTask
-from holdfast.runtime.executor.keyed import Segments, apply_partition
+from holdfast.runtime.executor.keyed import (
+    Segments,
+    apply_partition,
+    columns_of,
+    own_rows,
+    prepared,
+    split,
+)
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files import FileStore
@@ -26,6 +34,10 @@ from holdfast.store.segments import link_segment
 RESULT = "partition int, result string"
 RESULT_SCHEMA = pa.schema([("partition", pa.int32()), ("result", pa.string())])
 """What every stage yields: one row per partition, its answer as JSON."""
+
+BLOB = "partition int, blob binary"
+BLOB_SCHEMA = pa.schema([("partition", pa.int32()), ("blob", pa.binary())])
+"""What goes through a shuffle: Arrow streams, each for one partition."""
 
 
 @dataclass(frozen=True)
@@ -53,35 +65,76 @@ class LiveDirectory:
 
 
 @dataclass(frozen=True)
+class SplitStage:
+    """Mapping side of a shuffle: rows become at most one Arrow blob per partition that owns some of their keys."""
+
+    task: KeyedTask
+    partitions: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        received = [batch for batch in batches if batch.num_rows]
+        if not received:
+            return
+        shares = split(prepared(self.task, pa.Table.from_batches(received)), self.partitions)
+        blobs = [_blob(share) for share in shares.values()]
+        yield pa.record_batch(
+            [pa.array(list(shares), pa.int32()), pa.array(blobs, pa.binary())], schema=BLOB_SCHEMA
+        )
+
+
+@dataclass(frozen=True)
 class KeyedStage:
-    """Applies a batch to one partition; yields one row: the new version and where the output is."""
+    """Applies a step to one partition: its new version, where the output is, what task writers answered."""
 
     task: KeyedTask
     versions: tuple[Segments, ...]
     live: LiveDirectory
     output_directory: str
     prefix: str
+    writers: tuple[TaskWriter, ...] = ()
+    kept: bool = True
     garbage: tuple[str, ...] = ()
+    reader: TaskReader | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        received = [batch for batch in batches if batch.num_rows]
+        """Behind a shuffle: the partition's blobs."""
+        pieces = [_unblob(blob) for batch in batches for blob in batch.column("blob")]
+        partition, attempt = _task()
+        result = self.apply(partition, attempt, pieces)
+        if result is not None:
+            yield _answer(partition, result)
+
+    def read_own(self, partition: int, _: Iterable[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
+        """Without a shuffle: every task reads everything and keeps the rows it owns."""
+        assert self.reader is not None
+        rows = own_rows(self.task, self.reader(columns_of(self.task)), partition, len(self.versions))
+        pieces = [prepared(self.task, rows)] if rows.num_rows else []
+        result = self.apply(partition, _task()[1], pieces)
+        if result is not None:
+            yield partition, result
+
+    def apply(self, partition: int, attempt: int, pieces: Sequence[pa.Table]) -> dict[str, Any] | None:
         for path in self.garbage:
             remove_quietly(path)
-        rows = pa.Table.from_batches(received) if received else None
-        if rows is None or not rows.num_rows:
-            return
-        partition, attempt = _task()
+        if not pieces:
+            return None
         self.live.check(self.versions[partition])
         prefix = f"{self.task.operator[:40]}-p{partition}-{self.prefix}-t{attempt}"
         segments, output = apply_partition(
-            self.task, self.versions[partition], rows, self.live.here(), prefix
+            self.task, self.versions[partition], pieces, self.live.here(), prefix
         )
-        result = {
+        return {
             "segments": [_fields(segment) for segment in segments],
-            "output": self._write_output(output, prefix),
+            "output": self._write_output(output, prefix) if self.kept else None,
             "rows": output.num_rows,
+            "written": self._deliver(output, partition, attempt),
         }
-        yield _answer(partition, result)
+
+    def _deliver(self, output: pa.Table, partition: int, attempt: int) -> list[Any]:
+        if not self.writers:
+            return []
+        plain = output.select([name for name in output.column_names if name not in POSITION_COLUMNS])
+        return [write(plain, partition, attempt) for write in self.writers]
 
     def _write_output(self, output: pa.Table, prefix: str) -> str | None:
         if not output.num_rows:
@@ -154,6 +207,17 @@ def store_writer(store: Store) -> Writer:
     """How executors write into this store."""
     assert isinstance(store, FileStore)
     return FileWriter(str(store.root), int(store.token))
+
+
+def _blob(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _unblob(blob: pa.BinaryScalar) -> pa.Table:
+    return pa.ipc.open_stream(blob.as_buffer()).read_all()
 
 
 def _task() -> tuple[int, int]:
