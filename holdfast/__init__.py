@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from holdfast.language.hosted import Operator as Operator
     from holdfast.language.stream import Stream as Stream
     from holdfast.language.topology import Topology as Topology
+    from holdfast.language.windows import sliding as sliding
+    from holdfast.language.windows import tumbling as tumbling
     from holdfast.sinks import ConsoleSink as ConsoleSink
     from holdfast.sinks import FileSink as FileSink
     from holdfast.sinks import ForeachBatch as ForeachBatch
@@ -64,6 +66,8 @@ _HOMES = {
     "min": "holdfast.language.aggregates",
     "max": "holdfast.language.aggregates",
     "avg": "holdfast.language.aggregates",
+    "tumbling": "holdfast.language.windows",
+    "sliding": "holdfast.language.windows",
     "Source": "holdfast.language.connectors",
     "Sink": "holdfast.language.connectors",
     "Files": "holdfast.sources",

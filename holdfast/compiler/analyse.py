@@ -25,8 +25,10 @@ from holdfast.language.graph import (
     SplitSpec,
     StreamRef,
     UnionSpec,
+    WindowSpec,
 )
 from holdfast.language.schema import check_columns
+from holdfast.language.windows import window_schema
 
 
 class Analyser(Protocol):
@@ -54,6 +56,8 @@ class ArrowAnalyser:
                 return [input_schemas[0]] * operator.outputs
             case AggregateSpec() as spec:
                 return [aggregate_schema(input_schemas[0], spec)]
+            case WindowSpec() as spec:
+                return window_schema(input_schemas[0], spec)
             case HostedSpec(schemas=schemas):
                 return list(schemas)
             case SinkSpec():

@@ -8,7 +8,15 @@ from holdfast.compiler.guarantee import guarantees
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import Edge, edges
 from holdfast.ids import OperatorName
-from holdfast.language.graph import AggregateSpec, HostedSpec, Operator, SinkSpec, SourceSpec, SplitSpec
+from holdfast.language.graph import (
+    AggregateSpec,
+    HostedSpec,
+    Operator,
+    SinkSpec,
+    SourceSpec,
+    SplitSpec,
+    WindowSpec,
+)
 
 Names = Mapping[OperatorName, str]
 
@@ -77,6 +85,10 @@ def what(operator: Operator) -> str:
         case AggregateSpec() as spec:
             computed = ", ".join(f"{name}={fn}({column or ''})" for name, fn, column in spec.aggregates)
             return f"by {', '.join(spec.by)}: {computed}, emit {spec.emit}"
+        case WindowSpec(window=window) as spec:
+            computed = ", ".join(f"{name}={fn}({column or ''})" for name, fn, column in spec.aggregates)
+            length = f"{window.size_us / 1e6:g} s every {window.slide_us / 1e6:g} s of {window.on}"
+            return f"by {', '.join(spec.by) or 'nothing'}: {computed}, windows of {length}"
         case SplitSpec() as spec:
             return f"into {', '.join(spec.names) or operator.outputs}"
     return "-"

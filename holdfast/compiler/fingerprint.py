@@ -17,6 +17,7 @@ from holdfast.language.graph import (
     SinkSpec,
     SourceSpec,
     StreamRef,
+    WindowSpec,
 )
 
 
@@ -41,12 +42,20 @@ def fingerprint(operator: Operator, schemas: Mapping[StreamRef, pa.Schema]) -> s
         case AggregateSpec() as spec:
             made = schemas[StreamRef(operator.name)]
             keys = ",".join(f"{key}:{_type(made, key)}" for key in spec.by)
-            aggregates = ",".join(
-                f"{name}:{function}{f'({column})' if column else ''}:{_type(made, name)}"
-                for name, function, column in spec.aggregates
-            )
-            return f"aggregate by=({keys}) agg=({aggregates}) groups={KEY_GROUPS}"
+            return f"aggregate by=({keys}) agg=({_computed(spec, made)}) groups={KEY_GROUPS}"
+        case WindowSpec(window=window) as spec:
+            made = schemas[StreamRef(operator.name)]
+            keys = ",".join(f"{key}:{_type(made, key)}" for key in spec.by)
+            panes = f"size={window.size_us} slide={window.slide_us} on={window.on}"
+            return f"window {panes} by=({keys}) agg=({_computed(spec, made)}) groups={KEY_GROUPS}"
     return operator.kind
+
+
+def _computed(spec: AggregateSpec | WindowSpec, made: pa.Schema) -> str:
+    return ",".join(
+        f"{name}:{function}{f'({column})' if column else ''}:{_type(made, name)}"
+        for name, function, column in spec.aggregates
+    )
 
 
 def _type(schema: pa.Schema, column: str) -> str:

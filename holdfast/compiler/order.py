@@ -24,6 +24,7 @@ from holdfast.language.graph import (
     SplitSpec,
     StreamRef,
     UnionSpec,
+    WindowSpec,
     WithColumnsSpec,
 )
 
@@ -37,6 +38,12 @@ def carries_order(operator: Operator) -> bool:
     """True if the operator's output rows have the positions of its input rows."""
     spec = operator.spec
     return isinstance(spec, CARRYING) or (isinstance(spec, AggregateSpec) and spec.emit == "each")
+
+
+def orders(operator: Operator) -> bool:
+    """True if the operator needs to know the positions of its input rows."""
+    spec = operator.spec
+    return isinstance(spec, WindowSpec) or (isinstance(spec, AggregateSpec) and spec.emit == "each")
 
 
 def find_origins(graph: Graph) -> Mapping[OperatorName, Origins]:
@@ -69,7 +76,7 @@ def find_stamped(graph: Graph) -> frozenset[StreamRef]:
     origins = find_origins(graph)
     stamped: set[StreamRef] = set()
     for operator in graph.operators.values():
-        if isinstance(operator.spec, AggregateSpec) and operator.spec.emit == "each":
+        if orders(operator):
             check_ordered(graph, operator, origins)
             stamp_back(graph, operator.inputs[0], stamped)
         elif isinstance(operator.spec, HostedSpec):
@@ -93,16 +100,19 @@ def stamp_back(graph: Graph, port: InputPort, stamped: set[StreamRef]) -> None:
 
 
 def check_ordered(graph: Graph, operator: Operator, origins: Mapping[OperatorName, Origins]) -> None:
-    """`emit="each"` needs rows in an order that does not depend on how they were cut into batches."""
+    """An order that does not depend on how rows were cut into batches. Windows order within each source only."""
+    needs = "is over windows" if isinstance(operator.spec, WindowSpec) else "has emit='each'"
     found = origins_at(operator.inputs[0], origins)
     if found is None:
         culprit = _where_lost(graph, operator.inputs[0], origins)
         raise TopologyError(
-            f"Operator {operator.name!r} has emit='each', but its input has no order: {culprit.kind}"
+            f"Operator {operator.name!r} {needs}, but its input has no order: {culprit.kind}"
             f" {culprit.name!r} does not keep positions.",
-            cure="Use emit='changes', or keep positions by using only filter, select, with_columns and split before it.",
+            cure="Keep positions: use only filter, select, with_columns, split and union before it."
+            if isinstance(operator.spec, WindowSpec)
+            else "Use emit='changes', or keep positions by using only filter, select, with_columns and split before it.",
         )
-    if len(found) > 1:
+    if len(found) > 1 and not isinstance(operator.spec, WindowSpec):
         raise TopologyError(
             f"Operator {operator.name!r} has emit='each', but its input comes from several places:"
             f" {', '.join(map(repr, sorted(found)))}.",

@@ -10,6 +10,7 @@ from holdfast.ids import OperatorName, RegionName, is_safe_name
 from holdfast.language.aggregates import EMITS, FUNCTIONS
 from holdfast.language.annotations import NAME_RULE
 from holdfast.language.graph import (
+    KEYED,
     STATEFUL,
     AggregateSpec,
     Graph,
@@ -19,7 +20,9 @@ from holdfast.language.graph import (
     SinkSpec,
     SourceSpec,
     StreamRef,
+    WindowSpec,
 )
+from holdfast.state.windows import END, START
 
 
 def validate(graph: Graph) -> None:
@@ -115,12 +118,12 @@ def _repeated(streams: tuple[StreamRef, ...]) -> StreamRef | None:
 def check_aggregate(operator: Operator) -> None:
     """An aggregate has keys, known functions, and columns that do not collide."""
     spec = operator.spec
-    if not isinstance(spec, AggregateSpec):
+    if not isinstance(spec, KEYED):
         return
-    where = f"Operator {operator.name!r} (aggregate)"
-    if not spec.by or not spec.aggregates:
+    where = f"Operator {operator.name!r} ({operator.kind})"
+    if (not spec.by and isinstance(spec, AggregateSpec)) or not spec.aggregates:
         raise TopologyError(
-            f"{where} has no {'aggregates' if spec.by else 'key columns'}.",
+            f"{where} has no {'key columns' if spec.aggregates else 'aggregates'}.",
             cure="Write aggregate('key', n=holdfast.count()).",
         )
     for _, function, column in spec.aggregates:
@@ -129,9 +132,10 @@ def check_aggregate(operator: Operator) -> None:
                 f"{where} uses {function}({column or ''}), which is not known.",
                 cure=f"Use {', '.join(FUNCTIONS)}.",
             )
-    if spec.emit not in EMITS:
+    if isinstance(spec, AggregateSpec) and spec.emit not in EMITS:
         raise TopologyError(f"{where} has emit={spec.emit!r}.", cure="Use 'changes' or 'each'.")
-    names = [*spec.by, *(name for name, _, _ in spec.aggregates)]
+    bounds = [START, END] if isinstance(spec, WindowSpec) else []
+    names = [*bounds, *spec.by, *(name for name, _, _ in spec.aggregates)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise TopologyError(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec
+from holdfast.language.graph import AggregateSpec, TimeWindow, WindowSpec
 
 FUNCTIONS = ("count", "sum", "min", "max", "avg")
 EMITS = ("changes", "each")
@@ -67,26 +67,53 @@ def _column(function: str, column: Any) -> str:
 
 
 def aggregate_spec(by: str | Sequence[str], emit: str, aggregates: Mapping[str, Aggregate]) -> AggregateSpec:
-    """The spec of an aggregate; refuses what can be refused without knowing the columns."""
-    keys = (by,) if isinstance(by, str) else tuple(by)
-    if not keys or not all(isinstance(key, str) and key for key in keys):
-        raise TopologyError(
-            f"An aggregate needs the names of its key columns, not {by!r}.",
-            cure="Give one or more column names: aggregate('word', n=holdfast.count()).",
-        )
+    """The spec of a running aggregate; refuses what can be refused without knowing the columns."""
     if emit not in EMITS:
         raise TopologyError(
             f"emit={emit!r} is not known.",
             cure="Use emit='changes' (a row per changed key) or emit='each' (a row per input row).",
         )
+    keys = _keys(by, needed=True)
+    return AggregateSpec(keys, _aggregates(aggregates), "each" if emit == "each" else "changes")
+
+
+def window_spec(
+    by: str | Sequence[str],
+    emit: str,
+    window: TimeWindow,
+    late: bool,
+    aggregates: Mapping[str, Aggregate],
+) -> WindowSpec:
+    """The spec of an aggregate over windows."""
+    if not isinstance(window, TimeWindow):
+        raise TopologyError(
+            f"window={window!r} is no window.", cure="Use holdfast.tumbling(…) or holdfast.sliding(…)."
+        )
+    if emit != "changes":
+        raise TopologyError(
+            f"emit={emit!r} does not go with a window, which emits when it is complete.", cure="Leave it out."
+        )
+    return WindowSpec(_keys(by, needed=False), _aggregates(aggregates), window, late)
+
+
+def _keys(by: str | Sequence[str], *, needed: bool) -> tuple[str, ...]:
+    keys = (by,) if isinstance(by, str) else tuple(by)
+    if (needed and not keys) or not all(isinstance(key, str) and key for key in keys):
+        raise TopologyError(
+            f"An aggregate needs the names of its key columns, not {by!r}.",
+            cure="Give one or more column names: aggregate('word', n=holdfast.count()).",
+        )
+    return keys
+
+
+def _aggregates(aggregates: Mapping[str, Aggregate]) -> tuple[tuple[str, str, str | None], ...]:
     for name, value in aggregates.items():
         if not isinstance(value, Aggregate):
             raise TopologyError(
                 f"The aggregate {name}={value!r} is not one of holdfast's.",
                 cure=f"Use holdfast.{', holdfast.'.join(FUNCTIONS)}: {name}=holdfast.sum('amount').",
             )
-    columns = tuple((name, value.function, value.column) for name, value in aggregates.items())
-    return AggregateSpec(keys, columns, "each" if emit == "each" else "changes")
+    return tuple((name, value.function, value.column) for name, value in aggregates.items())
 
 
 # --- types ----------------------------------------------------------------------------------------------------------

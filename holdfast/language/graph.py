@@ -98,6 +98,29 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Event-time windows of `size_us`, one every `slide_us`, over the column `on`. A window is complete when the
+    watermark has passed its end, and forgotten `lateness_us` later. `delays_us`: by source; "" for all others."""
+
+    size_us: int
+    slide_us: int
+    on: str
+    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+    lateness_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Aggregates over event-time windows, per key; without keys over all rows. `late`: one more port with the rows that
+    came too late."""
+
+    by: tuple[str, ...]
+    aggregates: tuple[tuple[str, str, str | None], ...]
+    window: TimeWindow
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class HostedSpec:
     """A Python operator hosted in the driver. `make` builds a fresh instance in its initial state."""
 
@@ -123,6 +146,7 @@ Spec = (
     | UnionSpec
     | SplitSpec
     | AggregateSpec
+    | WindowSpec
     | HostedSpec
     | SinkSpec
 )
@@ -137,7 +161,8 @@ STATELESS = (
     UnionSpec,
     SplitSpec,
 )
-STATEFUL = (AggregateSpec, HostedSpec)
+KEYED = (AggregateSpec, WindowSpec)
+STATEFUL = (*KEYED, HostedSpec)
 
 
 # --- what the user asked of it --------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.aggregates import Aggregate, aggregate_spec
+from holdfast.language.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.annotations import Duration, region_settings, seconds
 from holdfast.language.builder import Builder
 from holdfast.language.connectors import Sink
@@ -32,6 +32,7 @@ from holdfast.language.graph import (
     SplitSpec,
     SqlSpec,
     StreamRef,
+    TimeWindow,
     TransformSpec,
     UnionSpec,
     WithColumnsSpec,
@@ -129,19 +130,53 @@ class Stream:
 
     # --- stateful operators ---
 
+    @overload
+    def aggregate(
+        self,
+        by: str | Sequence[str],
+        emit: str = ...,
+        *,
+        window: TimeWindow | None = ...,
+        late: Literal[False] = ...,
+        name: str | None = ...,
+        **aggregates: Aggregate,
+    ) -> Stream: ...
+    @overload
+    def aggregate(
+        self,
+        by: str | Sequence[str],
+        emit: str = ...,
+        *,
+        window: TimeWindow,
+        late: Literal[True],
+        name: str | None = ...,
+        **aggregates: Aggregate,
+    ) -> list[Stream]: ...
     def aggregate(
         self,
         by: str | Sequence[str],
         emit: str = "changes",
         *,
+        window: TimeWindow | None = None,
+        late: bool = False,
         name: str | None = None,
         **aggregates: Aggregate,
-    ) -> Stream:
-        """Running aggregates per key: `aggregate("user", n=holdfast.count(), total=holdfast.sum("amount"))`.
+    ) -> Stream | list[Stream]:
+        """Aggregates per key: `aggregate("user", n=holdfast.count(), total=holdfast.sum("amount"))`.
 
-        `emit="changes"` gives one row per changed key and step, to be merged by key; `emit="each"` one per input row.
+        Without a window they run on for ever: `emit="changes"` gives one row per changed key and step, to be merged by
+        key; `emit="each"` one per input row. With `window=holdfast.tumbling(60, on="at")` (or `sliding`) each window
+        gives one row per key when it is complete, with window_start and window_end; `by=[]` is one key for all rows.
+        `late=True` makes it [results, late rows].
         """
-        return self._then(aggregate_spec(by, emit, aggregates), name)
+        if window is None:
+            if late:
+                raise TopologyError("late=True needs a window.", cure="Give window=holdfast.tumbling(…).")
+            return self._then(aggregate_spec(by, emit, aggregates), name)
+        made = self._then(window_spec(by, emit, window, late, aggregates), name, outputs=1 + late)
+        if not late:
+            return made
+        return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in (0, 1)]
 
     def apply(self, operator: Any, schema: Any, *, name: str | None = None) -> Stream:
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from holdfast.compiler.analyse import Analyser
 from holdfast.durable import remove_quietly
 from holdfast.ids import Attempt, ElementName, OperatorName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
-from holdfast.language.graph import AggregateSpec, Operator
+from holdfast.language.graph import Operator
 from holdfast.runtime.batch import Batch, Hold
+from holdfast.runtime.executor.logic import KeyedLogic, Segments
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
@@ -46,9 +48,16 @@ class StepName:
 
 @dataclass(frozen=True, slots=True)
 class KeyedState:
-    """One version of a keyed operator's state: the segments of each partition, base first."""
+    """One version of a keyed operator's state: the segments of each partition, and what all partitions share."""
 
-    partitions: tuple[tuple[Segment, ...], ...]
+    partitions: tuple[Segments, ...]
+    meta: Any = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the operator counted since its initial state: late rows. Part of the state, so a replay counts once."""
+
+    def counting(self, more: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+        """The counts with those of a step's partitions added."""
+        return dict(sum((Counter(counts) for counts in more), Counter(self.counts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +65,15 @@ class KeyedTask:
     """What a keyed step needs to know about its operator."""
 
     operator: OperatorName
-    spec: AggregateSpec
-    input_schema: pa.Schema
-    output_schema: pa.Schema
-    stamped: bool
-    """The input carries positions (rows are applied in their order)."""
-    stamped_output: bool = False
+    logic: KeyedLogic
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Where the output of a keyed step goes: sinks whose only input it is, and whether other operators need it too."""
+    """Where the output of a keyed step goes: sinks that read nothing but port 0, and ports others read as well."""
 
     sinks: tuple[Sink, ...] = ()
-    kept: bool = True
+    kept: frozenset[int] = frozenset({0})
 
 
 KEEP = Delivery()
@@ -77,13 +81,14 @@ KEEP = Delivery()
 
 @dataclass(frozen=True, slots=True)
 class KeyedOutput:
-    """What a keyed step gave: the new version, the emitted rows (None: no rows, or nobody asked for them), what to let
-    go of after the step, and the sinks of the delivery that have got their rows already."""
+    """What a keyed step gave: the new version, the emitted rows by port (ports without rows, and those nobody reads,
+    are left out), rows of port 0, what to let go of after the step, the sinks of the delivery that have got their
+    rows already."""
 
     state: KeyedState
-    frame: Frame
+    frames: Mapping[int, Frame]
     rows: int
-    hold: Hold | None = None
+    holds: tuple[Hold, ...] = ()
     delivered: tuple[Sink, ...] = ()
 
 
@@ -165,7 +170,7 @@ class Engine(ABC):
     @abstractmethod
     def load_keyed(
         self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
-    ) -> KeyedState:
+    ) -> tuple[Segments, ...]:
         """Bring stored segments to where steps will need them, verified. No segments: the initial state."""
 
     def put_segments(

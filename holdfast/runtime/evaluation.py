@@ -20,6 +20,7 @@ from holdfast.language.graph import (
     SourceSpec,
     SplitSpec,
     StreamRef,
+    WindowSpec,
 )
 from holdfast.runtime.batch import Batch, Hold
 from holdfast.runtime.engine import Delivery, Frame, StepName
@@ -74,7 +75,7 @@ class Evaluation:
                     if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
                         frame = self._engine.strip(frame)
                     self._outcome.sink_rows[op.name] = self._engine.write(sink, frame, self._name.id)
-            case AggregateSpec():
+            case AggregateSpec() | WindowSpec():
                 self._keyed(op)
             case HostedSpec():
                 self._hosted(op)
@@ -123,13 +124,12 @@ class Evaluation:
         assert isinstance(run, KeyedRun)
         delivery = self._worker.deliveries[op.name]
         result = self._engine.keyed_step(run.task, run.state, frame, self._name, delivery.request)
-        if result.hold is not None:
-            self._holds.append(result.hold)
+        self._holds.extend(result.holds)
         run.advance(result.state)
         for sink in result.delivered:
             self._outcome.sink_rows[delivery.names[sink]] = result.rows
-        if result.frame is not None and result.rows:
-            self._add(StreamRef(op.name), result.frame)
+        for port, out in result.frames.items():
+            self._add(StreamRef(op.name, port), out)
 
     def _hosted(self, op: Operator) -> None:
         run = self._worker.runs[op.name]
@@ -188,14 +188,14 @@ def delivery_of(element: ElementPlan, name: OperatorName, out_streams: Sequence[
     """Sinks that read nothing but this output may be served by the tasks that make it."""
     stream = StreamRef(name)
     names: dict[Sink, OperatorName] = {}
-    kept = stream in out_streams
+    kept = {out.port for out in out_streams if out.operator == name}
     for op in element.operators:
-        reads = [port for port in op.inputs if stream in port.streams]
-        if reads and isinstance(op.spec, SinkSpec) and reads[0].streams == (stream,):
-            names[op.spec.sink] = op.name
-        elif reads:
-            kept = True
-    return OwnDelivery(Delivery(tuple(names), kept), names)
+        for port in op.inputs:
+            if isinstance(op.spec, SinkSpec) and port.streams == (stream,):
+                names[op.spec.sink] = op.name
+            else:
+                kept.update(read.port for read in port.streams if read.operator == name)
+    return OwnDelivery(Delivery(tuple(names), frozenset(kept)), names)
 
 
 def uses_of(element: ElementPlan, out_streams: Sequence[StreamRef]) -> dict[StreamRef, int]:

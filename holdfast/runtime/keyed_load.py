@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.failpoints import fp
-from holdfast.runtime.engine import KeyedState, KeyedTask
-from holdfast.runtime.executor.keyed import repartition
+from holdfast.runtime.engine import KeyedTask
+from holdfast.runtime.executor.logic import Place, Segments
 from holdfast.state.segment import Segment, open_segment
 from holdfast.store.base import SegmentRef, Store
 
 
 def load_segments(
-    task: KeyedTask, stored: list[list[SegmentRef]], store: Store | None, directory: Path, partitions: int
-) -> KeyedState:
+    task: KeyedTask,
+    stored: list[list[SegmentRef]],
+    store: Store | None,
+    directory: Path,
+    partitions: int,
+) -> tuple[Segments, ...]:
     """The live state of stored segments, one list per stored partition, in `directory`."""
     if not stored:
-        return KeyedState(tuple(() for _ in range(partitions)))
+        return tuple(() for _ in range(partitions))
     assert store is not None
     directory.mkdir(parents=True, exist_ok=True)
     loaded: list[tuple[Segment, ...]] = []
@@ -25,8 +30,20 @@ def load_segments(
         loaded.append(tuple(_fetch(store, ref, directory) for ref in refs))
         fp("reset.op.loaded")
     if len(loaded) != partitions:
-        return repartition(task, loaded, directory, partitions)
-    return KeyedState(tuple(loaded))
+        return _repartitioned(task, loaded, directory, partitions)
+    return tuple(loaded)
+
+
+def _repartitioned(
+    task: KeyedTask, old: Sequence[Segments], directory: Path, partitions: int
+) -> tuple[Segments, ...]:
+    """The same state dealt out over another number of partitions, named after what it was dealt out from."""
+    names = [segments[-1].name for segments in old if segments]
+    name = names[0][:60] if names else "empty"
+    return tuple(
+        task.logic.repartition(old, p, partitions, Place(directory, f"{name}-of{partitions}-p{p}"))
+        for p in range(partitions)
+    )
 
 
 def _fetch(store: Store, ref: SegmentRef, directory: Path) -> Segment:

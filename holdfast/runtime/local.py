@@ -30,7 +30,7 @@ from holdfast.runtime.engine import (
     KeyedTask,
     StepName,
 )
-from holdfast.runtime.executor.keyed import apply_partition, columns_of, prepared, split
+from holdfast.runtime.executor.logic import Place, Segments
 from holdfast.runtime.keyed_load import load_segments
 from holdfast.runtime.live import LiveDirectoryLock
 from holdfast.store.base import SegmentRef, Store
@@ -117,22 +117,27 @@ class LocalEngine(Engine):
     def keyed_step(
         self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName, delivery: Delivery = KEEP
     ) -> KeyedOutput:
+        logic, partitions = task.logic, len(state.partitions)
+        shares = logic.shares(frame.select(list(logic.columns)), partitions)
         versions = list(state.partitions)
-        outputs: list[pa.Table] = []
-        pieces = prepared(task, frame.select(columns_of(task)))
-        for partition, piece in split(pieces, len(versions)).items():
-            directory = self.live / "state"
-            prefix = f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}"
-            versions[partition], output = apply_partition(
-                task, versions[partition], [piece], directory, prefix
-            )
-            outputs.append(output)
-        out = pa.concat_tables(outputs) if outputs else task.output_schema.empty_table()
-        return KeyedOutput(KeyedState(tuple(versions)), out, out.num_rows)
+        meta, counts = state.meta, []
+        outputs: list[list[pa.Table]] = [[schema.empty_table()] for schema in logic.outputs]
+        (self.live / "state").mkdir(parents=True, exist_ok=True)
+        for partition, share in sorted(shares.items()):
+            place = Place(self.live / "state", f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}")
+            applied = logic.apply(versions[partition], state.meta, logic.gather([share]), place)
+            versions[partition], meta = applied.segments, applied.meta
+            counts.append(applied.counts)
+            for port, table in enumerate(applied.outputs):
+                outputs[port].append(table)
+        tables = [pa.concat_tables(port) for port in outputs]
+        frames = {port: table for port, table in enumerate(tables) if table.num_rows}
+        advanced = KeyedState(tuple(versions), meta, state.counting(counts))
+        return KeyedOutput(advanced, frames, tables[0].num_rows)
 
     def load_keyed(
         self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
-    ) -> KeyedState:
+    ) -> tuple[Segments, ...]:
         return load_segments(task, segments, store, self.live / "state", self.partitions)
 
     def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

@@ -265,6 +265,7 @@ class ElementLoop:
         return StepName(self.name, self.machine.attempt, self._step, int(self._region.epoch))
 
     def _emit(self, outcome: Outcome) -> None:
+        self.metrics.counts = self.worker.counts
         for sink, rows in outcome.sink_rows.items():
             self.metrics.add_sink_rows(sink, rows)
         for stream, batch in outcome.batches.items():

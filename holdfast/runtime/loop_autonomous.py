@@ -183,6 +183,7 @@ class AutonomousLoop:
         self._restore_stateful()
 
     def _emit(self, outcome: Outcome) -> None:
+        self.metrics.counts = self.worker.counts
         for sink, rows in outcome.sink_rows.items():
             self.metrics.add_sink_rows(sink, rows)
         for stream, batch in outcome.batches.items():

@@ -22,6 +22,8 @@ class ElementMetrics:
     busy_s: float = 0.0
     waiting: str = "starting"
     sink_rows: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Operator → what it counted since its initial state (late rows), replays counted once."""
     recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=50))
     """(monotonic time, rows) of recent steps, for a rate."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -63,6 +65,7 @@ class ElementMetrics:
             "failures": self.failures,
             "lost_rows": self.lost_rows,
             "sink_rows": dict(self.sink_rows),
+            "counts": self.counts,
             "waiting": self.waiting,
         }
 

@@ -139,7 +139,9 @@ class KeyedRun(Remembering):
         segments = [[self._stored[segment.name] for segment in partition] for partition in pinned.partitions]
         live = {segment.name for partition in pinned.partitions for segment in partition}
         self._stored = {name: ref for name, ref in self._stored.items() if name in live}
-        return DurablePart(None, segments)
+        if pinned.meta is None and not pinned.counts:
+            return DurablePart(None, segments)
+        return DurablePart(codec.encode({"meta": pinned.meta, "counts": dict(pinned.counts)}), segments)
 
     def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
         self._store = store
@@ -147,7 +149,9 @@ class KeyedRun(Remembering):
             self._held.clear()
         self._stored.clear()
         segments = [] if part is None else [[SegmentRef(*ref) for ref in p] for p in part["segments"]]
-        self.advance(self._engine.load_keyed(self.task, segments, store))
+        stored = {} if part is None or part["blob"] is None else codec.decode(_blob(store, part))
+        loaded = self._engine.load_keyed(self.task, segments, store)
+        self.advance(KeyedState(loaded, stored.get("meta"), stored.get("counts", {})))
         for refs, partition in zip(segments, self.state.partitions, strict=False):
             self._stored.update(
                 {s.name: ref for s, ref in zip(partition, refs, strict=False) if s.name == ref.key}

@@ -21,16 +21,19 @@ from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
 from holdfast.language.connectors import POSITION_FIELDS, Stamp
 from holdfast.language.graph import (
+    KEYED,
     AggregateSpec,
     HostedSpec,
     Operator,
     SinkSpec,
     SourceSpec,
     StreamRef,
+    WindowSpec,
 )
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
+from holdfast.runtime.executor.build import logic_of
 from holdfast.runtime.operators import HostedRun, KeyedRun, Remembering, SinkRun, SourceRun
 from holdfast.store.base import Store
 
@@ -69,7 +72,7 @@ class Worker:
         self.deliveries = {
             op.name: delivery_of(element, op.name, self.out_streams)
             for op in element.operators
-            if isinstance(op.spec, AggregateSpec)
+            if isinstance(op.spec, KEYED)
         }
 
     # --- a step -------------------------------------------------------------------------------------------------
@@ -181,6 +184,12 @@ class Worker:
                 )
             run.restore(epoch, None if parts is None else parts[name], store)
 
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What keyed operators counted, as of their current state."""
+        runs = [run for run in self.runs.values() if isinstance(run, KeyedRun)]
+        return {run.name: dict(run.state.counts) for run in runs if run.state.counts}
+
     def close(self) -> None:
         for run in self._hosted:
             run.close()
@@ -195,16 +204,8 @@ class Worker:
                 return SourceRun(op.name, source, Stamp(plan.source_index[op.name]) if stamped else None)
             case SinkSpec(sink=sink):
                 return SinkRun(op.name, sink)
-            case AggregateSpec() as spec:
-                task = KeyedTask(
-                    operator=op.name,
-                    spec=spec,
-                    input_schema=plan.schemas[op.inputs[0].streams[0]],
-                    output_schema=plan.schemas[StreamRef(op.name)],
-                    stamped=StreamRef(op.name) in plan.stamped or spec.emit == "each",
-                    stamped_output=StreamRef(op.name) in plan.stamped,
-                )
-                return KeyedRun(op.name, task, self.engine, entry)
+            case AggregateSpec() | WindowSpec():
+                return KeyedRun(op.name, KeyedTask(op.name, logic_of(op, plan)), self.engine, entry)
             case HostedSpec() as spec:
                 stamped_ports = tuple(StreamRef(op.name, p) in plan.stamped for p in range(op.outputs))
                 return HostedRun(op.name, spec, plan.source_index.get(op.name, 0), stamped_ports)

@@ -31,6 +31,7 @@ from holdfast.runtime.engine import (
     KeyedTask,
     StepName,
 )
+from holdfast.runtime.executor.logic import Segments
 from holdfast.runtime.live import LiveDirectoryLock
 from holdfast.runtime.spark.keyed import KeyedJobs
 from holdfast.runtime.spark.readable import ReadableRows, as_frame, united
@@ -156,7 +157,7 @@ class SparkEngine(Engine):
 
     def load_keyed(
         self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
-    ) -> KeyedState:
+    ) -> tuple[Segments, ...]:
         return self._keyed.load(task, segments, store)
 
     def put_segments(

@@ -30,7 +30,7 @@ from holdfast.durable import remove_quietly
 from holdfast.language.connectors import Sink
 from holdfast.runtime.batch import Batch, batch_of
 from holdfast.runtime.engine import Delivery, KeyedOutput, KeyedState, KeyedTask, StepName
-from holdfast.runtime.executor.keyed import columns_of, output_schema_of
+from holdfast.runtime.executor.logic import Segments
 from holdfast.runtime.keyed_load import load_segments
 from holdfast.runtime.spark.anchors import Anchors
 from holdfast.runtime.spark.readable import BatchReader, ReadableRows, as_frame
@@ -89,12 +89,12 @@ class KeyedJobs:
         writers = {sink: writer for sink in delivery.sinks if (writer := sink.task_writer(name.id))}
         stage = KeyedStage(
             task=task,
-            versions=state.partitions,
+            state=state,
             live=LiveDirectory(None if self.in_cluster else str(self._live), self._live.name),
             output_directory=str(self._live / "batches"),
             prefix=f"a{name.attempt}-s{name.step}",
             writers=tuple(writers.values()),
-            kept=delivery.kept or len(writers) < len(delivery.sinks),
+            kept=delivery.kept if len(writers) == len(delivery.sinks) else delivery.kept | {0},
             garbage=tuple(garbage),
         )
         results = self._run(stage, rows)
@@ -129,20 +129,22 @@ class KeyedJobs:
             )
         return self._local_places
 
-    def load(self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None) -> KeyedState:
-        """Verified live state; in a cluster each partition's segments are copied to the executor that anchors it."""
-        state = load_segments(task, segments, store, self._live / "state", self._partitions)
+    def load(
+        self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
+    ) -> tuple[Segments, ...]:
+        """Verified live segments; in a cluster each partition's are copied to the executor that anchors it."""
+        loaded = load_segments(task, segments, store, self._live / "state", self._partitions)
         if self._anchors is None:
-            return state
+            return loaded
         self._anchors.renew()
-        if not any(state.partitions):
-            return state
-        stage = LoadStage(state.partitions, LiveDirectory(None, self._live.name))
+        if not any(loaded):
+            return loaded
+        stage = LoadStage(loaded, LiveDirectory(None, self._live.name))
         rows = self._anchors.frame().mapInArrow(stage, RESULT).collect()
-        versions = list(state.partitions)
+        versions = list(loaded)
         for partition, result in rows:
             versions[partition] = tuple(Segment(*fields) for fields in json.loads(result))
-        return KeyedState(tuple(versions))
+        return tuple(versions)
 
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
@@ -170,8 +172,8 @@ class KeyedJobs:
 
     def _shuffled(self, task: KeyedTask, frame: DataFrame) -> DataFrame:
         """Blobs of the rows, each in the partition that owns its keys."""
-        needed = [F.col("`" + column.replace("`", "``") + "`") for column in columns_of(task)]
-        blobs = frame.select(*needed).mapInArrow(SplitStage(task, self._partitions), BLOB)
+        needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.columns]
+        blobs = frame.select(*needed).mapInArrow(SplitStage(task.logic, self._partitions), BLOB)
         if self._anchors is not None:
             return self._anchors.partitioned(blobs, F.col("partition"))
         return blobs.repartitionById(self._partitions, F.col("partition"))
@@ -183,17 +185,24 @@ class KeyedJobs:
         results: dict[int, dict[str, Any]],
         delivered: tuple[Sink, ...],
     ) -> KeyedOutput:
-        versions = list(state.partitions)
-        files: list[Path] = []
-        count = 0
-        for partition, result in sorted(results.items()):
+        versions, meta = list(state.partitions), state.meta
+        for partition, result in results.items():
             versions[partition] = tuple(Segment(*fields) for fields in result["segments"])
-            count += result["rows"]
-            if result["output"]:
-                files.append(Path(result["output"]))
-        advanced = KeyedState(tuple(versions))
-        if not files:
-            return KeyedOutput(advanced, None, count, None, delivered)
-        batch = batch_of(files, count)
-        rows = self.batch_rows([batch], output_schema_of(task))
-        return KeyedOutput(advanced, rows, count, batch.hold, delivered)
+            meta = result["meta"]
+        batches = {
+            port: self._batch([result["outputs"][port] for result in results.values()])
+            for port in range(len(task.logic.outputs))
+        }
+        made = {port: batch for port, batch in batches.items() if batch is not None}
+        return KeyedOutput(
+            KeyedState(tuple(versions), meta, state.counting(r["counts"] for r in results.values())),
+            {port: self.batch_rows([batch], task.logic.outputs[port]) for port, batch in made.items()},
+            sum(result["outputs"][0]["rows"] for result in results.values()),
+            tuple(batch.hold for batch in made.values()),
+            delivered,
+        )
+
+    def _batch(self, outputs: Sequence[dict[str, Any]]) -> Batch | None:
+        """The files the partitions wrote for one port."""
+        files = sorted(Path(output["file"]) for output in outputs if output["file"])
+        return batch_of(files, sum(output["rows"] for output in outputs)) if files else None

@@ -17,15 +17,8 @@ from pyspark import TaskContext
 from holdfast.durable import checksum_file, remove_quietly
 from holdfast.errors import StepFailed
 from holdfast.language.connectors import POSITION_COLUMNS, TaskReader, TaskWriter
-from holdfast.runtime.engine import KeyedTask
-from holdfast.runtime.executor.keyed import (
-    Segments,
-    apply_partition,
-    columns_of,
-    own_rows,
-    prepared,
-    split,
-)
+from holdfast.runtime.engine import KeyedState, KeyedTask
+from holdfast.runtime.executor.logic import KeyedLogic, Place, Segments
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files import FileStore
@@ -66,16 +59,16 @@ class LiveDirectory:
 
 @dataclass(frozen=True)
 class SplitStage:
-    """Mapping side of a shuffle: rows become at most one Arrow blob per partition that owns some of their keys."""
+    """Mapping side of a shuffle: rows become at most one Arrow blob per partition that they matter to."""
 
-    task: KeyedTask
+    logic: KeyedLogic
     partitions: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         received = [batch for batch in batches if batch.num_rows]
         if not received:
             return
-        shares = split(prepared(self.task, pa.Table.from_batches(received)), self.partitions)
+        shares = self.logic.shares(pa.Table.from_batches(received), self.partitions)
         blobs = [_blob(share) for share in shares.values()]
         yield pa.record_batch(
             [pa.array(list(shares), pa.int32()), pa.array(blobs, pa.binary())], schema=BLOB_SCHEMA
@@ -84,50 +77,54 @@ class SplitStage:
 
 @dataclass(frozen=True)
 class KeyedStage:
-    """Applies a step to one partition: its new version, where the output is, what task writers answered."""
+    """Applies a step to one partition: its new segments, where the output is, what task writers answered."""
 
     task: KeyedTask
-    versions: tuple[Segments, ...]
+    state: KeyedState
     live: LiveDirectory
     output_directory: str
     prefix: str
     writers: tuple[TaskWriter, ...] = ()
-    kept: bool = True
+    kept: frozenset[int] = frozenset({0})
     garbage: tuple[str, ...] = ()
     reader: TaskReader | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Behind a shuffle: the partition's blobs."""
-        pieces = [_unblob(blob) for batch in batches for blob in batch.column("blob")]
+        shares = [_unblob(blob) for batch in batches for blob in batch.column("blob")]
         partition, attempt = _task()
-        result = self.apply(partition, attempt, pieces)
+        result = self.apply(partition, attempt, self.task.logic.gather(shares))
         if result is not None:
             yield _answer(partition, result)
 
     def read_own(self, partition: int, _: Iterable[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
-        """Without a shuffle: every task reads everything and keeps the rows it owns."""
+        """Without a shuffle: every task reads everything and keeps what matters to it."""
         assert self.reader is not None
-        rows = own_rows(self.task, self.reader(columns_of(self.task)), partition, len(self.versions))
-        pieces = [prepared(self.task, rows)] if rows.num_rows else []
-        result = self.apply(partition, _task()[1], pieces)
+        logic = self.task.logic
+        arrived = logic.own(self.reader(logic.columns), partition, len(self.state.partitions))
+        result = self.apply(partition, _task()[1], arrived)
         if result is not None:
             yield partition, result
 
-    def apply(self, partition: int, attempt: int, pieces: Sequence[pa.Table]) -> dict[str, Any] | None:
+    def apply(self, partition: int, attempt: int, arrived: Any) -> dict[str, Any] | None:
+        """None if nothing arrived: the partition stays as it is."""
         for path in self.garbage:
             remove_quietly(path)
-        if not pieces:
+        if arrived is None:
             return None
-        self.live.check(self.versions[partition])
-        prefix = f"{self.task.operator[:40]}-p{partition}-{self.prefix}-t{attempt}"
-        segments, output = apply_partition(
-            self.task, self.versions[partition], pieces, self.live.here(), prefix
-        )
+        segments = self.state.partitions[partition]
+        self.live.check(segments)
+        place = Place(self.live.here(), f"{self.task.operator[:40]}-p{partition}-{self.prefix}-t{attempt}")
+        applied = self.task.logic.apply(segments, self.state.meta, arrived, place)
         return {
-            "segments": [_fields(segment) for segment in segments],
-            "output": self._write_output(output, prefix) if self.kept else None,
-            "rows": output.num_rows,
-            "written": self._deliver(output, partition, attempt),
+            "segments": [_fields(segment) for segment in applied.segments],
+            "meta": applied.meta,
+            "counts": dict(applied.counts),
+            "outputs": [
+                {"rows": table.num_rows, "file": self._write_output(table, place.prefix, port)}
+                for port, table in enumerate(applied.outputs)
+            ],
+            "written": self._deliver(applied.outputs[0], partition, attempt),
         }
 
     def _deliver(self, output: pa.Table, partition: int, attempt: int) -> list[Any]:
@@ -136,12 +133,12 @@ class KeyedStage:
         plain = output.select([name for name in output.column_names if name not in POSITION_COLUMNS])
         return [write(plain, partition, attempt) for write in self.writers]
 
-    def _write_output(self, output: pa.Table, prefix: str) -> str | None:
-        if not output.num_rows:
+    def _write_output(self, output: pa.Table, prefix: str, port: int) -> str | None:
+        if port not in self.kept or not output.num_rows:
             return None
         directory = Path(self.output_directory)
         directory.mkdir(parents=True, exist_ok=True)
-        path = directory / f"{prefix}.parquet"
+        path = directory / f"{prefix}-o{port}.parquet"
         pq.write_table(output, path, compression="none")
         return str(path)
 

@@ -1,0 +1,38 @@
+"""From an operator of the plan to what its tasks run."""
+
+from __future__ import annotations
+
+from holdfast.compiler.order import find_origins, origins_at
+from holdfast.compiler.plan import Plan
+from holdfast.errors import TopologyError
+from holdfast.language.graph import AggregateSpec, Operator, StreamRef, TimeWindow, WindowSpec
+from holdfast.runtime.executor.logic import KeyedLogic
+from holdfast.runtime.executor.running import RunningAggregate
+from holdfast.runtime.executor.windowed import WindowedAggregate
+from holdfast.state.aggregates import Aggregation
+from holdfast.state.windows import Windows
+
+
+def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
+    """The logic of a keyed operator."""
+    schema = plan.schemas[op.inputs[0].streams[0]]
+    output = plan.schemas[StreamRef(op.name)]
+    match op.spec:
+        case AggregateSpec(by=by, aggregates=aggregates, emit=emit):
+            stamped = StreamRef(op.name) in plan.stamped
+            return RunningAggregate(Aggregation.plan(by, aggregates, schema), emit, output, stamped)
+        case WindowSpec(by=by, aggregates=aggregates, window=window, late=late):
+            windows = Windows.plan(
+                window.size_us, window.slide_us, window.lateness_us, by, aggregates, schema
+            )
+            return WindowedAggregate(
+                windows, by, window.on, delays_of(op, window, plan), schema, output, late
+            )
+    raise TopologyError(f"operator {op.name!r} ({op.kind}) keeps no keyed state.")
+
+
+def delays_of(op: Operator, window: TimeWindow, plan: Plan) -> dict[int, int]:
+    """The delay of each source the operator's rows come from, by the source's number."""
+    given = dict(window.delays_us)
+    origins = origins_at(op.inputs[0], find_origins(plan.graph)) or frozenset()
+    return {plan.source_index[name]: given.get(name, given.get("", 0)) for name in origins}

@@ -1,0 +1,115 @@
+"""What a keyed operator does with the rows of one partition, whatever moves the rows there.
+
+A step of an operator with P partitions: every row reaches the partition that owns its key, either because each
+partition's task reads all rows and keeps its own (`own`), or because mapping tasks share them out (`shares`, put
+together again by `gather`). Then each partition applies what arrived to its state. A logic is plain data that travels
+to the tasks; it holds no state itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.state.hashing import HASH_COLUMN, I64, key_group, key_hash, partition_of_group
+from holdfast.state.segment import Segment
+
+Segments = tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a partition gave: its new segments, one table per output port, the new `meta`, and counts for people."""
+
+    segments: Segments
+    outputs: tuple[pa.Table, ...]
+    meta: Any = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a partition writes: an existing directory, and a prefix that carries operator, partition and attempt."""
+
+    directory: Path
+    prefix: str
+
+
+class KeyedLogic(ABC):
+    """One keyed operator. `meta` is small plain data that is the same for all partitions (a watermark); the driver
+    keeps it between steps and stores it with the epoch."""
+
+    every_partition: ClassVar[bool] = False
+    """True if partitions have work to do even if no row is theirs: something about the others' rows matters."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Input columns it needs, positions among them if rows are applied in their order."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        """Columns of each output port as they travel."""
+
+    @abstractmethod
+    def own(self, rows: pa.Table, partition: int, partitions: int) -> Any:
+        """Out of all rows of a step what matters to one partition; None if nothing does."""
+
+    @abstractmethod
+    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        """A mapping task's rows as tables for the partitions."""
+
+    @abstractmethod
+    def gather(self, shares: Sequence[pa.Table]) -> Any:
+        """What `own` would have given, from the shares of all mapping tasks; None if there are none."""
+
+    @abstractmethod
+    def apply(self, segments: Segments, meta: Any, arrived: Any, place: Place) -> Applied:
+        """One partition's share of a step."""
+
+    @abstractmethod
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        """The segments of `partition` when a state is dealt out over another number of partitions."""
+
+
+def owners(hashes: I64, partitions: int) -> I64:
+    """Which partition owns each hash."""
+    return partition_of_group(key_group(hashes), partitions)
+
+
+def with_hashes(rows: pa.Table, by: Sequence[str]) -> pa.Table:
+    """The rows with the hashes of their keys. Without key columns all rows belong together."""
+    if HASH_COLUMN in rows.column_names:
+        return rows
+    if by:
+        hashes = key_hash([rows.column(name) for name in by])
+    else:
+        hashes = np.zeros(rows.num_rows, dtype=np.int64)
+    return rows.append_column(HASH_COLUMN, pa.array(hashes))
+
+
+def hashes_of(rows: pa.Table) -> I64:
+    return np.asarray(rows.column(HASH_COLUMN).to_numpy(), dtype=np.int64)
+
+
+def own_rows(rows: pa.Table, by: Sequence[str], partition: int, partitions: int) -> pa.Table:
+    """The rows whose keys belong to `partition`, with their hashes."""
+    rows = with_hashes(rows, by)
+    if partitions == 1:
+        return rows
+    return rows.filter(pa.array(owners(hashes_of(rows), partitions) == partition))
+
+
+def split(rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+    """Rows with hashes by the partition that owns them; partitions without rows are left out."""
+    if not rows.num_rows:
+        return {}
+    owner = owners(hashes_of(rows), partitions)
+    return {int(p): rows.filter(pa.array(owner == p)) for p in np.unique(owner)}

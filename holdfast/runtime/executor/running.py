@@ -1,0 +1,72 @@
+"""Running aggregates: the state of a key is what was aggregated from all its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, Segments, own_rows, split, with_hashes
+from holdfast.state.aggregates import Aggregation, partial
+from holdfast.state.keyed_map import Version, apply_batch, apply_partial, merge_versions_for
+
+
+@dataclass(frozen=True)
+class RunningAggregate(KeyedLogic):
+    """`emit="changes"`: sums of rows travel instead of rows, and order does not matter. `emit="each"`: rows with
+    positions travel and are applied in their order. `stamped`: the output carries positions."""
+
+    aggregation: Aggregation
+    emit: Literal["changes", "each"]
+    output: pa.Schema
+    stamped: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        positions = POSITION_COLUMNS if self.emit == "each" else ()
+        return (*self.aggregation.schema.names, *positions)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (pa.schema([*self.output, *POSITION_FIELDS]) if self.stamped else self.output,)
+
+    def own(self, rows: pa.Table, partition: int, partitions: int) -> list[pa.Table] | None:
+        mine = own_rows(rows, self.aggregation.by, partition, partitions)
+        return [self._prepared(mine)] if mine.num_rows else None
+
+    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return split(self._prepared(rows), partitions)
+
+    def gather(self, shares: Sequence[pa.Table]) -> list[pa.Table] | None:
+        return list(shares) or None
+
+    def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
+        version = Version(segments)
+        if self.emit == "changes":
+            version, output = apply_partial(version, arrived, self.aggregation, place.directory, place.prefix)
+        else:
+            version, output = apply_batch(
+                version,
+                pa.concat_tables(arrived),
+                self.aggregation,
+                place.directory,
+                place.prefix,
+                emit="each",
+                order_by=POSITION_COLUMNS,
+            )
+        schema = self.outputs[0]
+        return Applied(version.segments, (output.select(schema.names).cast(schema),))
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        versions = [Version(segments) for segments in old]
+        return merge_versions_for(
+            partition, partitions, versions, self.aggregation, place.directory, place.prefix
+        ).segments
+
+    def _prepared(self, rows: pa.Table) -> pa.Table:
+        if self.emit == "changes":
+            return partial(self.aggregation, rows)
+        return with_hashes(rows, self.aggregation.by)

@@ -1,0 +1,223 @@
+"""Event-time windows against a loop over rows: the same results for every cut into steps and number of partitions."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast as hf
+from holdfast.language.graph import TimeWindow
+from holdfast.language.windows import sliding
+from holdfast.runtime.executor.logic import Place
+from holdfast.runtime.executor.windowed import WindowedAggregate
+from holdfast.state.windows import END, START, Windows
+from holdfast.testing import compare_rows, run_local
+
+UTC = pa.timestamp("us", tz="UTC")
+INPUT = pa.schema([("k", pa.string()), ("at", UTC), ("v", pa.int64())])
+OUTPUT = pa.schema(
+    [
+        (START, UTC),
+        (END, UTC),
+        ("k", pa.string()),
+        ("n", pa.int64()),
+        ("total", pa.int64()),
+        ("top", pa.int64()),
+    ]
+)
+AGGREGATES = (("n", "count", None), ("total", "sum", "v"), ("top", "max", "v"))
+SECOND = 1_000_000
+
+Row = tuple[int, str | None, int | None, int]
+"""(source, key, event second or None, value), in position order within its source."""
+
+
+# --- the naive model ---
+
+
+def naive(rows: list[Row], window: TimeWindow, delays: dict[int, int]) -> tuple[dict[Any, Any], int]:
+    """((window, key) → (n, total, top) of all windows that ever take a row, number of late rows)."""
+    reached: dict[int, int] = {}
+    groups: dict[Any, list[int]] = defaultdict(list)
+    late = 0
+    for source, key, second, value in rows:
+        if second is None:
+            continue
+        time = second * SECOND
+        reached[source] = max(reached.get(source, time), time)
+        mark = reached[source] - delays[source]
+        last = time // window.slide_us
+        numbers = [
+            w
+            for w in range(last - window.size_us // window.slide_us - 1, last + 1)
+            if w * window.slide_us <= time < w * window.slide_us + window.size_us
+            and w * window.slide_us + window.size_us + window.lateness_us > mark
+        ]
+        late += not numbers
+        for w in numbers:
+            groups[w, key].append(value)
+    results = {place: (len(values), sum(values), max(values)) for place, values in groups.items()}
+    return results, late
+
+
+def complete(
+    results: dict[Any, Any], rows: list[Row], window: TimeWindow, delays: dict[int, int]
+) -> dict[Any, Any]:
+    """Those whose end the watermark of all sources has passed after the last row."""
+    reached = {s: max((t for o, _, t, _ in rows if o == s and t is not None), default=None) for s in delays}
+    if any(time is None for time in reached.values()):
+        return {}
+    mark = min(reached[s] * SECOND - delays[s] for s in delays)  # type: ignore[operator]
+    return {place: r for place, r in results.items() if place[0] * window.slide_us + window.size_us <= mark}
+
+
+# --- the operator, driven by hand ---
+
+
+def table_of(rows: list[Row], positions: list[int]) -> pa.Table:
+    times = [None if second is None else second * SECOND for _, _, second, _ in rows]
+    return pa.table(
+        {
+            "k": pa.array([key for _, key, _, _ in rows], pa.string()),
+            "at": pa.array(times, pa.int64()).cast(UTC),
+            "v": pa.array([value for *_, value in rows], pa.int64()),
+            "__hf_source": pa.array([source for source, *_ in rows], pa.int32()),
+            "__hf_ordinal": pa.array(np.zeros(len(rows), dtype=np.int64)),
+            "__hf_row": pa.array(positions, pa.int64()),
+        }
+    )
+
+
+def logic_of(window: TimeWindow, delays: dict[int, int], late: bool = False) -> WindowedAggregate:
+    windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, ("k",), AGGREGATES, INPUT)
+    return WindowedAggregate(windows, ("k",), "at", delays, INPUT, OUTPUT, late)
+
+
+class Driven:
+    """Runs steps of one operator over several partitions, shared out by mapping tasks or read by everybody."""
+
+    def __init__(self, logic: WindowedAggregate, partitions: int, directory: Path) -> None:
+        self.logic = logic
+        self.segments: list[Any] = [()] * partitions
+        self.meta: Any = None
+        self.directory = directory
+        self.late = 0
+        self.emitted: list[dict[str, Any]] = []
+        self._step = 0
+
+    def step(self, rows: pa.Table, mappers: int) -> None:
+        partitions = len(self.segments)
+        rows = rows.select(list(self.logic.columns))
+        self._step += 1
+        shares: list[dict[int, pa.Table]] = []
+        if mappers:
+            pieces = [
+                rows.take(pa.array(range(m, rows.num_rows, mappers), pa.int64())) for m in range(mappers)
+            ]
+            shares = [self.logic.shares(piece, partitions) for piece in pieces if piece.num_rows]
+        metas = []
+        for p in range(partitions):
+            if mappers:
+                arrived = self.logic.gather([share[p] for share in shares if p in share])
+            else:
+                arrived = self.logic.own(rows, p, partitions)
+            if arrived is None:
+                continue
+            place = Place(self.directory, f"op-p{p}-of{partitions}-s{self._step}")
+            applied = self.logic.apply(self.segments[p], self.meta, arrived, place)
+            self.segments[p] = applied.segments
+            metas.append(applied.meta)
+            self.late += applied.counts.get("late", 0)
+            self.emitted += applied.outputs[0].to_pylist()
+        assert all(meta == metas[0] for meta in metas), "all partitions agree on the watermark"
+        self.meta = metas[0] if metas else self.meta
+
+    def rescale(self, partitions: int) -> None:
+        self._step += 1
+        self.segments = [
+            self.logic.repartition(
+                self.segments, p, partitions, Place(self.directory, f"re-p{p}-of{partitions}-s{self._step}")
+            )
+            for p in range(partitions)
+        ]
+
+    def results(self, window: TimeWindow) -> dict[Any, Any]:
+        """(window, key) → the last result that was emitted."""
+        found = {}
+        for row in self.emitted:
+            micros = round(row[START].timestamp() * 1e6)
+            assert row[END] - row[START] == datetime.timedelta(microseconds=window.size_us)
+            found[micros // window.slide_us, row["k"]] = (row["n"], row["total"], row["top"])
+        return found
+
+
+keys = st.sampled_from(["a", "b", "", None, "long enough to be no prefix of another"])
+a_row = st.tuples(st.integers(0, 1), keys, st.one_of(st.none(), st.integers(-20, 60)), st.integers(-9, 9))
+shapes = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 2), (4, 1)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_results_depend_neither_on_cuts_nor_on_partitions(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    size, slide = data.draw(shapes)
+    delay, lateness = data.draw(st.integers(0, 15)), data.draw(st.sampled_from([0, 0, 6]))
+    window = sliding(size, slide, on="at", delay=delay, lateness=lateness)
+    rows: list[Row] = data.draw(st.lists(a_row, max_size=60))
+    delays = {0: delay * SECOND, 1: (delay + data.draw(st.integers(0, 3))) * SECOND}
+    if data.draw(st.booleans()):  # one source only
+        rows, delays = [(0, *row[1:]) for row in rows], {0: delays[0]}
+    driven = Driven(
+        logic_of(window, delays), data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("windows")
+    )
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=6)) | {0, len(rows)})
+    for begin, end in itertools.pairwise(cuts):
+        driven.step(table_of(rows[begin:end], list(range(begin, end))), data.draw(st.integers(0, 3)))
+        if data.draw(st.integers(0, 4)) == 0:
+            driven.rescale(data.draw(st.integers(1, 4)))
+    wanted, late = naive(rows, window, delays)
+    assert driven.results(window) == complete(wanted, rows, window, delays)
+    assert driven.late == late
+    if not lateness:
+        assert len(driven.emitted) == len(driven.results(window)), "each result once"
+
+
+def test_state_that_no_open_window_needs_is_dropped(tmp_path: Path) -> None:
+    window = sliding(10, 5, on="at")
+    driven = Driven(logic_of(window, {0: 0}), 1, tmp_path)
+    for step in range(50):
+        rows: list[Row] = [(0, f"k{n}", step * 5, n) for n in range(20)]
+        driven.step(table_of(rows, list(range(step * 20, step * 20 + 20))), 0)
+        assert sum(segment.rows for segment in driven.segments[0]) <= 60
+
+
+def test_late_rows_can_be_had_as_a_stream_of_their_own(tmp_path: Path) -> None:
+    at = [
+        datetime.datetime(2026, 1, 1, 0, 0, second, tzinfo=datetime.UTC) for second in (1, 12, 3, 13, 25, 4)
+    ]
+    rows = [(moment, n) for n, moment in enumerate(at)]
+    topology = hf.Topology("late")
+    source = topology.source(hf.Rows(rows, "at timestamp, n int", rows_per_step=2), name="rows")
+    results, late = source.consistent(period=0.05).aggregate(
+        [], window=hf.tumbling(10, on="at"), late=True, n=hf.count(), top=hf.max("n"), name="tens"
+    )
+    results.sink(hf.MemorySink("tens"), name="out")
+    late.sink(hf.MemorySink("late"), name="late_out")
+    status = run_local(topology, store=f"file:{tmp_path}/store")
+    tens, late_rows = hf.MemorySink.table("tens"), hf.MemorySink.table("late")
+    hf.MemorySink.clear("tens")
+    hf.MemorySink.clear("late")
+    compare_rows([{"n": 1, "top": 0}, {"n": 2, "top": 3}], tens.select(["n", "top"]).to_pylist())
+    assert late_rows.column("n").to_pylist() == [2, 5]
+    counts = [element["counts"] for element in status["elements"].values()]
+    assert counts == [{"tens": {"late": 2}}]
