@@ -41,11 +41,12 @@ from holdfast.protocol.messages import (
     StartDrainTimer,
     StartResetTimer,
     Stop,
+    UploadFailed,
 )
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Signals
 from holdfast.runtime.epochs import RegionEpochs, stored_bytes
-from holdfast.runtime.failures import is_fatal, is_no_space
+from holdfast.runtime.failures import is_fatal, is_no_space, story_of
 from holdfast.runtime.loop import ElementLoop
 from holdfast.runtime.metrics import RegionMetrics
 from holdfast.runtime.verify import verify
@@ -194,8 +195,11 @@ class Region:
         self._timers[name] = (self._clock.monotonic() + seconds, what)
 
     def _handle(self, event: ControllerEvent) -> None:
-        if isinstance(event, ElementFailed):
-            self.reason = f"{event.element}: {event.reason}"
+        match event:
+            case ElementFailed(element=element, reason=reason) | UploadFailed(element=element, reason=reason):
+                self.reason = f"{element}: {reason}"
+            case PublishFailed(reason=reason) | CommitFailed(reason=reason):
+                self.reason = reason
         for command in self.controller.handle(event):
             self._perform(command)
 
@@ -299,16 +303,14 @@ class Region:
 
     def _publish(self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any]) -> None:
         self._timers.pop("drain", None)
-        fp("drain.all_acked")
         try:
+            fp("drain.all_acked")
             manifest, size = self._epochs.publish(epoch, attempt, parts, self._clock.wall())
-        except NoSpaceError as error:
-            self.tell(PublishFailed(epoch, True, str(error)))
-            return
         except Exception as error:
+            # Nothing of the epoch counts yet: whatever went wrong may be tried again, unless the store itself failed.
             if is_fatal(error):
                 raise
-            self.tell(PublishFailed(epoch, False, str(error)))
+            self.tell(PublishFailed(epoch, is_no_space(error), story_of(error)))
             return
         now = self._clock.monotonic()
         self.metrics.published(epoch, now, now - self._begun, size + stored_bytes(manifest))
@@ -324,7 +326,7 @@ class Region:
                 raise
             if is_no_space(error):
                 self.wait_for_space(str(error), lambda: False)
-            self.tell(CommitFailed(epoch, str(error)))
+            self.tell(CommitFailed(epoch, story_of(error)))
             return
         self._set_period()
         self.tell(Committed(epoch))

@@ -168,6 +168,9 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise _translated(self.path, error) from error
+        except UnicodeDecodeError as error:
+            # sqlite3 quotes a damaged schema in its message, and then cannot decode the message.
+            raise sealed.damaged(self.path, "is damaged: its schema is no text") from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -7,13 +7,11 @@ The oracle reads the same input files with code that knows nothing of holdfast.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
-import sys
+import sqlite3
 import tempfile
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import forked
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,7 +35,6 @@ FILES, ROWS_PER_FILE = 5, 48
 ROWS = FILES * ROWS_PER_FILE
 ROWS_PER_STEP = 10
 REGION = "books"
-HUNG_S = 60.0
 PACE = {"fp", "arm_after_epoch", "arm_after_row", "step_s", "schedule"}
 
 
@@ -103,13 +101,31 @@ class Pace:
         with open(self.place.hits, "a") as file:
             file.write(f"# {os.getpid()} {ids[0]} {ids[-1]} {epoch}\n")
         if self.fp and not self._armed and epoch >= self.arm_after_epoch and ids[0] >= self.arm_after_row:
-            failpoints.arm(self.fp)
+            arm_in_turn(self.fp)
             self._armed = True
         # Behind schedule: a slow disk must not mean fewer epochs. After the fault there is no hurry to wait for.
         behind = self.schedule and epoch < ids[0] * 8 // ROWS and not any(failpoints.fired().values())
         time.sleep(0.04 if behind else self.step_s)
         cents = pc.multiply(table["amount"], 100)
         return pa.table({"id": table["id"], "user": table["user"], "cents": cents})
+
+
+def arm_in_turn(text: str) -> None:
+    """Arm what stands before the first ">"; as soon as one of it fires, what stands behind takes its place.
+
+    So a later fault cannot fire before the earlier one: a commit that must fail after a certain publish, say.
+    """
+    first, *later = text.split(">")
+    act = failpoints._act
+
+    def arm_next_and_act(name: str, armed: Any) -> bool:
+        if later:
+            failpoints.arm(later.pop(0))
+        return act(name, armed)
+
+    failpoints.arm(first)
+    if later:
+        failpoints._act = arm_next_and_act
 
 
 def topology(
@@ -153,14 +169,19 @@ def _doubled(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Place:
-    """Directories of one run."""
+    """Directories of one run. `kind` is the store's back end: "file" or "sqlite"."""
 
     input: Path
     root: Path
+    kind: str = "file"
 
     @property
     def store(self) -> Path:
         return self.root / "store"
+
+    @property
+    def url(self) -> str:
+        return f"{self.kind}:{self.store}"
 
     @property
     def ledger(self) -> Path:
@@ -176,12 +197,26 @@ class Place:
 
 
 def newest_epoch(store: Path) -> int:
-    """Looks at the directory only: works for a store whose owner is dead, stopped or busy."""
+    """Looks at the directory or the file only: works for a store whose owner is dead, stopped or busy."""
+    if store.is_file():
+        return newest_epoch_in_database(store)
     try:
         names = os.listdir(store / "epochs" / REGION)
     except FileNotFoundError:
         return 0
     return builtin_max((int(n[:12]) for n in names if n.endswith(".manifest")), default=0)
+
+
+def newest_epoch_in_database(store: Path) -> int:
+    """0 if the file is damaged."""
+    connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
+    try:
+        found = connection.execute("SELECT max(epoch) FROM epochs WHERE region = ?", (REGION,)).fetchone()[0]
+        return int(found or 0)
+    except (sqlite3.Error, ValueError):
+        return 0
+    finally:
+        connection.close()
 
 
 def builtin_max(values: Any, default: int) -> int:
@@ -268,29 +303,6 @@ class Life:
         return self.exit == -signal.SIGKILL
 
 
-_context: Any = None
-
-
-def forkserver() -> Any:
-    """Children cost a fork, not an import."""
-    global _context
-    if _context is None:
-        _context = multiprocessing.get_context("forkserver")
-        _context.set_forkserver_preload(["campaign"])
-        before = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-        try:
-            from multiprocessing import forkserver as server
-
-            server.ensure_running()
-        finally:
-            if before is None:
-                del os.environ["PYTHONPATH"]
-            else:
-                os.environ["PYTHONPATH"] = before
-    return _context
-
-
 def driver(place: Place, options: dict[str, Any]) -> None:
     """Body of a child: run to the end, report, exit with the error's code."""
     os.environ["HOLDFAST_FP_LOG"] = str(place.hits)
@@ -310,7 +322,7 @@ def driver(place: Place, options: dict[str, Any]) -> None:
             pace=pace,
             max_consecutive_resets=options.get("max_resets", 5),
         )
-        report["status"] = run_local(made, f"file:{place.store}", take_over=options.get("take_over", False))
+        report["status"] = run_local(made, place.url, take_over=options.get("take_over", False))
     except HoldfastError as error:
         report["error"], report["message"] = type(error).__name__, str(error)
         code = error.exit_code
@@ -321,45 +333,17 @@ def driver(place: Place, options: dict[str, Any]) -> None:
     os._exit(code)
 
 
-_children = threading.Lock()
-"""multiprocessing polls all children from whichever thread starts one, and two polls at once lose the exit code."""
-
-
 def start(place: Place, **options: Any) -> Any:
     place.root.mkdir(parents=True, exist_ok=True)
-    with _children:
-        process = forkserver().Process(target=driver, args=(place, options))
-        process.start()
-    return process
+    return forked.start(driver, place, options)
 
 
-def finish(place: Place, process: Any, timeout: float = HUNG_S) -> Life:
+def finish(place: Place, process: Any, timeout: float = forked.HUNG_S) -> Life:
     """Wait; a hang is a failure."""
-    patience = time.monotonic() + timeout
-    while _exit_code(process) is None:
-        if time.monotonic() > patience:
-            stacks = _stacks(process.pid)
-            process.kill()
-            raise AssertionError(f"the driver hung for {timeout} s\n{stacks}")
-        time.sleep(0.005)
+    code = forked.finish(process, timeout)
     path = place.root / f"report-{process.pid}"
     report = json.loads(path.read_text()) if path.exists() else {}
-    return Life(_exit_code(process), newest_epoch(place.store), report)
-
-
-def _exit_code(process: Any) -> Any:
-    with _children:
-        return process.exitcode
-
-
-def _stacks(pid: int) -> str:
-    import subprocess
-
-    spy = Path(sys.executable).with_name("py-spy")
-    if not spy.exists():
-        return ""
-    done = subprocess.run([str(spy), "dump", "--pid", str(pid)], capture_output=True, text=True, timeout=30)
-    return done.stdout + done.stderr
+    return Life(code, newest_epoch(place.store), report)
 
 
 def live(place: Place, **options: Any) -> Life:
@@ -407,5 +391,5 @@ def story(place: Place) -> Story:
 def events(place: Place, kind: str | None = None) -> list[Any]:
     from holdfast.store.urls import open_store
 
-    found = open_store(f"file:{place.store}").events()
+    found = open_store(place.url).events()
     return [event for event in found if kind is None or event.kind == kind]

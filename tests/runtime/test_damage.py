@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import campaign
+import forked
 import pytest
 from campaign import REGION, Place
 
@@ -53,9 +54,7 @@ def read_by_restore(killed: Place, fast_directory: Path) -> list[str]:
     """Every file that was there before and that a restoring driver opens, found by watching one."""
     place = copy_of(killed, fast_directory / "watched")
     there = set(snapshot(place))
-    process = campaign.forkserver().Process(target=watched_driver, args=(place,))
-    process.start()
-    assert campaign.finish(place, process).exit == 0
+    assert forked.finish(forked.start(watched_driver, place)) == 0
     campaign.check(place)
     opened = (place.root / "opened").read_text().splitlines()
     return sorted({name for name in opened if name in there and not is_for_people(name)})

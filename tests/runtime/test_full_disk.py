@@ -9,15 +9,18 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import campaign
+import forked
 import pytest
 from campaign import REGION, Place
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.ids import Epoch, RegionName
+from holdfast.runtime.reporter import Reporter
 from holdfast.sources import Beacon
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, submit_local
@@ -27,6 +30,7 @@ pytestmark = pytest.mark.slow
 CLONE_NEWNS = 0x00020000
 SIZE = "4m"
 LOOSE_ROWS = 2000
+PAUSED = "paused for space"
 
 
 # --- a real file system without space, in a mount namespace of its own ------------------------------------------------
@@ -57,9 +61,7 @@ def try_namespace(report: Path) -> None:
 @pytest.fixture
 def mounts_allowed(place: Place) -> None:
     report = place.root / "mounts"
-    process = campaign.forkserver().Process(target=try_namespace, args=(report,))
-    process.start()
-    process.join(30)
+    forked.finish(forked.start(try_namespace, report), 30)
     if report.read_text():
         pytest.skip(f"needs a private mount namespace with a small tmpfs: {report.read_text()}")
 
@@ -89,10 +91,24 @@ class Ballast:
         self._path.unlink()
 
 
+def note_events() -> list[list[Any]]:
+    """Every event that the run tells from now on, [kind, data]: a full store cannot keep its own log."""
+    told: list[list[Any]] = []
+    tell = Reporter.event
+
+    def note(reporter: Reporter, kind: str, data: Mapping[str, Any]) -> None:
+        told.append([kind, dict(data)])
+        tell(reporter, kind, data)
+
+    Reporter.event = note  # type: ignore[method-assign]
+    return told
+
+
 def driver_on_small_disk(place: Place, small: str, mode: str) -> None:
     """Body of a child: fill the disk in the middle of the run, see the pause, free it, see the end."""
     os.environ["HOLDFAST_FP_LOG"] = str(place.hits)
     report: dict[str, Any] = {}
+    told = note_events()
     try:
         enter_namespace()
         mount_small(place.root / small)
@@ -104,8 +120,6 @@ def driver_on_small_disk(place: Place, small: str, mode: str) -> None:
         ballast = Ballast(place.root / small)
         region = lambda: job.status()["regions"][REGION]  # noqa: E731
         wait(lambda: "no space" in region()["reason"], "the pause")
-        report["phase"] = region()["phase"]
-        report["reason"] = region()["reason"]
         report["epoch"] = campaign.newest_epoch(place.store)
         time.sleep(1.2)
         report["epoch_later"] = campaign.newest_epoch(place.store)
@@ -114,9 +128,13 @@ def driver_on_small_disk(place: Place, small: str, mode: str) -> None:
         data = store.manifest(RegionName(REGION), Epoch(report["epoch_later"]))
         report["intact"] = manifests.decode(data, "").epoch == report["epoch_later"]
         campaign.check(place, complete=False)
+        report["told_while_full"] = story_of_space(told)
         ballast.drop()
         report["ended"] = job.await_termination(timeout=60)
         report["resets"] = region()["resets"]
+        report["reason_at_the_end"] = region()["reason"]
+        report["told"] = story_of_space(told)
+        report["logged"] = story_of_space([[e.kind, e.data] for e in campaign.events(place)])
         campaign.check(place)
         report["loose"] = len({row["id"] for row in MemorySink.rows("loose")})
         report["loose_repeated"] = len(MemorySink.rows("loose")) - report["loose"]
@@ -126,6 +144,24 @@ def driver_on_small_disk(place: Place, small: str, mode: str) -> None:
         report["error"] = f"{type(error).__name__}: {error}"
     (place.root / "report").write_text(json.dumps(report))
     os._exit(0)
+
+
+def story_of_space(told: Iterable[Sequence[Any]]) -> list[str]:
+    """What these events say about space and epochs, in order."""
+    kinds = ("region.paused", "region.space", "epoch.published")
+    return [
+        PAUSED if kind == "region.paused" and "no space" in data["reason"] else kind
+        for kind, data in told
+        if kind in kinds
+    ]
+
+
+def went_on_after_a_pause(story: list[str]) -> bool:
+    """Does the story tell of a pause, of space behind the last one, and of an epoch behind that?"""
+    if PAUSED not in story:
+        return False
+    behind = story[len(story) - story[::-1].index(PAUSED) :]
+    return "region.space" in behind and "epoch.published" in behind[behind.index("region.space") :]
 
 
 def wait(condition: Any, what: str) -> None:
@@ -140,9 +176,7 @@ def wait(condition: Any, what: str) -> None:
 def test_a_full_disk_pauses_the_region_until_space_returns(
     place: Place, small: str, mode: str, mounts_allowed: None
 ) -> None:
-    process = campaign.forkserver().Process(target=driver_on_small_disk, args=(place, small, mode))
-    process.start()
-    campaign.finish(place, process, timeout=120)
+    forked.finish(forked.start(driver_on_small_disk, place, small, mode), 120)
     report = json.loads((place.root / "report").read_text())
     assert "error" not in report, report
     assert report["state"] == "running"  # not parked, not failed
@@ -150,11 +184,22 @@ def test_a_full_disk_pauses_the_region_until_space_returns(
     assert report["intact"]
     assert report["ended"]
     assert report["resets"] <= 5
+    assert report["reason_at_the_end"] == ""
     # The best-effort part beside the region waits too: a full disk is no reason to lose rows.
     assert (report["loose"], report["loose_repeated"], report["lost"]) == (LOOSE_ROWS, 0, 0)
     assert not report["empty_files"]
-    if small == "store":
-        assert report["phase"] in ("paused", "committing", "running", "establishing"), report
+    assert PAUSED in report["told_while_full"], "no event says that the region paused for space"
+    assert went_on_after_a_pause(report["told"]), report["told"]
+    # A store without space may lose what happened meanwhile from its own log, but nothing of what came after.
+    assert "region.space" in report["logged"]
+    assert small == "store" or went_on_after_a_pause(report["logged"]), report["logged"]
+
+
+def test_a_story_of_a_pause_needs_space_and_an_epoch_behind_it() -> None:
+    assert went_on_after_a_pause([PAUSED, "epoch.published", "region.space", "epoch.published"])
+    assert not went_on_after_a_pause(["epoch.published", "region.space", "epoch.published"])
+    assert not went_on_after_a_pause([PAUSED, "epoch.published", "region.space"])
+    assert not went_on_after_a_pause([PAUSED, "region.space", "epoch.published", PAUSED])
 
 
 # --- the same by failpoint, at places that a real disk hits rarely ----------------------------------------------------

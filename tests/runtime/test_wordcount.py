@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import campaign
+import forked
 import pytest
 
 from holdfast.ids import RegionName
@@ -125,8 +125,7 @@ def test_with_kills_of_the_driver_the_snapshots_are_the_published_ones(here: Pat
     seen = []
     for _ in range(3):
         before = newest(here)
-        process = campaign.forkserver().Process(target=wordcount_driver, args=(here,))
-        process.start()
+        process = forked.start(wordcount_driver, here)
         patience = time.monotonic() + 30
         while newest(here) < before + 3 and process.is_alive():
             assert time.monotonic() < patience

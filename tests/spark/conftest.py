@@ -1,9 +1,7 @@
-"""One Spark session for all tests that need no process of their own, ways to run a stream on it, and tables of kills."""
+"""Ways to run a stream on the shared Spark session, and tables of kills."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,33 +13,8 @@ from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
 from holdfast.sinks import MemorySink
 
-SESSION = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.codegen.wholeStage": "false",  # hundreds of tiny plans: compiling each costs more than running it
-}
-
 KILLS: dict[str, list[Kill]] = {}
 """Title → kills, printed after the run."""
-
-
-@pytest.fixture(scope="session")
-def spark() -> Any:
-    """A session as a user would bring it along; shared with the other Spark tests through getOrCreate."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").appName("holdfast-tests")
-    for key, value in SESSION.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    return session
 
 
 class OnSpark:
