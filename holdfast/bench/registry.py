@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from holdfast.bench.keyed import WORKLOADS, bench_keyed
+from holdfast.bench.state_growth import bench_state_growth
 from holdfast.bench.stateless import bench_stateless
+from holdfast.bench.window import bench_window
 from holdfast.errors import ConfigError
 
-BENCHES: dict[str, Callable[..., dict[str, Any]]] = {"stateless": bench_stateless}
+BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
+    "stateless": bench_stateless,
+    **{name: partial(bench_keyed, work) for name, work in WORKLOADS.items()},
+    "state-growth": bench_state_growth,
+    "window": bench_window,
+}
 
 
 def run_bench(name: str, *, pairs: int, seconds: float, quiet: bool) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from holdfast.state.hashing import I64
 
 Bools = npt.NDArray[np.bool_]
 
+_FEW_STRETCHES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
@@ -114,27 +116,50 @@ def _key_codes(key: pa.Array) -> I64:
 
 
 def _stable_order(hashes: I64) -> I64:
-    """A stable argsort. NumPy's unstable one is several times faster, and so is repairing its ties afterwards."""
+    """A stable argsort. Rows that are a few sorted stretches, or mostly one, are merged; others are sorted as numbers
+    that have the hash's top bits above and the row below, which is several times faster than an argsort."""
     rows = len(hashes)
-    order = np.argsort(hashes)
+    if rows < 2:
+        return np.arange(rows)
+    cuts = np.flatnonzero(hashes[1:] < hashes[:-1])
+    longest = int(np.diff(cuts, prepend=-1, append=rows - 1).max())
+    if len(cuts) <= _FEW_STRETCHES or 2 * longest >= rows:
+        return np.argsort(hashes, kind="stable")
+    order = _order_by_top_bits(hashes)
     ordered = hashes[order]
-    new = ordered[1:] != ordered[:-1]
-    if new.all():
-        return order
-    run_floor = np.concatenate(([0], np.cumsum(new))) * np.int64(rows)
-    return np.asarray(np.sort(order + run_floor) - run_floor)
+    if (ordered[1:] < ordered[:-1]).any():  # hashes that differ only in the bits that had to go: very rare
+        return np.argsort(hashes, kind="stable")
+    return order
+
+
+def _order_by_top_bits(hashes: I64) -> I64:
+    """Rows by the top bits of their hashes, rows that have the same in the order in which they came."""
+    bits = (len(hashes) - 1).bit_length()
+    lowest = hashes.min()
+    span = int(hashes.max()) - int(lowest)
+    numbers = hashes.view(np.uint64) - lowest.view(
+        np.uint64
+    )  # wraps around where a signed distance would overflow
+    numbers >>= np.uint64(max(span.bit_length() + bits - 64, 0))
+    numbers <<= np.uint64(bits)
+    numbers |= np.arange(len(hashes), dtype=np.uint64)
+    numbers.sort()
+    numbers &= np.uint64((1 << bits) - 1)
+    return np.asarray(numbers).view(np.int64)
 
 
 def rows_equal(left: Sequence[pa.Array], left_rows: I64, right: Sequence[pa.Array], right_rows: I64) -> Bools:
     """Whether the keys in the paired rows are the same; null equals null, NaN equals NaN."""
-    same = np.ones(len(left_rows), dtype=np.bool_)
     if not len(left_rows):
-        return same
-    for mine, other in zip(left, right, strict=True):
-        same &= _equal(
-            comparable(mine).take(pa.array(left_rows)), comparable(other).take(pa.array(right_rows))
-        )
-    return same
+        return np.ones(0, dtype=np.bool_)
+    at_left, at_right = pa.array(left_rows), pa.array(right_rows)
+    return keys_equal([key.take(at_left) for key in left], [key.take(at_right) for key in right])
+
+
+def keys_equal(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Bools:
+    """Row by row, whether the keys are the same; null equals null, NaN equals NaN. At least one column."""
+    same = [_equal(comparable(mine), comparable(other)) for mine, other in zip(left, right, strict=True)]
+    return same[0] if len(same) == 1 else np.logical_and.reduce(same)
 
 
 def _equal(left: pa.Array, right: pa.Array) -> Bools:

@@ -4,8 +4,9 @@ Invariants:
 - A key's state is its row in the newest segment that has the key; older rows are ignored.
 - Within a segment each key occurs once, and rows ascend by `__hf_hash`. Keys may share a hash.
 - A version never changes. A step reads version n−1 and gives version n, under names of its own; it deletes nothing.
-- Sizes fall roughly geometrically from base to newest, so a step costs what its batch costs: the base is
-  rewritten only after as many rows have come as it has, and a look-up visits a bounded number of segments.
+- A step costs what its batch costs: merging is spread over steps by a budget (merge_plan.py, compaction.py), the base is
+  rewritten only after as many rows have come as it has, and a look-up visits a bounded number of runs (lookup.py).
+- Merges under way can be read off the list itself (layout.py); whoever does not know them still finds every key.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import StateError
 from holdfast.state.aggregates import (
     Aggregation,
     as_int64,
     combine,
     finish,
-    joined_columns,
     partial,
     running,
     single,
 )
-from holdfast.state.grouping import Bools, group_rows, rows_equal
-from holdfast.state.hashing import HASH_COLUMN, I64, KEY_GROUPS, key_group, partition_of_group
-from holdfast.state.segment import Segment, open_segment, write_segment
+from holdfast.state.compaction import advance, last_wins, ranges
+from holdfast.state.hashing import HASH_COLUMN, KEY_GROUPS, key_group, partition_of_group
+from holdfast.state.layout import piece_name
+from holdfast.state.lookup import find_rows
+from holdfast.state.merge_plan import DEFAULT_BOUNDS, Bounds
+from holdfast.state.opened import opened
+from holdfast.state.segment import Segment, write_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +51,6 @@ class Version:
     @property
     def bytes(self) -> int:
         return sum(segment.bytes for segment in self.segments)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """When segments are merged. More segments than `segments_max` are never kept; before that, a segment joins
-    the newer ones as soon as it has at most `growth` times their rows and there are more than `segments_lazy`."""
-
-    segments_max: int = 12
-    segments_lazy: int = 4
-    growth: float = 1.0
-
-
-DEFAULT_BOUNDS = Bounds()
 
 
 def apply_batch(
@@ -102,7 +92,7 @@ def apply_partial(
 ) -> tuple[Version, pa.Table]:
     """The same, emit="changes", from what `partial` made of pieces of the batch in the mapping tasks."""
     keys = partials[0] if len(partials) == 1 else combine(aggregation, partials)
-    changed = combine(aggregation, [lookup(version, keys, aggregation), keys])
+    changed = find_rows(version.segments, keys, aggregation).combined()
     output = finish(aggregation, changed)  # first: what it refuses must not leave a segment behind
     return _advance(version, changed, aggregation, directory, name_prefix, bounds), output
 
@@ -117,26 +107,7 @@ def _advance(
 ) -> Version:
     if not changed.num_rows:
         return version
-    merge, first = _merge_plan([*(s.rows for s in version.segments), changed.num_rows], bounds)
-    if not merge:
-        return Version((*version.segments, write_segment(directory, f"{prefix}-delta", changed)))
-    joined = last_wins(aggregation, [*(_opened(s, aggregation) for s in version.segments[first:]), changed])
-    return Version((*version.segments[:first], write_segment(directory, f"{prefix}-merged", joined)))
-
-
-def _merge_plan(rows: Sequence[int], bounds: Bounds) -> tuple[bool, int]:
-    """(whether to merge, index of the first segment to merge); the rows of the new delta are last."""
-    first = len(rows) - 1
-    if len(rows) > bounds.segments_lazy:
-        newer = rows[-1]
-        while first > 0 and rows[first - 1] <= bounds.growth * newer:
-            first -= 1
-            newer += rows[first]
-    first = min(first, max(bounds.segments_max - 1, 0))
-    return first < len(rows) - 1, first
-
-
-# --- look-up --------------------------------------------------------------------------------------------------------
+    return Version(advance(version.segments, changed, aggregation, directory, prefix, bounds))
 
 
 def lookup(version: Version, keys: pa.Table, aggregation: Aggregation) -> pa.Table:
@@ -144,50 +115,10 @@ def lookup(version: Version, keys: pa.Table, aggregation: Aggregation) -> pa.Tab
 
     `keys` has `__hf_hash` and the key columns in canonical form (as `partial` gives them), each key once.
     """
-    hashes = as_int64(single(keys.column(HASH_COLUMN)))
-    wanted = [single(keys.column(name)) for name in aggregation.by]
-    missing = np.arange(len(hashes))
-    found = [aggregation.state_schema.empty_table()]
-    for segment in reversed(version.segments):
-        if not len(missing):
-            break
-        table = _opened(segment, aggregation)
-        hits, rows = _find(table, aggregation.by, hashes, wanted, missing)
-        found.append(table.take(pa.array(rows)))
-        missing = missing[~hits]
-    return pa.concat_tables(found)
+    return find_rows(version.segments, keys, aggregation).as_table()
 
 
-def _find(
-    table: pa.Table, by: Sequence[str], hashes: I64, wanted: Sequence[pa.Array], which: I64
-) -> tuple[Bools, I64]:
-    """(for each of `which`: is its key here, the rows of those that are)."""
-    stored = as_int64(single(table.column(HASH_COLUMN)))
-    keys = [single(table.column(name)) for name in by]
-    candidate = np.searchsorted(stored, hashes[which])
-    rows = np.full(len(which), -1, dtype=np.int64)
-    open_ = np.arange(len(which))
-    while len(open_):
-        # Keys that share the hash lie side by side: try the first, then for those still open the next, …
-        inside = candidate[open_] < len(stored)
-        open_ = open_[inside]
-        open_ = open_[stored[candidate[open_]] == hashes[which[open_]]]
-        equal = rows_equal(keys, candidate[open_], wanted, which[open_])
-        rows[open_[equal]] = candidate[open_[equal]]
-        open_ = open_[~equal]
-        candidate[open_] += 1
-    return rows >= 0, rows[rows >= 0]
-
-
-# --- merging --------------------------------------------------------------------------------------------------------
-
-
-def last_wins(aggregation: Aggregation, tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables of state rows, oldest first, as one: for each key its newest row; ascending by hash."""
-    columns = joined_columns(aggregation.state_schema, tables[::-1])
-    grouping = group_rows(as_int64(columns[0]), columns[1 : 1 + len(aggregation.by)])
-    newest = pa.array(grouping.first_rows)
-    return pa.Table.from_arrays([column.take(newest) for column in columns], schema=aggregation.state_schema)
+# --- the whole state ------------------------------------------------------------------------------------------------
 
 
 def compact(version: Version, aggregation: Aggregation, directory: Path, name: str) -> Version:
@@ -199,7 +130,7 @@ def compact(version: Version, aggregation: Aggregation, directory: Path, name: s
 
 def contents(version: Version, aggregation: Aggregation) -> pa.Table:
     """Every key's state row, ascending by hash. Costs what the state costs; for inspection, compaction and tests."""
-    return last_wins(aggregation, [_opened(segment, aggregation) for segment in version.segments])
+    return last_wins(aggregation, [opened(segment, aggregation).table for segment in version.segments])
 
 
 def merge_versions_for(
@@ -211,19 +142,20 @@ def merge_versions_for(
     name: str,
     *,
     groups: int = KEY_GROUPS,
+    bounds: Bounds = DEFAULT_BOUNDS,
 ) -> Version:
-    """The version of `partition` when a state is restored with another number of partitions.
+    """The version of `partition` when a state is restored with another number of partitions: one run.
 
     `versions`: of all old partitions (or those whose key groups overlap); each key occurs in one of them only.
     """
-    pieces = []
-    for version in versions:
-        kept = [
-            split_by_groups(_opened(s, aggregation), partition, partitions, groups) for s in version.segments
-        ]
-        pieces.append(last_wins(aggregation, kept))
-    joined = last_wins(aggregation, pieces)
-    return Version((write_segment(directory, name, joined),)) if joined.num_rows else Version()
+    sources = [opened(segment, aggregation) for version in versions for segment in version.segments]
+    pieces: list[Segment] = []
+    for slices in ranges(sources, bounds.piece_rows):
+        kept = [split_by_groups(table, partition, partitions, groups) for table in slices.tables]
+        joined = last_wins(aggregation, kept)
+        if joined.num_rows:
+            pieces.append(write_segment(directory, piece_name(f"{name}-{len(pieces)}", 0, 0), joined))
+    return Version(tuple(pieces))
 
 
 def split_by_groups(table: pa.Table, partition: int, partitions: int, groups: int = KEY_GROUPS) -> pa.Table:
@@ -231,9 +163,6 @@ def split_by_groups(table: pa.Table, partition: int, partitions: int, groups: in
     hashes = as_int64(single(table.column(HASH_COLUMN)))
     owner = partition_of_group(key_group(hashes, groups), partitions, groups)
     return table.filter(pa.array(owner == partition))
-
-
-# --- helpers --------------------------------------------------------------------------------------------------------
 
 
 def sort_by_position(batch: pa.Table, order_by: Sequence[str]) -> pa.Table:
@@ -244,14 +173,3 @@ def sort_by_position(batch: pa.Table, order_by: Sequence[str]) -> pa.Table:
         return batch
     order = np.lexsort(varying[::-1]) if len(varying) > 1 else np.argsort(varying[0], kind="stable")
     return batch.take(pa.array(order))
-
-
-def _opened(segment: Segment, aggregation: Aggregation) -> pa.Table:
-    table = open_segment(segment.path)
-    if not table.schema.equals(aggregation.state_schema):
-        raise StateError(
-            f"the segment {segment.name} has columns {table.schema.names}, "
-            f"the operator wants {aggregation.state_schema.names}.",
-            cure="Restore with the aggregates and types it was made with, or start from an empty store.",
-        )
-    return table

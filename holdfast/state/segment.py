@@ -25,7 +25,8 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A written segment. `name` carries operator, partition, step and attempt; `crc` is over the whole file."""
+    """A written segment. `name` carries operator, partition, step and attempt, for a piece of a merge also which and
+    how far (see layout.py); `crc` is over the whole file."""
 
     name: str
     path: str
@@ -40,30 +41,64 @@ def write_segment(directory: Path, name: str, table: pa.Table) -> Segment:
         raise StateError(
             f"{name!r} cannot be the name of a segment.", cure="Use letters, digits, '_', '-' and '.'."
         )
-    data = serialise(table)
     path = Path(directory) / (name + SUFFIX)
     staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with translate_os_errors(str(path)):
         try:
-            fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            try:
-                write_all(fd, data)
-            finally:
-                os.close(fd)
+            size, crc = _write_staged(staged, table)
             os.rename(staged, path)
-        except OSError:
+        except BaseException:
             remove_quietly(staged)
             raise
-    return Segment(name, str(path), table.num_rows, data.size, checksum(memoryview(data)))
+    return Segment(name, str(path), table.num_rows, size, crc)
+
+
+def _write_staged(staged: Path, table: pa.Table) -> tuple[int, int]:
+    fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        file = _ChecksummedFile(fd)
+        _write_to(pa.PythonFile(file, mode="w"), table)
+        return file.size, file.crc
+    finally:
+        os.close(fd)
+
+
+class _ChecksummedFile:
+    """A file as Arrow writes to it: each column's buffer goes to the disk and into the checksum, not into a copy."""
+
+    closed = False
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.size = 0
+        self.crc = 0
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        view = memoryview(data)
+        write_all(self._fd, view)
+        self.crc = checksum(view, self.crc)
+        self.size += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def serialise(table: pa.Table) -> pa.Buffer:
     """The bytes of a segment file: one record batch (several only if a column passes 2 GiB)."""
     sink = pa.BufferOutputStream()
+    _write_to(sink, table)
+    return sink.getvalue()
+
+
+def _write_to(sink: pa.NativeFile, table: pa.Table) -> None:
     with pa.ipc.new_file(sink, table.schema) as writer:
         for batch in table.combine_chunks().to_batches():
             writer.write_batch(batch)
-    return sink.getvalue()
 
 
 def open_segment(path: str | Path) -> pa.Table:

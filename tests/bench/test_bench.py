@@ -1,32 +1,27 @@
-"""Benchmarks: ratios are honest about noise, and the stateless one really compares what the sides wrote."""
+"""Every benchmark runs through at a small size: outputs are compared, epochs published, figures there."""
 
 from __future__ import annotations
+
+import json
+from dataclasses import replace
 
 import pytest
 
 from holdfast.bench import stateless
-from holdfast.bench.ratios import ratio_of
-from holdfast.errors import HoldfastError
+from holdfast.bench.keyed import WORKLOADS, bench_keyed
+from holdfast.bench.registry import BENCHES, run_bench
+from holdfast.bench.state_growth import Growth, bench_state_growth
+from holdfast.bench.window import Shape, bench_window
+from holdfast.errors import ConfigError
 
 
-def test_the_figure_is_the_median_of_the_pairs() -> None:
-    assert ratio_of([0.9, 1.0, 0.97, 0.99, 0.98]).median == 0.98
-
-
-def test_steady_pairs_are_conclusive_and_scattered_ones_are_not() -> None:
-    assert ratio_of([0.980, 0.981, 0.979, 0.980, 0.982]).conclusive
-    scattered = ratio_of([0.7, 1.2, 0.9, 1.1, 0.8])
-    assert not scattered.conclusive
-    assert "inconclusive" in str(scattered)
-
-
-def test_one_pair_alone_concludes_nothing() -> None:
-    assert not ratio_of([1.0]).conclusive
-
-
-def test_sides_that_wrote_different_rows_fail_the_benchmark() -> None:
-    with pytest.raises(HoldfastError, match="different rows"):
-        stateless._check_equal({"region": {"check": {"rows": 1}}, "plain": {"check": {"rows": 2}}})
+def test_an_unknown_benchmark_is_refused_with_the_list() -> None:
+    with pytest.raises(ConfigError, match="no benchmark 'kyed'") as refused:
+        run_bench("kyed", pairs=1, seconds=1.0, quiet=True)
+    assert refused.value.cure is not None
+    for name in ("stateless", "keyed", "keyed-big", "keyed-1m", "state-growth", "window"):
+        assert name in BENCHES
+        assert name in refused.value.cure
 
 
 @pytest.mark.spark
@@ -40,3 +35,44 @@ def test_a_small_stateless_benchmark_runs_through(monkeypatch: pytest.MonkeyPatc
     assert result["store_bytes_written"] > 0
     assert result["normalized_throughput"] > 0
     assert result["versus_plain_spark"] > 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_small_keyed_benchmark_runs_through() -> None:
+    work = replace(
+        WORKLOADS["keyed-1m"], rows=2_000, keys=300, warm_up_steps=1, rocksdb_steps_max=2, distinct=2
+    )
+    result = bench_keyed(work, pairs=1, seconds=0.1, quiet=True)
+    assert result["outputs_equal"]
+    assert result["epochs_published"] > 0
+    assert result["store_bytes_written"] > 0
+    for name in ("ratio_vs_spark_default", "ratio_vs_spark_rocksdb", "latency_ratio_p50"):
+        assert result[name] > 0
+    assert result["steps_per_stretch"] == {"holdfast": 5, "spark_default": 5, "spark_rocksdb": 2}
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_small_state_growth_benchmark_runs_through() -> None:
+    growth = Growth(sizes=(100, 1_000), rows=200, filling_rows=600, warm_up_steps=2, steps_at_least=3)
+    result = bench_state_growth(growth, pairs=1, seconds=0.1, quiet=True)
+    assert result["outputs_equal"]
+    assert result["step_ratio"] > 0
+    assert result["p99_ratio"] > 0
+    assert result["epochs_published"] > 0
+    assert min(result["steps_per_stretch"].values()) >= 1.2 * 1_000 / 200
+    for size in ("0.0001m", "0.001m"):
+        assert result["durable"][size]["segments"] > 0
+        assert result["durable"][size]["store_bytes_written"] > result["durable"][size]["segment_bytes"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_small_window_benchmark_runs_through() -> None:
+    shape = Shape(rows=500, keys=7, warm_up_steps=2, steps_at_least=12)
+    result = bench_window(shape, pairs=1, seconds=0.1, quiet=True)
+    assert result["outputs_equal"]
+    assert result["ratio_vs_spark_default"] > 0
+    assert result["epochs_published"] > 0

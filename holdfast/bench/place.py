@@ -1,0 +1,81 @@
+"""Where a benchmark runs: one Spark session, one scratch directory, one console."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from holdfast.runtime.spark.session import make_session
+
+SETTINGS = {"spark.driver.memory": "4g"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """What all stretches of a benchmark share."""
+
+    session: SparkSession
+    root: Path
+    console: Console
+
+    @contextmanager
+    def directory(self, prefix: str) -> Iterator[Path]:
+        """A directory for one stretch."""
+        path = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=self.root))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def settle(self) -> None:
+        """Before a stretch: what the one before left in memory is not paid for by the next, and Python workers are up.
+        (Spark lets them die after a minute without work: while the other sides have their turn.)"""
+        jvm(self.session).System.gc()
+        workers = self.session.sparkContext.defaultParallelism
+        self.session.range(0, workers, 1, workers).mapInArrow(_wake, "id long").collect()
+
+    def configuration(self, **more: Any) -> Mapping[str, Any]:
+        """What a reader must know to judge the figures."""
+        return {
+            "master": self.session.sparkContext.master,
+            "cores": os.cpu_count(),
+            "spark": self.session.version,
+            **SETTINGS,
+            **more,
+        }
+
+
+def jvm(session: SparkSession) -> Any:
+    """Java's side of a session, for what PySpark does not offer."""
+    return session._jvm
+
+
+def _wake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a worker: import what steps need, and stay long enough for the other task to need a worker of its own."""
+    import holdfast.runtime.spark.stage  # noqa: F401
+
+    time.sleep(0.05)
+    yield from batches
+
+
+@contextmanager
+def bench_place(quiet: bool) -> Iterator[Place]:
+    """A session and a scratch directory that end with the benchmark."""
+    root = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    session = make_session("holdfast bench", settings=SETTINGS)
+    try:
+        yield Place(session, root, Console(stderr=True, quiet=quiet))
+    finally:
+        session.stop()
+        shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,195 @@
+"""A step's new rows join the version, and merges move on: what merge_plan.py decided is done here.
+
+What must hold: the new list of segments gives every key the row that the old list with the new rows behind it gives
+(layout.py says why pieces do). No more rows are in memory than the step has and may merge. If anything fails, the files
+written so far are removed. Given the same version and rows the result is the same: a repeated task does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from holdfast.durable import remove_quietly
+from holdfast.state.aggregates import Aggregation, as_int64, joined_columns
+from holdfast.state.grouping import group_rows
+from holdfast.state.layout import Block, Merge, blocks_of, free_number, piece_name
+from holdfast.state.merge_plan import Bounds, Busy, Idle, plan
+from holdfast.state.opened import OPENED, opened
+from holdfast.state.segment import Segment, write_segment
+from holdfast.state.sorted_rows import SortedRows
+
+
+def advance(
+    segments: tuple[Segment, ...],
+    changed: pa.Table,
+    aggregation: Aggregation,
+    directory: Path,
+    prefix: str,
+    bounds: Bounds,
+) -> tuple[Segment, ...]:
+    """The segments after a step. `changed`: the step's state rows, ascending by hash, each key once, at least one."""
+    step = _Step(segments, SortedRows(changed), aggregation, directory, prefix, bounds)
+    try:
+        result = step.perform()
+    except BaseException:
+        for segment in step.written:
+            remove_quietly(segment.path)
+        raise
+    OPENED.forget(set(segments).difference(result))
+    OPENED.forget_vanished()
+    return result
+
+
+@dataclass(slots=True)
+class _Step:
+    """One step of one partition: from the old list to the new one."""
+
+    segments: tuple[Segment, ...]
+    changed: SortedRows
+    aggregation: Aggregation
+    directory: Path
+    prefix: str
+    bounds: Bounds
+    written: list[Segment] = field(default_factory=list)
+    number: int = 0
+    """Of the next merge to begin."""
+
+    def perform(self) -> tuple[Segment, ...]:
+        self.number = free_number(self.segments)
+        blocks = blocks_of(self.segments)
+        shape = [*(self._shape(block) for block in blocks), Idle(len(self.changed))]
+        parts = [block.segments for block in blocks]
+        kept_apart = True
+        for work in plan(shape, len(self.changed), self.bounds):  # newest first: older indices stay valid
+            with_changed = work.end == len(shape)
+            kept_apart &= not with_changed
+            parts[work.first : work.end] = [
+                self._merged(blocks[work.first : work.end], work.rows, with_changed)
+            ]
+        if kept_apart:
+            parts.append(self._new_run())
+        return tuple(segment for part in parts for segment in part)
+
+    def _shape(self, block: Block) -> Idle | Busy:
+        if not isinstance(block, Merge):
+            return Idle(block.rows)
+        progress = self._rows(block.pieces.segments[-1]).last
+        inputs = [segment for run in block.inputs for segment in run.segments]
+        return Busy(sum(s.rows - self._rows(s).upto(progress) for s in inputs), block.pieces.rows)
+
+    def _merged(self, blocks: list[Block], rows: int, with_changed: bool) -> tuple[Segment, ...]:
+        """What stands in the place of blocks whose merge was taken on by `rows` rows: inputs that have more to give,
+        pieces from before, new pieces. The blocks are one merge, or runs; `with_changed`: and the step's own rows."""
+        inputs, pieces, number, progress = self._state_of(blocks)
+        sources = [self._rows(segment) for segment in inputs]
+        if with_changed:
+            sources.append(self.changed)
+        tables = []
+        for slices in ranges(sources, self.bounds.piece_rows, progress, rows):
+            progress = slices.reached
+            tables.append(last_wins(self.aggregation, slices.tables))
+        assert progress is not None
+        inputs = [s for s, source in zip(inputs, sources, strict=False) if source.last > progress]
+        if with_changed and self.changed.last > progress:
+            inputs += self._new_run()
+        new = [
+            self._write(piece_name(f"{self.prefix}-{k}", number, len(inputs)), table)
+            for k, table in enumerate(tables)
+        ]
+        return (*inputs, *pieces, *new)
+
+    def _state_of(self, blocks: list[Block]) -> tuple[list[Segment], tuple[Segment, ...], int, int | None]:
+        """(inputs, pieces so far, number, hash reached) of the merge of these blocks, which may be about to begin."""
+        if len(blocks) == 1 and isinstance(merge := blocks[0], Merge):
+            pieces = merge.pieces.segments
+            inputs = [segment for run in merge.inputs for segment in run.segments]
+            return inputs, pieces, merge.number, self._rows(pieces[-1]).last
+        self.number += 1
+        return [segment for block in blocks for segment in block.segments], (), self.number - 1, None
+
+    def _new_run(self) -> tuple[Segment, ...]:
+        """The step's own rows, written."""
+        if len(self.changed) <= self.bounds.piece_rows:
+            return (self._write(f"{self.prefix}-delta", self.changed.table),)
+        number, self.number = self.number, self.number + 1
+        return tuple(
+            self._write(piece_name(f"{self.prefix}-delta-{k}", number, 0), slices.tables[0])
+            for k, slices in enumerate(ranges([self.changed], self.bounds.piece_rows))
+        )
+
+    def _rows(self, segment: Segment) -> SortedRows:
+        return opened(segment, self.aggregation)
+
+    def _write(self, name: str, table: pa.Table) -> Segment:
+        segment = write_segment(self.directory, name, table)
+        self.written.append(segment)
+        return segment
+
+
+# --- merging --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """One hash range of several tables, oldest first, and the highest hash in it. No row of it is elsewhere."""
+
+    tables: list[pa.Table]
+    reached: int
+
+
+def ranges(
+    sources: Sequence[SortedRows], rows: int, after: int | None = None, limit: int | None = None
+) -> Iterator[Slices]:
+    """The rows above the hash `after` in ascending ranges of at most `rows` rows, in all about `limit` (None: all).
+
+    Equal hashes are never parted: a range may have more rows if they all share one hash.
+    """
+    starts = [source.upto(after) for source in sources]
+    left = sum(len(source) for source in sources) - sum(starts)
+    limit = left if limit is None else limit
+    spare = limit // 10 if limit < left else 0
+    while left and limit > spare:
+        bound = _bound(sources, starts, after, min(rows, limit))
+        ends = [source.upto(bound) for source in sources]
+        taken = [(s, start, end) for s, start, end in zip(sources, starts, ends, strict=True) if start < end]
+        after = max(int(source.hashes[end - 1]) for source, _, end in taken)
+        yield Slices([source.table.slice(start, end - start) for source, start, end in taken], after)
+        count = sum(ends) - sum(starts)
+        starts, left, limit = ends, left - count, limit - count
+
+
+def _bound(sources: Sequence[SortedRows], starts: list[int], after: int | None, rows: int) -> int:
+    """A hash up to which there are at most `rows` rows behind `starts`, and almost as many where hashes allow it.
+
+    Found by interpolation, since hashes are spread evenly, in turn with halving, in case they are not.
+    """
+    high = max(source.last for source in sources)
+    above = sum(len(source) for source in sources) - sum(starts)
+    if above <= rows:
+        return high
+    low = min(source.first for source in sources) - 1 if after is None else after
+    below, done, halve = 0, sum(starts), False
+    while high - low > 1:
+        share = 0.5 if halve else (0.95 * rows - below) / (above - below)
+        middle = min(max(low + int((high - low) * share), low + 1), high - 1)
+        count = sum(source.upto(middle) for source in sources) - done
+        if count > rows:
+            high, above = middle, count
+        else:
+            low, below = middle, count
+            if count >= 0.9 * rows:
+                break
+        halve = not halve
+    return low if below else high
+
+
+def last_wins(aggregation: Aggregation, tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of state rows, oldest first, as one: for each key its newest row; ascending by hash."""
+    columns = joined_columns(aggregation.state_schema, tables[::-1])
+    grouping = group_rows(as_int64(columns[0]), columns[1 : 1 + len(aggregation.by)])
+    newest = pa.array(grouping.first_rows)
+    return pa.Table.from_arrays([column.take(newest) for column in columns], schema=aggregation.state_schema)
