@@ -47,7 +47,9 @@ BOUNDS = st.builds(
 BATCHES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=25), min_size=4, max_size=25)
 HASHES = st.sampled_from([0, 0, 1, 4, 20])
 """How many different hashes there are; 0: as many as there are keys."""
-EVENTS = st.lists(st.sampled_from(["", "", "", "restored", "restored without names", "cold"]), min_size=25, max_size=25)
+EVENTS = st.lists(
+    st.sampled_from(["", "", "", "restored", "restored without names", "cold"]), min_size=25, max_size=25
+)
 
 
 def batch_of(keys: list[int], hashes: int) -> pa.Table:
@@ -97,7 +99,7 @@ def expected(model: Counter[int]) -> dict[int, tuple[int, int]]:
     return {key: (count, key * count) for key, count in model.items()}
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(BATCHES, BOUNDS, HASHES, EVENTS)
 def test_every_key_has_its_newest_state_at_every_moment(
     batches: list[list[int]], bounds: Bounds, hashes: int, events: list[str]
@@ -139,7 +141,9 @@ def test_a_state_is_dealt_out_again_in_the_middle_of_merges(
             owner = partition_of_group(key_group(batch[HASH_COLUMN].to_numpy()), old)
             for p in range(old):
                 part = batch.filter(pa.array(owner == p))
-                versions[p], _ = apply_batch(versions[p], part, PLAN, directory, f"p{p}-s{step}", bounds=bounds)
+                versions[p], _ = apply_batch(
+                    versions[p], part, PLAN, directory, f"p{p}-s{step}", bounds=bounds
+                )
             model.update(keys)
         spread = [
             merge_versions_for(
@@ -204,7 +208,9 @@ def test_a_repeated_step_gives_the_same_bytes(tmp_path: Path) -> None:
     batch = batch_of(list(range(100)), 0)
     first, _ = apply_batch(version, batch, PLAN, tmp_path / "first", "again", bounds=SPREAD)
     second, _ = apply_batch(version, batch, PLAN, tmp_path / "second", "again", bounds=SPREAD)
-    assert [(s.name, s.rows, s.crc) for s in first.segments] == [(s.name, s.rows, s.crc) for s in second.segments]
+    assert [(s.name, s.rows, s.crc) for s in first.segments] == [
+        (s.name, s.rows, s.crc) for s in second.segments
+    ]
     assert len(list((tmp_path / "first").iterdir())) >= 2
 
 

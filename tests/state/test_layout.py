@@ -53,7 +53,11 @@ def test_names_that_cannot_be_true_are_runs() -> None:
     assert [type(block) for block in blocks_of(into_another)] == [Merge, Run, Run]
 
 
-@given(st.lists(st.sampled_from(["x-delta", "y-merge0-left0", "y-merge0-left2", "z-merge1-left1", "z-merge1-left5"])))
+@given(
+    st.lists(
+        st.sampled_from(["x-delta", "y-merge0-left0", "y-merge0-left2", "z-merge1-left1", "z-merge1-left5"])
+    )
+)
 def test_the_blocks_are_the_list(names: list[str]) -> None:
     listed = segments(*names)
     assert [segment for block in blocks_of(listed) for segment in block.segments] == listed

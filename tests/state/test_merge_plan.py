@@ -56,7 +56,9 @@ class Simulation:
         block = self.blocks[work.first]
         if isinstance(block, int):
             inputs = [b for b in self.blocks[work.first : work.end] if isinstance(b, int)]
-            assert len(inputs) == work.end - work.first >= 2, "only idle runs, and at least two, begin a merge"
+            assert len(inputs) == work.end - work.first >= 2, (
+                "only idle runs, and at least two, begin a merge"
+            )
             share = self.shares[self.merges % len(self.shares)]
             self.merges += 1
             keep = (max(inputs) + share * (sum(inputs) - max(inputs))) / sum(inputs)

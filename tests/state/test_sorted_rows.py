@@ -28,8 +28,7 @@ def sorted_rows(hashes: list[int]) -> SortedRows:
 def check_search(rows: SortedRows, sought: I64) -> None:
     sought = sought[(sought >= rows.first) & (sought <= rows.last)]
     places, found = rows.search(sought)
-    expected = [i for i, value in enumerate(sought.tolist()) if value in set(rows.hashes.tolist())]
-    assert places.tolist() == expected
+    assert places.tolist() == np.flatnonzero(np.isin(sought, rows.hashes)).tolist()
     assert found.tolist() == np.searchsorted(rows.hashes, sought[places]).tolist()
 
 
