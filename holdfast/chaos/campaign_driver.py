@@ -35,6 +35,7 @@ def main(root: str, master: str, size: str) -> int:
     code = 0
     try:
         session = make_session("holdfast campaign", master, SETTINGS)
+        _log_failed_tasks(session)
         topology = build(place, Size(**json.loads(size)))
         report["status"] = topology.run(spark=session, store=f"file:{place.store}", until="available")
         session.stop()
@@ -42,6 +43,12 @@ def main(root: str, master: str, size: str) -> int:
         report["error"], report["message"], code = type(error).__name__, str(error), error.exit_code
     (place.root / f"report-{os.getpid()}.json").write_text(json.dumps(report))
     return code
+
+
+def _log_failed_tasks(session: Any) -> None:
+    """Our sessions keep quiet about tasks that are tried again; a campaign wants to know that a kill was felt."""
+    log4j = session._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel("org.apache.spark.executor.Executor", log4j.Level.ERROR)
 
 
 def _end_with_parent() -> None:

@@ -114,7 +114,9 @@ def demo(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark: stateless.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Which benchmark; without a name they are listed.")
+    ] = None,
     as_json: Annotated[
         str | None, typer.Option("--json", help="Write the figures as JSON to a file; - for stdout.")
     ] = None,
@@ -122,8 +124,11 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Length of one stretch.")] = 10.0,
 ) -> None:
     """Measure holdfast side by side with plain Spark in one warmed session."""
-    from holdfast.bench.registry import run_bench
+    from holdfast.bench.registry import BENCHES, run_bench
 
+    if name is None:
+        print("\n".join(BENCHES))
+        return
     _write_json(run_bench(name, pairs=pairs, seconds=seconds, quiet=as_json == "-"), as_json)
 
 
