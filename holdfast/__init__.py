@@ -34,10 +34,18 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.errors import RegionParkedError as RegionParkedError
     from holdfast.language.aggregates import avg as avg
+    from holdfast.language.aggregates import collect as collect
+    from holdfast.language.aggregates import collect_set as collect_set
     from holdfast.language.aggregates import count as count
+    from holdfast.language.aggregates import count_distinct as count_distinct
+    from holdfast.language.aggregates import first as first
+    from holdfast.language.aggregates import last as last
     from holdfast.language.aggregates import max as max
     from holdfast.language.aggregates import min as min
+    from holdfast.language.aggregates import quantile as quantile
+    from holdfast.language.aggregates import stddev as stddev
     from holdfast.language.aggregates import sum as sum
+    from holdfast.language.aggregates import variance as variance
     from holdfast.language.connectors import Sink as Sink
     from holdfast.language.connectors import Source as Source
     from holdfast.language.hosted import Operator as Operator
@@ -66,6 +74,14 @@ _HOMES = {
     "min": "holdfast.language.aggregates",
     "max": "holdfast.language.aggregates",
     "avg": "holdfast.language.aggregates",
+    "variance": "holdfast.language.aggregates",
+    "stddev": "holdfast.language.aggregates",
+    "first": "holdfast.language.aggregates",
+    "last": "holdfast.language.aggregates",
+    "count_distinct": "holdfast.language.aggregates",
+    "collect": "holdfast.language.aggregates",
+    "collect_set": "holdfast.language.aggregates",
+    "quantile": "holdfast.language.aggregates",
     "tumbling": "holdfast.language.windows",
     "sliding": "holdfast.language.windows",
     "Source": "holdfast.language.connectors",

@@ -56,8 +56,8 @@ class Growth:
 
 @dataclass
 class Evidence:
-    """Sizes of the segments that epochs stored in all runs on one size: a merge shows as one that is larger than a
-    step's own, a new base as one that is at least as large as the largest of the filling."""
+    """Sizes of the segments that epochs stored in all runs on one size (those merged away before an epoch came are not
+    seen). More bytes per step than on a fresh state, or segments larger than a step's own, are the work of merging."""
 
     filling: list[int] = field(default_factory=list)
     measured: list[int] = field(default_factory=list)
@@ -66,10 +66,11 @@ class Evidence:
         self.filling += stored[:filling]
         self.measured += stored[filling:]
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self, steps: int) -> dict[str, int]:
         return {
             "segments": len(self.measured),
             "segment_bytes": sum(self.measured),
+            "segment_bytes_per_step": sum(self.measured) // steps,
             "largest_segment_bytes": max(self.measured, default=0),
             "largest_segment_bytes_of_filling": max(self.filling, default=0),
         }
@@ -215,7 +216,10 @@ def _report(
         **side_figures(rounds),
         "rounds": len(rounds),
         "latency_ms": latency_figures(rounds),
-        "durable": {name: {**durability(done), **evidence[name].as_dict()} for name, done in sides.items()},
+        "durable": {
+            name: {**durability(done), **evidence[name].as_dict(sum(s.steps for s in done))}
+            for name, done in sides.items()
+        },
         **durability([stretch for done in sides.values() for stretch in done]),
         "outputs_equal": True,
         "configuration": place.configuration(

@@ -10,6 +10,7 @@ from holdfast.compiler.traverse import Edge, edges
 from holdfast.ids import OperatorName
 from holdfast.language.graph import (
     AggregateSpec,
+    CountWindow,
     HostedSpec,
     Operator,
     SinkSpec,
@@ -87,7 +88,10 @@ def what(operator: Operator) -> str:
             return f"by {', '.join(spec.by)}: {computed}, emit {spec.emit}"
         case WindowSpec(window=window) as spec:
             computed = ", ".join(f"{name}={fn}({column or ''})" for name, fn, column in spec.aggregates)
-            length = f"{window.size_us / 1e6:g} s every {window.slide_us / 1e6:g} s of {window.on}"
+            if isinstance(window, CountWindow):
+                length = f"{window.size} rows every {window.every}"
+            else:
+                length = f"{window.size_us / 1e6:g} s every {window.slide_us / 1e6:g} s of {window.on}"
             return f"by {', '.join(spec.by) or 'nothing'}: {computed}, windows of {length}"
         case SplitSpec() as spec:
             return f"into {', '.join(spec.names) or operator.outputs}"

@@ -11,6 +11,7 @@ from holdfast.language.graph import (
     KEY_GROUPS,
     STATEFUL,
     AggregateSpec,
+    CountWindow,
     Graph,
     HostedSpec,
     Operator,
@@ -46,7 +47,10 @@ def fingerprint(operator: Operator, schemas: Mapping[StreamRef, pa.Schema]) -> s
         case WindowSpec(window=window) as spec:
             made = schemas[StreamRef(operator.name)]
             keys = ",".join(f"{key}:{_type(made, key)}" for key in spec.by)
-            panes = f"size={window.size_us} slide={window.slide_us} on={window.on}"
+            if isinstance(window, CountWindow):
+                panes = f"rows={window.size} every={window.every}"
+            else:
+                panes = f"size={window.size_us} slide={window.slide_us} on={window.on}"
             return f"window {panes} by=({keys}) agg=({_computed(spec, made)}) groups={KEY_GROUPS}"
     return operator.kind
 

@@ -13,7 +13,9 @@ from holdfast.compiler.traverse import topological
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import (
+    KEYED,
     AggregateSpec,
+    CountWindow,
     FilterSpec,
     Graph,
     HostedSpec,
@@ -21,12 +23,15 @@ from holdfast.language.graph import (
     Operator,
     SelectSpec,
     SourceSpec,
+    Spec,
     SplitSpec,
     StreamRef,
+    TimeWindow,
     UnionSpec,
     WindowSpec,
     WithColumnsSpec,
 )
+from holdfast.state.functions import ORDERED
 
 Origins = frozenset[OperatorName] | None
 
@@ -37,13 +42,24 @@ CARRYING = (FilterSpec, SelectSpec, WithColumnsSpec, SplitSpec, UnionSpec)
 def carries_order(operator: Operator) -> bool:
     """True if the operator's output rows have the positions of its input rows."""
     spec = operator.spec
+    if isinstance(
+        spec, WindowSpec
+    ):  # a result of a count window has the position of the row that completed it
+        return isinstance(spec.window, CountWindow)
     return isinstance(spec, CARRYING) or (isinstance(spec, AggregateSpec) and spec.emit == "each")
 
 
 def orders(operator: Operator) -> bool:
     """True if the operator needs to know the positions of its input rows."""
     spec = operator.spec
-    return isinstance(spec, WindowSpec) or (isinstance(spec, AggregateSpec) and spec.emit == "each")
+    each = isinstance(spec, AggregateSpec) and spec.emit == "each"
+    return isinstance(spec, WindowSpec) or each or bool(ordered_functions(spec))
+
+
+def ordered_functions(spec: Spec) -> tuple[str, ...]:
+    """What is computed that depends on the order of rows: `last(price)`, …"""
+    computed = spec.aggregates if isinstance(spec, KEYED) else ()
+    return tuple(f"{function}({column})" for _, function, column in computed if function in ORDERED)
 
 
 def find_origins(graph: Graph) -> Mapping[OperatorName, Origins]:
@@ -100,8 +116,10 @@ def stamp_back(graph: Graph, port: InputPort, stamped: set[StreamRef]) -> None:
 
 
 def check_ordered(graph: Graph, operator: Operator, origins: Mapping[OperatorName, Origins]) -> None:
-    """An order that does not depend on how rows were cut into batches. Windows order within each source only."""
-    needs = "is over windows" if isinstance(operator.spec, WindowSpec) else "has emit='each'"
+    """An order that does not depend on how rows were cut into batches. Event-time windows order within each source
+    only, unless they compute something that depends on the order of all rows."""
+    functions = ordered_functions(operator.spec)
+    needs = _needs(operator.spec)
     found = origins_at(operator.inputs[0], origins)
     if found is None:
         culprit = _where_lost(graph, operator.inputs[0], origins)
@@ -109,15 +127,32 @@ def check_ordered(graph: Graph, operator: Operator, origins: Mapping[OperatorNam
             f"Operator {operator.name!r} {needs}, but its input has no order: {culprit.kind}"
             f" {culprit.name!r} does not keep positions.",
             cure="Keep positions: use only filter, select, with_columns, split and union before it."
-            if isinstance(operator.spec, WindowSpec)
+            if isinstance(operator.spec, WindowSpec) or functions
             else "Use emit='changes', or keep positions by using only filter, select, with_columns and split before it.",
         )
-    if len(found) > 1 and not isinstance(operator.spec, WindowSpec):
+    in_time = isinstance(operator.spec, WindowSpec) and isinstance(operator.spec.window, TimeWindow)
+    if len(found) > 1 and functions:
         raise TopologyError(
-            f"Operator {operator.name!r} has emit='each', but its input comes from several places:"
-            f" {', '.join(map(repr, sorted(found)))}.",
-            cure="Use emit='changes'; ordering several sources needs event time, which is not available yet.",
+            f"Operator {operator.name!r} {needs}, but its input comes from several places, between which there is no"
+            f" order: {', '.join(map(repr, sorted(found)))}.",
+            cure="Use functions that need no order (min, max, collect_set), or aggregate each source by itself.",
         )
+    if len(found) > 1 and not in_time:
+        instead = "windows over event time" if isinstance(operator.spec, WindowSpec) else "emit='changes'"
+        raise TopologyError(
+            f"Operator {operator.name!r} {needs}, but its input comes from several places:"
+            f" {', '.join(map(repr, sorted(found)))}.",
+            cure=f"Use {instead}; ordering several sources needs event time, which is not available yet.",
+        )
+
+
+def _needs(spec: Spec) -> str:
+    """Why an operator needs an order."""
+    if functions := ordered_functions(spec):
+        return f"computes {', '.join(functions)}"
+    if not isinstance(spec, WindowSpec):
+        return "has emit='each'"
+    return "counts rows" if isinstance(spec.window, CountWindow) else "is over windows"
 
 
 def _where_lost(graph: Graph, port: InputPort, origins: Mapping[OperatorName, Origins]) -> Operator:

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from holdfast.compiler.traverse import data_cycle
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName, is_safe_name
-from holdfast.language.aggregates import EMITS, FUNCTIONS
+from holdfast.language.aggregates import EMITS
 from holdfast.language.annotations import NAME_RULE
 from holdfast.language.graph import (
     KEYED,
     STATEFUL,
     AggregateSpec,
+    CountWindow,
     Graph,
     HostedSpec,
     InputPort,
@@ -22,6 +23,8 @@ from holdfast.language.graph import (
     StreamRef,
     WindowSpec,
 )
+from holdfast.state.count_windows import ROWS
+from holdfast.state.functions import FUNCTIONS, GROWING, family, is_function
 from holdfast.state.windows import END, START
 
 
@@ -127,21 +130,33 @@ def check_aggregate(operator: Operator) -> None:
             cure="Write aggregate('key', n=holdfast.count()).",
         )
     for _, function, column in spec.aggregates:
-        if function not in FUNCTIONS or (column is None) != (function == "count"):
+        if not is_function(function) or (column is None and function != "count"):
             raise TopologyError(
                 f"{where} uses {function}({column or ''}), which is not known.",
                 cure=f"Use {', '.join(FUNCTIONS)}.",
             )
+        if isinstance(spec, AggregateSpec) and spec.emit == "each" and family(function) in GROWING:
+            raise TopologyError(
+                f"{where} has emit='each' and computes {function}({column}), which keeps lists: one for every row"
+                " would cost the square of the rows.",
+                cure="Use emit='changes', or compute it in an aggregate of its own.",
+            )
     if isinstance(spec, AggregateSpec) and spec.emit not in EMITS:
         raise TopologyError(f"{where} has emit={spec.emit!r}.", cure="Use 'changes' or 'each'.")
-    bounds = [START, END] if isinstance(spec, WindowSpec) else []
-    names = [*bounds, *spec.by, *(name for name, _, _ in spec.aggregates)]
+    names = [*_window_columns(spec), *spec.by, *(name for name, _, _ in spec.aggregates)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise TopologyError(
             f"{where} would make two columns called {', '.join(twice)}.",
             cure="Give the aggregates other names.",
         )
+
+
+def _window_columns(spec: AggregateSpec | WindowSpec) -> list[str]:
+    """The columns by which results of windows are told apart."""
+    if not isinstance(spec, WindowSpec):
+        return []
+    return [ROWS] if isinstance(spec.window, CountWindow) else [START, END]
 
 
 def check_checkpoint(operator: Operator) -> None:

@@ -110,13 +110,21 @@ class TimeWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class CountWindow:
+    """The last `size` rows of a key, or as many as there were, after every `every`-th row of the key."""
+
+    size: int
+    every: int
+
+
+@dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Aggregates over event-time windows, per key; without keys over all rows. `late`: one more port with the rows that
-    came too late."""
+    """Aggregates over windows, per key; without keys over all rows. `late`: one more port with the rows that came too
+    late, which only event time knows."""
 
     by: tuple[str, ...]
     aggregates: tuple[tuple[str, str, str | None], ...]
-    window: TimeWindow
+    window: TimeWindow | CountWindow
     late: bool = False
 
 

@@ -22,6 +22,7 @@ from holdfast.language.annotations import Duration, region_settings, seconds
 from holdfast.language.builder import Builder
 from holdfast.language.connectors import Sink
 from holdfast.language.graph import (
+    CountWindow,
     FilterSpec,
     HostedSpec,
     InputPort,
@@ -136,7 +137,7 @@ class Stream:
         by: str | Sequence[str],
         emit: str = ...,
         *,
-        window: TimeWindow | None = ...,
+        window: TimeWindow | CountWindow | None = ...,
         late: Literal[False] = ...,
         name: str | None = ...,
         **aggregates: Aggregate,
@@ -157,7 +158,7 @@ class Stream:
         by: str | Sequence[str],
         emit: str = "changes",
         *,
-        window: TimeWindow | None = None,
+        window: TimeWindow | CountWindow | None = None,
         late: bool = False,
         name: str | None = None,
         **aggregates: Aggregate,
@@ -167,7 +168,8 @@ class Stream:
         Without a window they run on for ever: `emit="changes"` gives one row per changed key and step, to be merged by
         key; `emit="each"` one per input row. With `window=holdfast.tumbling(60, on="at")` (or `sliding`) each window
         gives one row per key when it is complete, with window_start and window_end; `by=[]` is one key for all rows.
-        `late=True` makes it [results, late rows].
+        `late=True` makes it [results, late rows]. With `window=holdfast.tumbling(rows=100)` (or `sliding`) a window is
+        rows of one key in the order of their positions, and window_rows tells how many the key had so far.
         """
         if window is None:
             if late:

@@ -1,40 +1,112 @@
-"""Event-time windows: `hf.tumbling(60, on="at")`, `hf.sliding(600, 60, on="at", delay=30)`.
+"""Windows over event time, `hf.tumbling(60, on="at")`, `hf.sliding(600, 60, on="at", delay=30)`, and over rows,
+`hf.tumbling(rows=100)`, `hf.sliding(rows=100, every=10)`.
 
-Windows are aligned to 1970-01-01T00:00:00Z. A window is complete when the *watermark* has passed its end: the largest
+Windows over time are aligned to 1970-01-01T00:00:00Z. A window is complete when the *watermark* has passed its end: the largest
 event time seen so far, up to a row's position in its source, minus `delay`; with several sources the smallest of
 theirs. Rows of closed windows are late: left out and counted, or sent to a stream of their own.
+
+Windows over rows count the rows of each key in the order of their positions. A result comes after every `every`-th row
+of the key, over its last `rows` rows or as many as there were: SPL's trigger and eviction policies `count`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any, overload
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language.aggregates import aggregate_schema
 from holdfast.language.annotations import Duration, seconds
-from holdfast.language.graph import AggregateSpec, TimeWindow, WindowSpec
+from holdfast.language.graph import AggregateSpec, CountWindow, TimeWindow, WindowSpec
+from holdfast.state.count_windows import ROWS
 from holdfast.state.windows import END, START
 
 Delay = Duration | Mapping[str, Duration]
 """One for all sources, or by the source's name."""
 
 
-def tumbling(size: Duration, *, on: str, delay: Delay = 0, lateness: Duration = 0) -> TimeWindow:
-    """Windows of `size` side by side, over the timestamp column `on`."""
-    return sliding(size, size, on=on, delay=delay, lateness=lateness)
+@overload
+def tumbling(size: Duration, *, on: str, delay: Delay = ..., lateness: Duration = ...) -> TimeWindow: ...
+@overload
+def tumbling(*, rows: int) -> CountWindow: ...
+def tumbling(
+    size: Duration | None = None,
+    *,
+    on: str | None = None,
+    delay: Delay = 0,
+    lateness: Duration = 0,
+    rows: int | None = None,
+) -> TimeWindow | CountWindow:
+    """Windows of `size` side by side, over the timestamp column `on`; or of `rows` rows of a key."""
+    if rows is not None:
+        _refuse_time(size=size, on=on, delay=delay or None, lateness=lateness or None)
+        return _count_window(rows, rows)
+    return _time_window(size, size, on, delay, lateness)
 
 
+@overload
 def sliding(
-    size: Duration, slide: Duration, *, on: str, delay: Delay = 0, lateness: Duration = 0
-) -> TimeWindow:
-    """Windows of `size`, a new one every `slide`, over the timestamp column `on`.
+    size: Duration, slide: Duration, *, on: str, delay: Delay = ..., lateness: Duration = ...
+) -> TimeWindow: ...
+@overload
+def sliding(*, rows: int, every: int) -> CountWindow: ...
+def sliding(
+    size: Duration | None = None,
+    slide: Duration | None = None,
+    *,
+    on: str | None = None,
+    delay: Delay = 0,
+    lateness: Duration = 0,
+    rows: int | None = None,
+    every: int | None = None,
+) -> TimeWindow | CountWindow:
+    """Windows of `size`, a new one every `slide`, over the timestamp column `on`; or of the last `rows` rows of a key,
+    a new one every `every` rows.
 
     `delay`: how far rows may lag behind the latest one and still be in time. `lateness`: for so long after its end a
     window takes late rows, and its corrected result is emitted again: merge by window and key.
     """
+    if rows is not None:
+        _refuse_time(size=size, slide=slide, on=on, delay=delay or None, lateness=lateness or None)
+        return _count_window(rows, every)
+    if every is not None:
+        raise TopologyError(f"every={every!r} goes with rows=.", cure="Write sliding(rows=100, every=10).")
+    return _time_window(size, slide, on, delay, lateness)
+
+
+def _refuse_time(**given: Any) -> None:
+    """A window of rows knows no time."""
+    found = [name for name, value in given.items() if value is not None]
+    if found:
+        raise TopologyError(
+            f"{', '.join(found)} does not go with rows=: a window is over time or over rows.",
+            cure="Write tumbling(60, on='at') or tumbling(rows=100), sliding(600, 60, on='at') or"
+            " sliding(rows=100, every=10).",
+        )
+
+
+def _count_window(rows: Any, every: Any) -> CountWindow:
+    for name, value in (("rows", rows), ("every", every)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise TopologyError(f"{name}={value!r} is no number of rows.", cure="Give 1 or more.")
+    if every > rows:
+        raise TopologyError(
+            f"windows of {rows} rows every {every} rows would leave rows out.",
+            cure="Give an every= that is not larger than rows=.",
+        )
+    return CountWindow(rows, every)
+
+
+def _time_window(size: Any, slide: Any, on: str | None, delay: Delay, lateness: Duration) -> TimeWindow:
+    if size is None or slide is None:
+        raise TopologyError(
+            "A window needs its length.",
+            cure="Write tumbling(60, on='at') or tumbling(rows=100), sliding(600, 60, on='at') or"
+            " sliding(rows=100, every=10).",
+        )
     if not isinstance(on, str) or not on:
         raise TopologyError(
             f"on={on!r} is no column name.", cure="Name the column that holds the event time."
@@ -65,7 +137,11 @@ def _micros(value: Duration, what: str, *, zero: bool = False) -> int:
 
 
 def window_schema(schema: pa.Schema, spec: WindowSpec) -> list[pa.Schema]:
-    """Columns that come out: begin and end of the window, keys, aggregates; then those of late rows, if asked for."""
+    """Columns that come out: begin and end of the window, keys, aggregates; then those of late rows, if asked for. Of a
+    window of rows: keys, how many rows the key had, aggregates."""
+    if isinstance(spec.window, CountWindow):
+        counted = (ROWS, "count", None)
+        return [aggregate_schema(schema, AggregateSpec(spec.by, (counted, *spec.aggregates)))]
     index = schema.get_field_index(spec.window.on)
     if index < 0 or not pa.types.is_timestamp(schema.field(index).type):
         found = "is not there" if index < 0 else f"is of type {schema.field(index).type}"

@@ -14,8 +14,15 @@ the same `fold`, so results cannot differ between them.
 | avg | decimal(p, s) | sum as above, count | decimal(p + 4, s + 4), half up, at most 38 digits |
 | avg | float, double | sum, low, count | double |
 | min, max | anything with an order | value | its type |
+| variance, stddev | number | count, mean, m2: see moments.py | double |
+| first, last | any, with positions | value, ordinal, row: see ordered.py | its type |
+| collect | any, with positions | lists of the same | list of its type |
+| count_distinct | anything with an order | sorted list of values: see distinct.py | int64 |
+| collect_set | the same | the same | list of its type |
+| quantile[q] | number | values and counts: see quantiles.py | double |
 
-Nulls are left out, as in SQL; a sum, avg, min or max over no value is null.
+Nulls are left out, as in SQL, except by first and last, as in Spark; over no value counts are zero, lists are empty and
+everything else is null.
 """
 
 from __future__ import annotations
@@ -25,16 +32,19 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.errors import StateError
 from holdfast.state import extremes, floatsum, widesum
-from holdfast.state.grouping import Bools, Runs
-from holdfast.state.hashing import I64
+from holdfast.state.arrays import floats, ints, is_number, masked
+from holdfast.state.distinct import Distinct
+from holdfast.state.functions import FUNCTIONS, share_of
+from holdfast.state.grouping import Runs
+from holdfast.state.moments import Variance
+from holdfast.state.ordered import AtEnd, Collected, has_values
+from holdfast.state.quantiles import Quantile
 
 Columns = list[pa.Array]
 
-FUNCTIONS = ("count", "sum", "min", "max", "avg")
 MOST_DIGITS = 38
 
 
@@ -58,12 +68,9 @@ def accumulator(output: str, function: str, kind: pa.DataType | None) -> Accumul
     """The accumulator for `function` over a column of type `kind` (None: no column). StateError if there is none."""
     if function == "count":
         return Count(kind is not None)
-    if kind is not None and function in ("min", "max") and extremes.has_order(kind):
-        return Extreme(kind, function == "max")
-    if kind is not None and function in ("sum", "avg"):
-        total = _total(output, kind, wide=function == "avg")
-        if total is not None:
-            return total if function == "sum" else Mean(output, total, kind)
+    found = None if kind is None else _over(output, function, kind)
+    if found is not None:
+        return found
     over = "no column" if kind is None else f"a column of type {kind}"
     raise StateError(
         f"{output!r} cannot be computed: {function} over {over} is not offered.",
@@ -71,15 +78,34 @@ def accumulator(output: str, function: str, kind: pa.DataType | None) -> Accumul
     )
 
 
-def _total(output: str, kind: pa.DataType, *, wide: bool) -> IntSum | DecimalSum | FloatSum | None:
+def _over(output: str, function: str, kind: pa.DataType) -> Accumulator | None:
+    if function in ("first", "last", "collect") and has_values(kind):
+        return Collected(kind) if function == "collect" else AtEnd(kind, function == "last")
+    if extremes.has_order(kind):
+        if function in ("min", "max"):
+            return Extreme(kind, function == "max")
+        if function in ("count_distinct", "collect_set"):
+            return Distinct(kind, function == "count_distinct")
+    return _of_numbers(output, function, kind) if is_number(kind) else None
+
+
+def _of_numbers(output: str, function: str, kind: pa.DataType) -> Accumulator | None:
+    if function in ("variance", "stddev"):
+        return Variance(function == "stddev")
+    if function in ("sum", "avg"):
+        total = _total(output, kind, wide=function == "avg")
+        return total if function == "sum" else Mean(output, total, kind)
+    share = share_of(function)
+    return None if share is None else Quantile(share)
+
+
+def _total(output: str, kind: pa.DataType, *, wide: bool) -> IntSum | DecimalSum | FloatSum:
     if pa.types.is_signed_integer(kind):
         total = DecimalSum(output, pa.decimal128(MOST_DIGITS, 0))
         return total if wide else IntSum(output, total)
     if pa.types.is_decimal128(kind):
         return DecimalSum(output, pa.decimal128(min(MOST_DIGITS, kind.precision + 10), kind.scale))
-    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-        return FloatSum()
-    return None
+    return FloatSum()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +128,7 @@ class Count:
         return [pa.array(widesum.valid_flags(column).astype(np.int64))]
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
-        return [pa.array(runs.sum(_ints(states[0])))]
+        return [pa.array(runs.sum(ints(states[0])))]
 
     def finish(self, states: Columns) -> pa.Array:
         return states[0]
@@ -128,7 +154,7 @@ class DecimalSum:
         if pa.types.is_decimal128(column.type):
             wide = widesum.from_decimals(column)
         else:
-            wide = widesum.from_ints(_ints(column.cast(pa.int64())))
+            wide = widesum.from_ints(ints(column.cast(pa.int64())))
         return [widesum.to_decimals(wide, self.kind, widesum.valid_flags(column))]
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
@@ -166,7 +192,7 @@ class IntSum:
         sums = widesum.from_decimals(states[0])
         if not widesum.fits_int64(sums).all():
             raise _too_large(self.output, "64-bit integers", "Cast the input to decimal(38,0) first.")
-        return _masked(sums[0].view(np.int64), widesum.valid_flags(states[0]))
+        return masked(sums[0].view(np.int64), widesum.valid_flags(states[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +212,9 @@ class FloatSum:
         return [column.cast(pa.float64()), pa.array(np.zeros(rows))]
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
-        high, low = floatsum.sum_pairs(_floats(states[0]), _floats(states[1]), runs)
+        high, low = floatsum.sum_pairs(floats(states[0]), floats(states[1]), runs)
         valid = runs.any(widesum.valid_flags(states[0]))
-        return [_masked(high, valid), pa.array(low)]
+        return [masked(high, valid), pa.array(low)]
 
     def finish(self, states: Columns) -> pa.Array:
         return states[0]
@@ -219,12 +245,12 @@ class Mean:
         return [*self.total.fold(states[:-1], runs), *Count(True).fold(states[-1:], runs)]
 
     def finish(self, states: Columns) -> pa.Array:
-        count = _ints(states[-1])
+        count = ints(states[-1])
         if isinstance(self.total, FloatSum):
-            return _masked(_floats(states[0]) / np.maximum(count, 1), count > 0)
+            return masked(floats(states[0]) / np.maximum(count, 1), count > 0)
         wide = widesum.from_decimals(states[0])
         if not pa.types.is_decimal128(self.kind):
-            return _masked(widesum.mean_as_double(wide, count), count > 0)
+            return masked(widesum.mean_as_double(wide, count), count > 0)
         means, fits = widesum.mean_as_decimal(wide, count, self.result.scale - self.kind.scale)
         if not (fits & widesum.fits_digits(means, self.result.precision)).all():
             raise _too_large(self.output, str(self.result), "Reduce the scale of the input.")
@@ -259,19 +285,3 @@ class Extreme:
 
 def _too_large(output: str, room: str, cure: str) -> StateError:
     return StateError(f"{output!r} left the range of {room}.", cure=cure)
-
-
-def _ints(array: pa.Array) -> I64:
-    return np.asarray(_filled(array, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _floats(array: pa.Array) -> floatsum.F64:
-    return np.asarray(_filled(array, 0.0).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _filled(array: pa.Array, value: float) -> pa.Array:
-    return pc.fill_null(array, pa.scalar(value, array.type)) if array.null_count else array
-
-
-def _masked(values: I64 | floatsum.F64, valid: Bools) -> pa.Array:
-    return pa.array(values, mask=None if valid.all() else ~valid, from_pandas=False)

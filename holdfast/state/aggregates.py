@@ -11,7 +11,7 @@ of any number of tables, `finish` makes the output. State tables hold each key o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,8 +21,10 @@ import pyarrow as pa
 
 from holdfast.errors import StateError
 from holdfast.state.accumulators import Accumulator, accumulator
+from holdfast.state.functions import ORDERED, POSITION
 from holdfast.state.grouping import Runs, group_rows
 from holdfast.state.hashing import HASH_COLUMN, I64, canonical_key, key_hash, plain
+from holdfast.state.ordered import with_position
 
 Aggregate = tuple[str, str, str | None]
 """(output column, function, input column or None)."""
@@ -35,7 +37,7 @@ class Aggregation:
     by: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     schema: pa.Schema
-    """The input columns that are used, in canonical types."""
+    """The input columns that are used, in canonical types; positions among them if some function needs them."""
 
     @staticmethod
     def plan(by: Sequence[str], aggregates: Sequence[Aggregate], schema: pa.Schema) -> Aggregation:
@@ -52,10 +54,17 @@ class Aggregation:
                 f"the output columns {outputs} are not distinct, or the key is empty.", cure="Rename."
             )
         fields = [pa.field(name, plain(pa.array([], schema.field(name).type)).type) for name in used]
+        if any(function in ORDERED for _, function, _ in aggregates):
+            fields += [pa.field(name, pa.int64()) for name in POSITION]
         plan = Aggregation(tuple(by), tuple((o, f, i) for o, f, i in aggregates), pa.schema(fields))
         key_hash([pa.array([], plan.schema.field(name).type) for name in by])  # refuses types without a hash
         _ = plan.accumulators
         return plan
+
+    @property
+    def ordered(self) -> bool:
+        """Whether some function depends on the order of rows: input rows then have positions."""
+        return POSITION[0] in self.schema.names
 
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
@@ -102,7 +111,7 @@ class Aggregation:
 
 def partial(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
     """State rows of the batch alone, one per key. Uses `__hf_hash` if the batch has it (as Spark computed it)."""
-    return combine(aggregation, [_lift(aggregation, batch)])
+    return combine(aggregation, [lift(aggregation, batch)])
 
 
 def combine(aggregation: Aggregation, tables: Sequence[pa.Table]) -> pa.Table:
@@ -113,7 +122,7 @@ def combine(aggregation: Aggregation, tables: Sequence[pa.Table]) -> pa.Table:
     grouping = group_rows(hashes, rows[1 : 1 + len(aggregation.by)])
     order = pa.array(grouping.order)
     runs = Runs(grouping.starts, len(hashes))
-    kept = _fold(aggregation, [column.take(order) for column in rows[1 + len(aggregation.by) :]], runs)
+    kept = fold(aggregation, [column.take(order) for column in rows[1 + len(aggregation.by) :]], runs)
     first = pa.array(grouping.first_rows)
     keys = [column.take(first) for column in rows[: 1 + len(aggregation.by)]]
     return pa.Table.from_arrays(keys + kept, schema=aggregation.state_schema)
@@ -133,13 +142,13 @@ def running(aggregation: Aggregation, batch: pa.Table, state: pa.Table) -> tuple
     order of the batch. `state` holds the keys of the batch as far as they have a state; other keys do no harm.
     """
     known = state.num_rows
-    rows = _columns(aggregation, [state, _lift(aggregation, batch)])
+    rows = _columns(aggregation, [state, lift(aggregation, batch)])
     hashes = as_int64(rows[0])
     by = len(aggregation.by)
     grouping = group_rows(hashes, rows[1 : 1 + by])  # stable: the state row comes first in its key
     order = pa.array(grouping.order)
     runs = Runs(grouping.starts, len(hashes), running=True)
-    kept = _fold(aggregation, [column.take(order) for column in rows[1 + by :]], runs)
+    kept = fold(aggregation, [column.take(order) for column in rows[1 + by :]], runs)
     new_state = _last_of_each(aggregation, rows, grouping.order, runs, kept)
     place = np.empty(len(hashes), dtype=np.int64)
     place[grouping.order] = np.arange(len(hashes))
@@ -158,7 +167,7 @@ def _last_of_each(
     return pa.Table.from_arrays(keys + values, schema=aggregation.state_schema)
 
 
-def _lift(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
+def lift(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
     """Each input row as a state row of its own."""
     columns = {field.name: _typed(batch, field) for field in aggregation.schema}
     keys = [canonical_key(columns[name]) for name in aggregation.by]
@@ -168,14 +177,23 @@ def _lift(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
         hashes = pa.array(key_hash(keys))
     kept = [
         part
-        for (_, _, name), acc in zip(aggregation.aggregates, aggregation.accumulators, strict=True)
-        for part in acc.lift(None if name is None else columns[name], batch.num_rows)
+        for (_, function, name), acc in zip(aggregation.aggregates, aggregation.accumulators, strict=True)
+        for part in acc.lift(_input(columns, function, name), batch.num_rows)
     ]
     return pa.Table.from_arrays([hashes, *keys, *kept], schema=aggregation.state_schema)
 
 
+def _input(columns: Mapping[str, pa.Array], function: str, name: str | None) -> pa.Array | None:
+    """What an accumulator is given: its column, with positions if it orders by them."""
+    if name is None or function not in ORDERED:
+        return None if name is None else columns[name]
+    return with_position(columns[name], *(columns[position] for position in POSITION))
+
+
 def _typed(batch: pa.Table, field: pa.Field) -> pa.Array:
     column = plain(batch.column(field.name))
+    if pa.types.is_nested(field.type):
+        column = column.cast(field.type)  # readers differ in what they call the elements of a list
     if column.type != field.type:
         raise StateError(
             f"column {field.name!r} is {column.type}, planned as {field.type}.", cure="Cast the input."
@@ -193,7 +211,8 @@ def _columns(aggregation: Aggregation, tables: Sequence[pa.Table]) -> list[pa.Ar
     return joined_columns(aggregation.state_schema, tables)
 
 
-def _fold(aggregation: Aggregation, kept: list[pa.Array], runs: Runs) -> list[pa.Array]:
+def fold(aggregation: Aggregation, kept: list[pa.Array], runs: Runs) -> list[pa.Array]:
+    """The kept parts of state rows merged, each run into one."""
     pairs = zip(aggregation.accumulators, aggregation.parts, strict=True)
     return [column for acc, part in pairs for column in acc.fold(kept[part], runs)]
 

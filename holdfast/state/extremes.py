@@ -54,6 +54,12 @@ def extreme(array: pa.Array, runs: Runs, *, largest: bool) -> pa.Array:
     return array.take(pa.array(rows, mask=~found))
 
 
+def order_codes(array: pa.Array) -> I64:
+    """Integers in the order of the values, the same for the same ones; what stands at nulls is arbitrary."""
+    codes = _ordered_codes(array)
+    return _dense_ranks(array) if codes is None else codes
+
+
 def _dense_ranks(array: pa.Array) -> I64:
     """1 for the smallest value, equal values alike; nulls last."""
     return np.asarray(pc.rank(array, tiebreaker="dense").to_numpy(zero_copy_only=False)).astype(np.int64)

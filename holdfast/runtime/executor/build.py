@@ -5,11 +5,13 @@ from __future__ import annotations
 from holdfast.compiler.order import find_origins, origins_at
 from holdfast.compiler.plan import Plan
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec, Operator, StreamRef, TimeWindow, WindowSpec
+from holdfast.language.graph import AggregateSpec, CountWindow, Operator, StreamRef, TimeWindow, WindowSpec
+from holdfast.runtime.executor.counted import CountedAggregate
 from holdfast.runtime.executor.logic import KeyedLogic
 from holdfast.runtime.executor.running import RunningAggregate
 from holdfast.runtime.executor.windowed import WindowedAggregate
 from holdfast.state.aggregates import Aggregation
+from holdfast.state.count_windows import CountWindows
 from holdfast.state.windows import Windows
 
 
@@ -17,11 +19,15 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
     """The logic of a keyed operator."""
     schema = plan.schemas[op.inputs[0].streams[0]]
     output = plan.schemas[StreamRef(op.name)]
+    stamped = StreamRef(op.name) in plan.stamped
     match op.spec:
         case AggregateSpec(by=by, aggregates=aggregates, emit=emit):
-            stamped = StreamRef(op.name) in plan.stamped
             return RunningAggregate(Aggregation.plan(by, aggregates, schema), emit, output, stamped)
-        case WindowSpec(by=by, aggregates=aggregates, window=window, late=late):
+        case WindowSpec(by=by, aggregates=aggregates, window=CountWindow(size=size, every=every)):
+            return CountedAggregate(
+                CountWindows.plan(size, every, by, aggregates, schema), by, output, stamped
+            )
+        case WindowSpec(by=by, aggregates=aggregates, window=TimeWindow() as window, late=late):
             windows = Windows.plan(
                 window.size_us, window.slide_us, window.lateness_us, by, aggregates, schema
             )

@@ -16,8 +16,9 @@ from holdfast.state.keyed_map import Version, apply_batch, apply_partial, merge_
 
 @dataclass(frozen=True)
 class RunningAggregate(KeyedLogic):
-    """`emit="changes"`: sums of rows travel instead of rows, and order does not matter. `emit="each"`: rows with
-    positions travel and are applied in their order. `stamped`: the output carries positions."""
+    """`emit="changes"`: sums of rows travel instead of rows, and the order of rows does not matter: functions that order
+    keep positions in their sums. `emit="each"`: rows with positions travel and are applied in their order. `stamped`:
+    the output carries positions."""
 
     aggregation: Aggregation
     emit: Literal["changes", "each"]
@@ -26,8 +27,8 @@ class RunningAggregate(KeyedLogic):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        positions = POSITION_COLUMNS if self.emit == "each" else ()
-        return (*self.aggregation.schema.names, *positions)
+        positions = POSITION_COLUMNS if self.emit == "each" or self.aggregation.ordered else ()
+        return tuple(dict.fromkeys((*self.aggregation.schema.names, *positions)))
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:

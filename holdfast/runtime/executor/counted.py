@@ -1,0 +1,65 @@
+"""Aggregates over count windows, as one partition computes them. The arithmetic is in `state/count_windows.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, Segments, own_rows, split, with_hashes
+from holdfast.state.compaction import advance
+from holdfast.state.count_windows import SLOT, CountWindows, step
+from holdfast.state.keyed_map import Version, merge_versions_for, sort_by_position
+from holdfast.state.merge_plan import DEFAULT_BOUNDS
+
+
+@dataclass(frozen=True)
+class CountedAggregate(KeyedLogic):
+    """Rows with positions travel and are applied in their order. `stamped`: the output carries positions, a window's
+    being that of the row that completed it."""
+
+    windows: CountWindows
+    by: tuple[str, ...]
+    output: pa.Schema
+    stamped: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        used = [name for name in self.windows.aggregation.schema.names if name != SLOT]
+        return tuple(dict.fromkeys((*used, *POSITION_COLUMNS)))
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (pa.schema([*self.output, *POSITION_FIELDS]) if self.stamped else self.output,)
+
+    def own(self, rows: pa.Table, partition: int, partitions: int) -> list[pa.Table] | None:
+        mine = own_rows(rows, self.by, partition, partitions)
+        return [mine] if mine.num_rows else None
+
+    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return split(with_hashes(rows, self.by), partitions)
+
+    def gather(self, shares: Sequence[pa.Table]) -> list[pa.Table] | None:
+        return list(shares) or None
+
+    def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
+        rows = sort_by_position(pa.concat_tables(arrived), POSITION_COLUMNS)
+        stepped = step(self.windows, segments, rows)
+        output = stepped.results
+        if self.stamped:
+            completing = rows.select(POSITION_COLUMNS).take(pa.array(stepped.completed_by))
+            for name in POSITION_COLUMNS:
+                output = output.append_column(name, completing.column(name))
+        schema = self.outputs[0]
+        output = output.select(schema.names).cast(schema)  # first: what fails must not leave a segment behind
+        aggregation = self.windows.aggregation
+        after = advance(segments, stepped.changed, aggregation, place.directory, place.prefix, DEFAULT_BOUNDS)
+        return Applied(after, (output,))
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        versions = [Version(segments) for segments in old]
+        return merge_versions_for(
+            partition, partitions, versions, self.windows.aggregation, place.directory, place.prefix
+        ).segments

@@ -1,0 +1,71 @@
+"""Count windows on Spark, with and without a shuffle, against a loop over the rows of all files in order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import holdfast as hf
+from holdfast.language.stream import Stream
+from holdfast.language.topology import Topology
+from holdfast.runtime.spark import keyed
+from holdfast.testing import compare_rows
+
+pytestmark = pytest.mark.spark
+
+SIZE, EVERY = 12, 4
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    random = np.random.default_rng(5)
+    directory = tmp_path / "in"
+    directory.mkdir()
+    for number in range(3):
+        table = pa.table(
+            {
+                "k": pa.array([f"k{n}" if n else None for n in random.integers(0, 9, 700)]),
+                "v": random.integers(0, 100, 700),
+            }
+        )
+        pq.write_table(table, directory / f"part-{number}.parquet")
+    return directory
+
+
+def by_hand(files: Path) -> list[dict[str, Any]]:
+    seen: dict[str | None, list[int]] = defaultdict(list)
+    found = []
+    for file in sorted(files.iterdir()):
+        for row in pq.read_table(file).to_pylist():
+            if row["v"] == 7:
+                continue
+            of_key = seen[row["k"]]
+            of_key.append(row["v"])
+            if len(of_key) % EVERY == 0:
+                inside = of_key[-SIZE:]
+                found.append(
+                    {"k": row["k"], "window_rows": len(of_key), "n": len(inside), "total": sum(inside)}
+                )
+    return found
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
+def test_windows_hold_the_last_rows_of_their_keys(
+    on_spark: Any, files: Path, shuffled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shuffled:
+        monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
+
+    def build(topology: Topology) -> Stream:
+        source = hf.Files(str(files), "parquet", "k string, v long", max_rows_per_step=170)
+        rows = topology.source(source, name="in").consistent(period=0.3).filter("v <> 7")
+        window = hf.sliding(rows=SIZE, every=EVERY)
+        return rows.aggregate("k", window=window, n=hf.count(), total=hf.sum("v"), name="w")
+
+    compare_rows(by_hand(files), on_spark(build).to_pylist())
