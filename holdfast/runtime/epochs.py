@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import get_blob
-from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.manifest import Manifest, references
 from holdfast.checkpoint.retention import collect
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.durable import remove_quietly
@@ -124,10 +124,8 @@ class RegionEpochs:
 
     # --- publishing -----------------------------------------------------------------------------------------------
 
-    def publish(
-        self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any], wall: float
-    ) -> tuple[Manifest, int]:
-        """Write the manifest, atomically and durably; returns it with its size in bytes."""
+    def publish(self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any], wall: float) -> int:
+        """Write the manifest, atomically and durably; returns the bytes the epoch added to the store."""
         previous = INITIAL_EPOCH if self.current is None else self.current.epoch
         manifest = Manifest(
             job_id=self._identity.job_id,
@@ -150,8 +148,9 @@ class RegionEpochs:
             is_told = isinstance(error, StoreError) and not isinstance(error, NoSpaceError)
             if is_told or not self._is_published(epoch, data):
                 raise
+        added = len(data) + stored_bytes(manifest, self.current)
         self.current = manifest
-        return manifest, len(data)
+        return added
 
     def _is_published(self, epoch: Epoch, data: bytes) -> bool:
         region = self._region.name
@@ -188,6 +187,16 @@ def _accepts_writes(live: Path) -> bool:
     return True
 
 
-def stored_bytes(manifest: Manifest) -> int:
-    """Bytes of the blobs this epoch wrote (segments may be shared with earlier epochs and are not counted)."""
-    return sum((op["blob"] or {"size": 0})["size"] for op in manifest.operators().values())
+def stored_bytes(manifest: Manifest, before: Manifest | None) -> int:
+    """Bytes this epoch added to the store: its blobs, kept batches, and the segments the epoch before did not have."""
+    known = set() if before is None else references(before)
+    added = 0
+    for part in manifest.parts.values():
+        files = [
+            ref for batches in part.get("kept", {}).values() for batch in batches for ref in batch["files"]
+        ]
+        for operator in part["operators"].values():
+            added += (operator["blob"] or {"size": 0})["size"]
+            files += [ref for partition in operator["segments"] for ref in partition]
+        added += sum(size for entry, key, size, _ in files if (entry, key) not in known)
+    return added

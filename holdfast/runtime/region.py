@@ -45,7 +45,7 @@ from holdfast.protocol.messages import (
 )
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Signals
-from holdfast.runtime.epochs import RegionEpochs, stored_bytes
+from holdfast.runtime.epochs import RegionEpochs
 from holdfast.runtime.failures import is_fatal, is_no_space, story_of
 from holdfast.runtime.loop import ElementLoop
 from holdfast.runtime.metrics import RegionMetrics
@@ -305,7 +305,7 @@ class Region:
         self._timers.pop("drain", None)
         try:
             fp("drain.all_acked")
-            manifest, size = self._epochs.publish(epoch, attempt, parts, self._clock.wall())
+            added = self._epochs.publish(epoch, attempt, parts, self._clock.wall())
         except Exception as error:
             # Nothing of the epoch counts yet: whatever went wrong may be tried again, unless the store itself failed.
             if is_fatal(error):
@@ -313,7 +313,7 @@ class Region:
             self.tell(PublishFailed(epoch, is_no_space(error), story_of(error)))
             return
         now = self._clock.monotonic()
-        self.metrics.published(epoch, now, now - self._begun, size + stored_bytes(manifest))
+        self.metrics.published(epoch, now, now - self._begun, added)
         self.reason = ""
         self._event("epoch.published", epoch=epoch, attempt=attempt, ms=round((now - self._begun) * 1000, 1))
         self.tell(Published(epoch))

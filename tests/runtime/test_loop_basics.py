@@ -328,3 +328,15 @@ def test_every_store_runs_the_same_topology_through_a_failure_and_a_restart(
     status = run(numbers(FailsOnce, shelf, mode=mode), place if kind == "memory" else where[kind])
     assert status["regions"]["r"]["resets"] == 1
     compare_rows(TOTALS, MemorySink.rows(shelf))
+
+
+def test_a_region_tells_how_many_bytes_its_epochs_added_to_the_store(store: str, shelf: str) -> None:
+    topology = Topology("bytes")
+    keys = topology.source(Rows([(n,) for n in range(5_000)], "n long", rows_per_step=5_000), name="rows")
+    keys.consistent(period=30).aggregate("n", c=count(), name="counts").sink(MemorySink(shelf), name="out")
+    status = run(topology, store=store)
+    (region,) = status["regions"].values()
+    entries = [path for path in Path(store.removeprefix("file:")).rglob("*counts*") if path.is_file()]
+    segments = sum(path.stat().st_size for path in entries)
+    assert segments > 5_000 * 16
+    assert segments < region["bytes_written"] < 2 * segments
