@@ -84,11 +84,13 @@ class SparkEngine(Engine):
             return False
 
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
-        reader = None if piece.bytes is None else source.task_reader(piece, stamp)
-        if reader is None:
+        if piece.bytes is None:
             return source.read_spark(self.session, piece, stamp)
-        assert piece.bytes is not None
-        return ReadableRows(reader, piece.bytes, lambda: source.read_spark(self.session, piece, stamp))
+        return ReadableRows(
+            lambda: source.task_reader(piece, stamp),
+            piece.bytes,
+            lambda: source.read_spark(self.session, piece, stamp),
+        )
 
     def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
         return self._keyed.batch_rows(batches, schema)

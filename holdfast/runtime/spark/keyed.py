@@ -74,7 +74,9 @@ class KeyedJobs:
             return self._session.read.schema(spark_schema(schema)).parquet(*files)
 
         only = batches[0] if len(batches) == 1 else None
-        return ReadableRows(BatchReader(files, schema), sum(batch.bytes for batch in batches), make, only)
+        return ReadableRows(
+            lambda: BatchReader(files, schema), sum(batch.bytes for batch in batches), make, only
+        )
 
     def step(
         self,
@@ -108,10 +110,10 @@ class KeyedJobs:
             isinstance(rows, ReadableRows)
             and self._partitions <= UNSHUFFLED_PARTITIONS
             and rows.bytes <= UNSHUFFLED_BYTES
+            and rows.reader is not None
         ):
-            return dict(
-                self._places().mapPartitionsWithIndex(replace(stage, reader=rows.reader).read_own).collect()
-            )
+            reading = replace(stage, reader=rows.reader)
+            return dict(self._places().mapPartitionsWithIndex(reading.read_own).collect())
         shuffled = self._shuffled(stage.task, as_frame(rows))
         if self._anchors is None:
             answers = shuffled.mapInArrow(stage, RESULT).collect()

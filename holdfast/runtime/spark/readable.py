@@ -20,26 +20,37 @@ from holdfast.runtime.batch import Batch
 
 
 class ReadableRows:
-    """A frame that has not been made yet. `bytes`: what reading them costs; `batch`: the batch they are, if they are
-    one. Used by one thread."""
+    """A frame that has not been made yet, nor the reader: whoever needs one of them asks for it. `bytes`: what reading
+    costs; `batch`: the batch they are, if they are one. Used by one thread."""
 
     def __init__(
-        self, reader: TaskReader, bytes: int, make: Callable[[], DataFrame], batch: Batch | None = None
+        self,
+        make_reader: Callable[[], TaskReader | None],
+        bytes: int,
+        make_frame: Callable[[], DataFrame],
+        batch: Batch | None = None,
     ) -> None:
-        self.reader = reader
         self.bytes = bytes
         self.batch = batch
-        self._make = make
+        self._make_reader = make_reader
+        self._make_frame = make_frame
+
+    @cached_property
+    def reader(self) -> TaskReader | None:
+        """How tasks read them; None: they cannot after all."""
+        return self._make_reader()
 
     @cached_property
     def frame(self) -> DataFrame:
-        return self._make()
+        return self._make_frame()
 
     def shared(self) -> ReadableRows:
         """The same rows for several readers; the frame, if it is ever made, is kept by Spark."""
-        return ReadableRows(
-            self.reader, self.bytes, lambda: self._make().persist(StorageLevel.MEMORY_AND_DISK), self.batch
-        )
+
+        def kept() -> DataFrame:
+            return self._make_frame().persist(StorageLevel.MEMORY_AND_DISK)
+
+        return ReadableRows(self._make_reader, self.bytes, kept, self.batch)
 
     def unshare(self) -> None:
         if "frame" in self.__dict__:
@@ -47,17 +58,21 @@ class ReadableRows:
 
     def mapped(self, change: Callable[[DataFrame], DataFrame]) -> ReadableRows:
         """The same rows; the frame, if it is ever made, changed (columns nobody reads dropped)."""
-        return ReadableRows(self.reader, self.bytes, lambda: change(self.frame))
+        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame))
 
 
 def as_frame(rows: DataFrame | ReadableRows) -> DataFrame:
     return rows.frame if isinstance(rows, ReadableRows) else rows
 
 
-def united(parts: Sequence[ReadableRows], make: Callable[[], DataFrame]) -> ReadableRows:
+def united(parts: Sequence[ReadableRows], make_frame: Callable[[], DataFrame]) -> ReadableRows:
     """The rows of all parts."""
-    reader = UnionReader(tuple(part.reader for part in parts))
-    return ReadableRows(reader, sum(part.bytes for part in parts), make)
+
+    def make_reader() -> TaskReader | None:
+        readers = [reader for part in parts if (reader := part.reader) is not None]
+        return UnionReader(tuple(readers)) if len(readers) == len(parts) else None
+
+    return ReadableRows(make_reader, sum(part.bytes for part in parts), make_frame)
 
 
 @dataclass(frozen=True)
