@@ -66,6 +66,11 @@ def translate_os_errors(what: str) -> Iterator[None]:
         ) from error
 
 
+def tells_of_no_space(error: BaseException) -> bool:
+    """Whether an error that came from another process speaks of a full disk. Spark passes on texts, not errors."""
+    return any(words in str(error) for words in ("No space left on device", "Disk quota exceeded"))
+
+
 def fsync_file(path: str | Path) -> None:
     """Make a file's bytes durable, whoever wrote them."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

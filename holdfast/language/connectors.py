@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from holdfast.errors import ConfigError
 from holdfast.ids import Attempt, Epoch, OwnerToken
 
 if TYPE_CHECKING:
@@ -174,7 +175,10 @@ class Sink(ABC):
 
     def adopt(self, step: StepId, written: Sequence[Any]) -> None:
         """The step consists of what these tasks wrote: the answers of the task writers that won."""
-        raise NotImplementedError
+        raise ConfigError(
+            f"{type(self).__name__} lets tasks write but does not take over what they wrote.",
+            cure="Override adopt() together with task_writer().",
+        )
 
     def seal(self, epoch: Epoch) -> Any:
         """Everything written so far and not sealed yet belongs to `epoch`. Called between steps; must be quick."""

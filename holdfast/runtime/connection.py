@@ -81,10 +81,6 @@ class Connection:
             self.closed = True
             self._signals.condition.notify_all()
 
-    def reopen(self) -> None:
-        with self._signals.condition:
-            self.closed = False
-
     # The methods below expect the caller to hold `signals.condition`, or to be the only consumer.
 
     def head(self) -> Batch | Marker | None:
@@ -108,17 +104,6 @@ class Connection:
             taken.append(batch)
             rows += batch.rows
         return taken
-
-    def drop_to_reset_marker(self) -> Marker | None:
-        """Drop everything before a reset marker, if one is queued; leaves the marker at the head."""
-        for item in self._items:
-            if isinstance(item, Marker) and item.kind == "reset":
-                while self._items[0] is not item:
-                    dropped = self.pop()
-                    if isinstance(dropped, Batch):
-                        dropped.hold.let_go()
-                return item
-        return None
 
     @property
     def rows(self) -> int:

@@ -20,6 +20,7 @@ from holdfast.durable import (
     fsync_directory,
     remove_quietly,
     rename_into_place,
+    tells_of_no_space,
     translate_os_errors,
     write_staged,
 )
@@ -121,7 +122,7 @@ class FileSink(Sink):
         try:
             writer.mode("error").save(f"file://{directory}")
         except Exception as error:
-            if "No space left on device" in str(error) or "Disk quota exceeded" in str(error):
+            if tells_of_no_space(error):
                 self._staging.forget([self._staging.relative(directory)])
                 raise NoSpaceError(
                     f"no space left while writing {directory}.", cure="Free some space."

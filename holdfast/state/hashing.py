@@ -2,7 +2,6 @@
 
 The hash of the key (c1, c2, …) is `xxhash64(isnull(c1), c1, isnull(c2), c2, …)` with Spark's seed 42: each column's
 hash seeds the next, a null leaves the seed as it is, and the null flags keep (null, 'a') apart from ('a', null).
-`spark_hash_expression` gives the same as SQL text, so that Catalyst and Arrow code agree on where a key belongs.
 The values are part of the stored format: pinned by golden vectors, never to be changed.
 
 A hash is never a key's identity: whoever looks a key up by it compares the key columns as well.
@@ -37,12 +36,6 @@ _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 _LONGEST_DECIMAL_IN_A_LONG = 18
 _BLOCK = 1 << 14
-
-
-def spark_hash_expression(columns: Sequence[str]) -> str:
-    """Spark SQL text for the hash of a key made of `columns`."""
-    quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
-    return "xxhash64(" + ", ".join(f"isnull({name}), {name}" for name in quoted) + ")"
 
 
 def key_hash(columns: Sequence[pa.Array | pa.ChunkedArray]) -> I64:
@@ -86,11 +79,6 @@ def partition_of_group(group: I64, partitions: int, groups: int = KEY_GROUPS) ->
     if groups & (groups - 1) == 0:
         return np.asarray(scaled >> np.int64(groups.bit_length() - 1))
     return scaled // np.int64(groups)
-
-
-def groups_of_partition(partition: int, partitions: int, groups: int = KEY_GROUPS) -> range:
-    """The contiguous key groups that `partition` owns: the inverse of `partition_of_group`."""
-    return range(-(-partition * groups // partitions), -(-(partition + 1) * groups // partitions))
 
 
 def canonical_key(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -121,13 +121,6 @@ def lookup(version: Version, keys: pa.Table, aggregation: Aggregation) -> pa.Tab
 # --- the whole state ------------------------------------------------------------------------------------------------
 
 
-def compact(version: Version, aggregation: Aggregation, directory: Path, name: str) -> Version:
-    """The same state as a single segment."""
-    if len(version.segments) <= 1:
-        return version
-    return Version((write_segment(directory, name, contents(version, aggregation)),))
-
-
 def contents(version: Version, aggregation: Aggregation) -> pa.Table:
     """Every key's state row, ascending by hash. Costs what the state costs; for inspection, compaction and tests."""
     return last_wins(aggregation, [opened(segment, aggregation).table for segment in version.segments])

@@ -88,13 +88,6 @@ class _ChecksummedFile:
     def close(self) -> None: ...
 
 
-def serialise(table: pa.Table) -> pa.Buffer:
-    """The bytes of a segment file: one record batch (several only if a column passes 2 GiB)."""
-    sink = pa.BufferOutputStream()
-    _write_to(sink, table)
-    return sink.getvalue()
-
-
 def _write_to(sink: pa.NativeFile, table: pa.Table) -> None:
     with pa.ipc.new_file(sink, table.schema) as writer:
         for batch in table.combine_chunks().to_batches():

@@ -11,6 +11,7 @@ kills or fails it at a failpoint, runs it again under the next owner token and l
 from __future__ import annotations
 
 import json
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -153,6 +154,25 @@ class SinkConformance(ABC):
 
     survives_restart = True
     """False for sinks whose staging dies with the process."""
+
+    def test_what_tasks_write_counts_once_and_only_if_it_is_adopted(self) -> None:
+        sink = self.opened()
+        writer = sink.task_writer(StepId(Attempt(0), 1))
+        if writer is None:
+            return  # a sink need not let tasks write
+        travelled = pickle.loads(pickle.dumps(writer))
+        won = [travelled(rows(0), 0, 11), travelled(rows(2), 1, 12), travelled(rows(0, 0), 2, 13)]
+        travelled(rows(0), 0, 14)  # a second attempt, done as well and too late
+        sink.adopt(StepId(Attempt(0), 1), won)
+        given_up = sink.task_writer(StepId(Attempt(0), 2))
+        assert given_up is not None
+        given_up(rows(90), 0, 15)
+        prepared = self.epoch(sink, 1, rows(4))
+        self.shows([])
+        sink.commit(Epoch(1), prepared)
+        self.shows(tuples(0, 6))
+        sink.restore(Epoch(1), prepared)
+        self.shows(tuples(0, 6))
 
     def test_outside_a_region_every_step_is_final(self) -> None:
         sink = self.opened(region=None)

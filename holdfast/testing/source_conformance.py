@@ -11,6 +11,7 @@ Nothing here needs Spark; give `session` to compare the Spark reader with the Ar
 from __future__ import annotations
 
 import itertools
+import pickle
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -110,6 +111,18 @@ class SourceConformance(ABC):
         source = self.opened(3)
         pieces = read_all(source)
         assert rows_of(source, pieces, STAMP) == rows_of(source, pieces, STAMP)
+
+    def test_tasks_read_what_the_driver_reads(self) -> None:
+        source = self.opened(3)
+        for piece, stamp in itertools.product(read_all(source), (None, STAMP)):
+            reader = source.task_reader(piece, stamp)
+            if reader is None:
+                continue  # a source need not let tasks read
+            wanted = source.read_arrow(piece, stamp)
+            travelled = pickle.loads(pickle.dumps(reader))
+            assert travelled(wanted.column_names).equals(wanted)
+            few = wanted.column_names[::-2]
+            assert travelled(few).equals(wanted.select(few))
 
     def test_stamps_add_the_position_columns_and_change_nothing_else(self) -> None:
         source = self.opened(3)

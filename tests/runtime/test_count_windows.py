@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from driven import Driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ import holdfast as hf
 from holdfast.errors import RegionParkedError
 from holdfast.language.graph import CountWindow
 from holdfast.runtime.executor.counted import CountedAggregate
-from holdfast.runtime.executor.logic import Place
 from holdfast.state import lookup
 from holdfast.state.arrays import list_of
 from holdfast.state.count_windows import ROWS, CountWindows
@@ -100,53 +100,10 @@ def logic_of(window: CountWindow, by: tuple[str, ...] = ("k",)) -> CountedAggreg
     return CountedAggregate(windows, by, output, stamped=True)
 
 
-class Driven:
-    """Runs steps of one operator over several partitions, shared out by mapping tasks or read by everybody."""
-
-    def __init__(
-        self, logic: CountedAggregate, partitions: int, directory: Path, colliding: bool = False
-    ) -> None:
-        self.logic = logic
-        self.colliding = colliding
-        self.segments: list[Any] = [()] * partitions
-        self.directory = directory
-        self.emitted: list[dict[str, Any]] = []
-        self._step = 0
-
-    def step(self, rows: pa.Table, mappers: int) -> None:
-        partitions = len(self.segments)
-        rows = rows.select(list(self.logic.columns))
-        if self.colliding:  # all keys have the same hash
-            rows = rows.append_column(HASH_COLUMN, pa.array(np.full(rows.num_rows, 1234567)))
-        self._step += 1
-        shares: list[dict[int, pa.Table]] = []
-        if mappers:
-            pieces = [
-                rows.take(pa.array(range(m, rows.num_rows, mappers), pa.int64())) for m in range(mappers)
-            ]
-            shares = [self.logic.shares(piece, partitions) for piece in pieces if piece.num_rows]
-        for p in range(partitions):
-            if mappers:
-                arrived = self.logic.gather([share[p] for share in shares if p in share])
-            else:
-                arrived = self.logic.own(rows, p, partitions)
-            if arrived is None:
-                continue
-            place = Place(self.directory, f"op-p{p}-of{partitions}-s{self._step}")
-            applied = self.logic.apply(self.segments[p], None, arrived, place)
-            self.segments[p] = applied.segments
-            output = applied.outputs[0]
-            assert output.schema == self.logic.outputs[0]
-            self.emitted += output.drop_columns(["__hf_source", "__hf_ordinal"]).to_pylist()
-
-    def rescale(self, partitions: int) -> None:
-        self._step += 1
-        self.segments = [
-            self.logic.repartition(
-                self.segments, p, partitions, Place(self.directory, f"re-p{p}-of{partitions}-s{self._step}")
-            )
-            for p in range(partitions)
-        ]
+def emitted_by(driven: Driven) -> list[dict[str, Any]]:
+    """What came out, with the row as the only sign of its position."""
+    hidden = ("__hf_source", "__hf_ordinal")
+    return [{name: value for name, value in row.items() if name not in hidden} for row in driven.emitted]
 
 
 keys = st.sampled_from(["a", "b", "", None, "long enough to be no prefix of another"])
@@ -163,14 +120,17 @@ def test_results_depend_neither_on_cuts_nor_on_partitions(
     by = data.draw(st.sampled_from([("k",), ("k",), ()]))
     rows: list[Row] = data.draw(st.lists(a_row, max_size=90))
     partitions, colliding = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 3)) == 0
-    driven = Driven(logic_of(window, by), partitions, tmp_path_factory.mktemp("count"), colliding)
+    driven = Driven(logic_of(window, by), partitions, tmp_path_factory.mktemp("count"))
     cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=12)) | {0, len(rows)})
     for begin, end in itertools.pairwise(cuts):
-        driven.step(table_of(rows[begin:end], begin), data.draw(st.integers(0, 3)))
+        table = table_of(rows[begin:end], begin)
+        if colliding:  # all keys have the same hash
+            table = table.append_column(HASH_COLUMN, pa.array(np.full(table.num_rows, 1234567)))
+        driven.step(table, data.draw(st.integers(0, 3)))
         if data.draw(st.integers(0, 4)) == 0:
             driven.rescale(data.draw(st.integers(1, 4)))
     # A row completes one window at most: sorted by its position, the results are those of the model, one for one.
-    emitted = sorted(driven.emitted, key=lambda row: row["__hf_row"])
+    emitted = sorted(emitted_by(driven), key=lambda row: row["__hf_row"])
     compare_sequence(naive(rows, window, keyed=bool(by)), emitted)
 
 
@@ -178,7 +138,7 @@ def test_results_of_a_step_come_in_the_order_in_which_windows_were_completed(tmp
     rows: list[Row] = [(f"k{n % 7}", n) for n in range(200)]
     driven = Driven(logic_of(CountWindow(6, 2)), 1, tmp_path)
     driven.step(table_of(rows, 0), 3)
-    compare_sequence(naive(rows, CountWindow(6, 2)), driven.emitted)
+    compare_sequence(naive(rows, CountWindow(6, 2)), emitted_by(driven))
 
 
 @pytest.mark.parametrize(("size", "every", "most"), [(6, 6, 1), (6, 2, 3), (6, 4, 3), (5, 1, 5)])

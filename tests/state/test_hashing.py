@@ -14,11 +14,9 @@ import pytest
 
 from holdfast.errors import StateError
 from holdfast.state.hashing import (
-    groups_of_partition,
     key_group,
     key_hash,
     partition_of_group,
-    spark_hash_expression,
 )
 
 GOLDEN_INPUT = pa.table(
@@ -83,19 +81,13 @@ def test_empty_input_and_unsupported_types() -> None:
         key_hash([])
 
 
-def test_expression_quotes_names() -> None:
-    assert spark_hash_expression(["a", "b`c"]) == "xxhash64(isnull(`a`), `a`, isnull(`b``c`), `b``c`)"
-
-
 @pytest.mark.parametrize("partitions", [1, 2, 3, 7, 64, 127, 128])
 def test_partitions_own_contiguous_ranges_of_groups(partitions: int) -> None:
     owners = partition_of_group(np.arange(128), partitions)
     assert (np.diff(owners) >= 0).all()
     assert set(owners.tolist()) == set(range(partitions))
-    for partition in range(partitions):
-        assert (
-            list(groups_of_partition(partition, partitions)) == np.flatnonzero(owners == partition).tolist()
-        )
+    sizes = np.bincount(owners)
+    assert sizes.max() - sizes.min() <= 1
 
 
 def test_groups_are_never_negative() -> None:
@@ -143,6 +135,11 @@ def random_table(rows: int) -> pa.Table:
     )
 
 
+def in_spark(key: list[str]) -> str:
+    """The hash of a key in Spark's words."""
+    return "xxhash64(" + ", ".join(f"isnull(`{name}`), `{name}`" for name in key) + ")"
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_hash_is_what_spark_gives_now(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +153,7 @@ def test_the_hash_is_what_spark_gives_now(monkeypatch: pytest.MonkeyPatch) -> No
     try:
         table = random_table(300)
         keys = [[name] for name in table.column_names] + [table.column_names, ["s", "bin", "s"]]
-        expressions = [functions.expr(spark_hash_expression(key)).alias(str(i)) for i, key in enumerate(keys)]
+        expressions = [functions.expr(in_spark(key)).alias(str(i)) for i, key in enumerate(keys)]
         theirs = session.createDataFrame(table).select(*expressions).toArrow()
         for i, key in enumerate(keys):
             assert key_hash([table[name] for name in key]).tolist() == theirs[str(i)].to_pylist(), key

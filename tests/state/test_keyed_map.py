@@ -22,7 +22,6 @@ from holdfast.state.keyed_map import (
     Version,
     apply_batch,
     apply_partial,
-    compact,
     contents,
     merge_versions_for,
 )
@@ -131,9 +130,6 @@ def test_changes_are_what_a_dict_says(batches: list[list[Row]], bounds: Bounds, 
         whole = contents(version, PLAN)
         assert {key_of(row) for row in whole.to_pylist()} == set(model)
         assert len(whole) == len(model)
-        one = compact(version, PLAN, Path(name), "one")
-        assert len(one.segments) <= 1
-        assert dict(states(contents(one, PLAN))) == dict(states(whole))
 
 
 def check_segments(version: Version) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.compiler.order import find_origins, origins_at
 from holdfast.compiler.plan import Plan
 from holdfast.errors import TopologyError
+from holdfast.ids import OperatorName
 from holdfast.language.graph import AggregateSpec, CountWindow, Operator, StreamRef, TimeWindow, WindowSpec
 from holdfast.runtime.executor.counted import CountedAggregate
 from holdfast.runtime.executor.logic import KeyedLogic
@@ -31,14 +34,18 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
             windows = Windows.plan(
                 window.size_us, window.slide_us, window.lateness_us, by, aggregates, schema
             )
-            return WindowedAggregate(
-                windows, by, window.on, delays_of(op, window, plan), schema, output, late
-            )
+            sources: dict[int, str] = {plan.source_index[name]: name for name in origins_of(op, plan)}
+            delays = delays_of(window, sources)
+            return WindowedAggregate(windows, by, window.on, sources, delays, schema, output, late)
     raise TopologyError(f"operator {op.name!r} ({op.kind}) keeps no keyed state.")
 
 
-def delays_of(op: Operator, window: TimeWindow, plan: Plan) -> dict[int, int]:
-    """The delay of each source the operator's rows come from, by the source's number."""
+def origins_of(op: Operator, plan: Plan) -> frozenset[OperatorName]:
+    """Who stamped the operator's input rows."""
+    return frozenset(origins_at(op.inputs[0], find_origins(plan.graph)) or ())
+
+
+def delays_of(window: TimeWindow, sources: Mapping[int, str]) -> dict[int, int]:
+    """The delay of each source, by its number."""
     given = dict(window.delays_us)
-    origins = origins_at(op.inputs[0], find_origins(plan.graph)) or frozenset()
-    return {plan.source_index[name]: given.get(name, given.get("", 0)) for name in origins}
+    return {number: given.get(name, given.get("", 0)) for number, name in sources.items()}

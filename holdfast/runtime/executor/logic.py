@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,9 +44,6 @@ class Place:
 class KeyedLogic(ABC):
     """One keyed operator. `meta` is small plain data that is the same for all partitions (a watermark); the driver
     keeps it between steps and stores it with the epoch."""
-
-    every_partition: ClassVar[bool] = False
-    """True if partitions have work to do even if no row is theirs: something about the others' rows matters."""
 
     @property
     @abstractmethod

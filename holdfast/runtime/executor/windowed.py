@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,8 @@ from holdfast.runtime.executor.logic import (
 from holdfast.state.aggregates import as_int64, combine, single
 from holdfast.state.hashing import I64
 from holdfast.state.keyed_map import sort_by_position
-from holdfast.state.segment import open_segment, write_segment
+from holdfast.state.opened import OPENED, opened
+from holdfast.state.segment import write_segment
 from holdfast.state.watermarks import (
     NEVER,
     join_stairs,
@@ -33,7 +34,7 @@ from holdfast.state.watermarks import (
     stairs,
     watermark,
 )
-from holdfast.state.windows import Windows, among, key_hashes, live, of_windows, results, sums
+from holdfast.state.windows import PANE, Windows, among, key_hashes, live, of_windows, results, sums
 
 REACHED = "__hf_reached"
 """Column of arrived rows: the largest event time of their source up to them, within the step."""
@@ -55,13 +56,13 @@ class Arrived:
 
 @dataclass(frozen=True)
 class WindowedAggregate(KeyedLogic):
-    """`meta`: {"reached": source → largest event time, "watermark": of the last step, or None}."""
-
-    every_partition: ClassVar[bool] = True
+    """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}; sources by name."""
 
     windows: Windows
     by: tuple[str, ...]
     on: str
+    sources: dict[int, str]
+    """Names by number; numbers are those of this run, names are for ever."""
     delays: dict[int, int]
     """Microseconds by source number."""
     input: pa.Schema
@@ -122,22 +123,28 @@ class WindowedAggregate(KeyedLogic):
     # --- a step ---
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
-        before = {int(source): time for source, time in (meta or {}).get("reached", [])}
+        stored = dict((meta or {}).get("reached", []))
+        before = {number: stored[name] for number, name in self.sources.items() if name in stored}
         emitted = (meta or {}).get("watermark")
         fresh, late = self._sums(arrived, before, emitted)
         reached = raised(before, arrived.reached)
         now = watermark(reached, self.delays)
         if emitted is not None:
             now = emitted if now is None else max(now, emitted)
-        tables = [open_segment(segment.path) for segment in segments]
+        tables = [opened(segment, self.windows.aggregation).table for segment in segments]
         output = self._emit([*tables, fresh], fresh, emitted, now)
         outputs = [output.select(self.output.names).cast(self.output)]
         if self.late:
             outputs.append(late.select(self.input.names).cast(self.input))
+        kept = self._kept(segments, tables, fresh, now, place)
+        OPENED.forget(set(segments).difference(kept))
         return Applied(
-            self._kept(segments, tables, fresh, now, place),
+            kept,
             tuple(outputs),
-            {"reached": [[source, time] for source, time in sorted(reached.items())], "watermark": now},
+            {
+                "reached": sorted([self.sources[number], time] for number, time in reached.items()),
+                "watermark": now,
+            },
             {"late": late.num_rows} if late.num_rows else {},
         )
 
@@ -166,7 +173,7 @@ class WindowedAggregate(KeyedLogic):
         if done is not None and self.windows.lateness_us:
             changed = of_windows(self.windows, [fresh], None, done)
             if changed.num_rows:
-                lowest = int(as_int64(single(changed.column("__hf_pane"))).min())
+                lowest = int(as_int64(single(changed.column(PANE))).min())
                 whole = of_windows(self.windows, tables, lowest, done)
                 found.append(among(self.windows, whole, changed))
         if now is not None and (done is None or self.windows.complete(now) > done):
@@ -194,7 +201,7 @@ class WindowedAggregate(KeyedLogic):
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         pieces = []
         for segment in [segment for segments in old for segment in segments]:
-            table = open_segment(segment.path)
+            table = opened(segment, self.windows.aggregation).table
             mine = owners(key_hashes(table), partitions) == partition
             pieces.append(table.filter(pa.array(mine)))
         joined = combine(self.windows.aggregation, pieces)

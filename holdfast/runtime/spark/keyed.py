@@ -26,7 +26,8 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.durable import remove_quietly
+from holdfast.durable import remove_quietly, tells_of_no_space
+from holdfast.errors import NoSpaceError
 from holdfast.language.connectors import Sink
 from holdfast.runtime.batch import Batch, batch_of
 from holdfast.runtime.engine import Delivery, KeyedOutput, KeyedState, KeyedTask, StepName
@@ -99,7 +100,14 @@ class KeyedJobs:
             kept=delivery.kept if len(writers) == len(delivery.sinks) else delivery.kept | {0},
             garbage=tuple(garbage),
         )
-        results = self._run(stage, rows)
+        try:
+            results = self._run(stage, rows)
+        except Exception as error:
+            if tells_of_no_space(error):
+                raise NoSpaceError(
+                    f"no space left in a task of {task.operator!r}.", cure="Free some space."
+                ) from error
+            raise
         for number, sink in enumerate(writers):
             sink.adopt(name.id, [result["written"][number] for result in results.values()])
         return self._collected(task, state, results, tuple(writers))

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
-from holdfast.durable import checksum_file, remove_quietly
+from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
 from holdfast.language.connectors import POSITION_COLUMNS, TaskReader, TaskWriter
 from holdfast.runtime.engine import KeyedState, KeyedTask
 from holdfast.runtime.executor.logic import KeyedLogic, Place, Segments
-from holdfast.state.segment import Segment
+from holdfast.state.segment import Segment, verify_segment
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files import FileStore
 from holdfast.store.segments import link_segment
@@ -162,9 +162,7 @@ class LoadStage:
         target = here / os.path.basename(segment.path)
         staged = target.with_name(f".{target.name}.{attempt}")
         shutil.copyfile(segment.path, staged)
-        crc, _ = checksum_file(staged)
-        if crc != segment.crc:
-            raise StepFailed(f"the segment {segment.name} arrived damaged on an executor.")
+        verify_segment(staged, crc=segment.crc, size=segment.bytes)
         os.rename(staged, target)
         return Segment(segment.name, str(target), segment.rows, segment.bytes, segment.crc)
 

@@ -1,0 +1,63 @@
+"""A keyed logic driven by hand: steps over several partitions, shared out by mapping tasks or read by everybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place
+from holdfast.state.hashing import HASH_COLUMN
+
+
+class Driven:
+    """What an engine does, without one."""
+
+    def __init__(self, logic: KeyedLogic, partitions: int, directory: Path) -> None:
+        self.logic = logic
+        self.segments: list[Any] = [()] * partitions
+        self.meta: Any = None
+        self.counts: dict[str, int] = {}
+        self.directory = directory
+        self.emitted: list[dict[str, Any]] = []
+        self._step = 0
+
+    def step(self, rows: pa.Table, mappers: int) -> None:
+        """`mappers`: so many tasks share the rows out; 0: every partition reads them all."""
+        self._step += 1
+        rows = rows.select([n for n in rows.column_names if n in (*self.logic.columns, HASH_COLUMN)])
+        done = [
+            self._apply(p, arrived)
+            for p, arrived in enumerate(self._arrivals(rows, mappers))
+            if arrived is not None
+        ]
+        assert all(applied.meta == done[0].meta for applied in done), "all partitions agree on the meta"
+        self.meta = done[0].meta if done else self.meta
+
+    def _arrivals(self, rows: pa.Table, mappers: int) -> list[Any]:
+        partitions = len(self.segments)
+        if not mappers:
+            return [self.logic.own(rows, p, partitions) for p in range(partitions)]
+        pieces = [rows.take(pa.array(range(m, rows.num_rows, mappers), pa.int64())) for m in range(mappers)]
+        shares = [self.logic.shares(piece, partitions) for piece in pieces if piece.num_rows]
+        return [self.logic.gather([share[p] for share in shares if p in share]) for p in range(partitions)]
+
+    def _apply(self, partition: int, arrived: Any) -> Applied:
+        place = Place(self.directory, f"op-p{partition}-of{len(self.segments)}-s{self._step}")
+        applied = self.logic.apply(self.segments[partition], self.meta, arrived, place)
+        self.segments[partition] = applied.segments
+        for name, count in applied.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        assert [output.schema for output in applied.outputs] == list(self.logic.outputs)
+        self.emitted += applied.outputs[0].to_pylist()
+        return applied
+
+    def rescale(self, partitions: int) -> None:
+        self._step += 1
+        self.segments = [
+            self.logic.repartition(
+                self.segments, p, partitions, Place(self.directory, f"re-p{p}-of{partitions}-s{self._step}")
+            )
+            for p in range(partitions)
+        ]
