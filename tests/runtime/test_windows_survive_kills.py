@@ -17,8 +17,9 @@ from holdfast.testing import compare_rows
 PROGRAM = Path(__file__).with_name("window_program.py")
 KILLS = [
     ["step.end=kill@9"],
-    ["ckpt.op.put_done=kill@7", "reset.op.loaded=kill@3"],
-    ["ckpt.epoch.published=kill@3", "sink.commit.applied=kill@4", "step.begin=kill@6"],
+    # An epoch is published first, so that there surely is something to load.
+    ["ckpt.epoch.published=kill@1", "ckpt.op.put_done=kill@2", "reset.op.loaded=kill@1"],
+    ["sink.commit.applied=kill@4", "ckpt.epoch.published=kill@2", "step.begin=kill@6"],
 ]
 
 

@@ -1,0 +1,133 @@
+"""Tasks that read and write by themselves, killed in the middle: running aggregates and windows stay exact on Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from holdfast.store.urls import open_store
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
+
+PROGRAM = Path(__file__).with_name("short_way_program.py")
+ROWS, SECOND = 1_200, 1_000_000
+BEGIN_US = 1_790_000_000_000_000
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A hundred rows per second of event time, in order, so that no row is late and the last second stays open."""
+    random = np.random.default_rng(3)
+    (tmp_path / "in").mkdir()
+    table = pa.table(
+        {
+            "at": pa.array(BEGIN_US + np.arange(ROWS) * SECOND // 100).cast(pa.timestamp("us", tz="UTC")),
+            "k": pa.array([f"k{n}" for n in random.integers(0, 7, ROWS)]),
+            "v": random.integers(-50, 50, ROWS),
+        }
+    )
+    for number in range(2):
+        pq.write_table(table.slice(number * ROWS // 2, ROWS // 2), tmp_path / "in" / f"part-{number}.parquet")
+    return tmp_path
+
+
+def start(here: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(here)],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def live(here: Path, **environment: str) -> tuple[int, dict[str, Any]]:
+    """(exit, what the region said of itself)."""
+    out, errors = (child := start(here, **environment)).communicate(timeout=120)
+    assert child.returncode in (0, -signal.SIGKILL), errors[-3000:]
+    return child.returncode, json.loads(out.splitlines()[-1]) if child.returncode == 0 else {}
+
+
+def written(here: Path, name: str) -> list[dict[str, Any]]:
+    return [row for path in (here / name).glob("part-*.parquet") for row in pq.read_table(path).to_pylist()]
+
+
+def check(here: Path) -> None:
+    """Against loops over the input."""
+    rows = [row for path in sorted((here / "in").iterdir()) for row in pq.read_table(path).to_pylist()]
+    running: dict[str, list[int]] = defaultdict(list)
+    seconds: dict[Any, list[int]] = defaultdict(list)
+    for row in rows:
+        running[row["k"]].append(row["v"])
+        seconds[row["at"].replace(microsecond=0), row["k"]].append(row["v"])
+    told = [(row["k"], row["n"], row["total"]) for row in written(here, "sums")]
+    assert len(set(told)) == len(told), "a change was told twice"
+    assert all(total == sum(running[k][:n]) for k, n, total in told)
+    assert {k: max(n for key, n, _ in told if key == k) for k in running} == {
+        k: len(values) for k, values in running.items()
+    }
+    last = max(moment for moment, _ in seconds)
+    wanted = Counter((m, k, len(v), sum(v)) for (m, k), v in seconds.items() if m < last)
+    found = Counter((r["window_start"], r["k"], r["n"], r["total"]) for r in written(here, "seconds"))
+    assert found == wanted
+
+
+def test_the_driver_dies_in_steps_checkpoints_commits_and_restores(here: Path) -> None:
+    for failpoint in (
+        "step.end=kill@5",
+        "sink.prepared=kill@2",
+        "reset.op.loaded=kill@2",
+        "sink.commit.applied=kill@2",
+    ):
+        code, _ = live(here, HOLDFAST_FP=failpoint)
+        assert code == -signal.SIGKILL, f"{failpoint} did not fire"
+    assert live(here)[0] == 0
+    check(here)
+
+
+def test_a_worker_dies_after_it_wrote_segments_and_the_sinks_files(here: Path) -> None:
+    code, region = live(here, DEADLY="1")
+    assert code == 0
+    died = [name for name in ("sums", "seconds") if (here / f"died-in-{name}").exists()]
+    assert died, "no worker died"
+    assert region["resets"] >= len(died), "local[2] tries no task again: the region must have reset"
+    check(here)
+
+
+def test_a_full_disk_in_a_task_pauses_the_region_until_there_is_space(here: Path) -> None:
+    full = here / "full"
+    full.touch()
+    child = start(here, FULL=str(full))
+    try:
+        deadline = time.monotonic() + 100
+        while "region.paused" not in kinds(here):
+            assert child.poll() is None, child.communicate()[1][-3000:]
+            assert time.monotonic() < deadline, f"the region does not pause: {kinds(here)}"
+            time.sleep(0.2)
+        time.sleep(2.0)  # were it no pause, the resets would be used up by now
+        full.unlink()
+        out, errors = child.communicate(timeout=100)
+    finally:
+        child.kill()
+    assert child.returncode == 0, errors[-3000:]
+    assert json.loads(out.splitlines()[-1])["epochs_published"] > 0
+    check(here)
+
+
+def kinds(here: Path) -> list[str]:
+    """Of the events so far."""
+    if not (here / "store").exists():
+        return []
+    return [event.kind for event in open_store(f"file:{here}/store").events()]
