@@ -13,7 +13,7 @@ from holdfast.compiler.traverse import topological
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import (
-    KEYED,
+    AGGREGATING,
     AggregateSpec,
     CountWindow,
     FilterSpec,
@@ -58,7 +58,7 @@ def orders(operator: Operator) -> bool:
 
 def ordered_functions(spec: Spec) -> tuple[str, ...]:
     """What is computed that depends on the order of rows: `last(price)`, …"""
-    computed = spec.aggregates if isinstance(spec, KEYED) else ()
+    computed = spec.aggregates if isinstance(spec, AGGREGATING) else ()
     return tuple(f"{function}({column})" for _, function, column in computed if function in ORDERED)
 
 

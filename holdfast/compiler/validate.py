@@ -10,7 +10,7 @@ from holdfast.ids import OperatorName, RegionName, is_safe_name
 from holdfast.language.aggregates import EMITS
 from holdfast.language.annotations import NAME_RULE
 from holdfast.language.graph import (
-    KEYED,
+    AGGREGATING,
     STATEFUL,
     AggregateSpec,
     CountWindow,
@@ -121,7 +121,7 @@ def _repeated(streams: tuple[StreamRef, ...]) -> StreamRef | None:
 def check_aggregate(operator: Operator) -> None:
     """An aggregate has keys, known functions, and columns that do not collide."""
     spec = operator.spec
-    if not isinstance(spec, KEYED):
+    if not isinstance(spec, AGGREGATING):
         return
     where = f"Operator {operator.name!r} ({operator.kind})"
     if (not spec.by and isinstance(spec, AggregateSpec)) or not spec.aggregates:

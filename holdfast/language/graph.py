@@ -169,7 +169,9 @@ STATELESS = (
     UnionSpec,
     SplitSpec,
 )
-KEYED = (AggregateSpec, WindowSpec)
+AGGREGATING = (AggregateSpec, WindowSpec)
+KEYED = (*AGGREGATING,)
+"""Operators whose state lies with the executors, by key."""
 STATEFUL = (*KEYED, HostedSpec)
 
 

@@ -163,9 +163,14 @@ class Engine(ABC):
 
     @abstractmethod
     def keyed_step(
-        self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName, delivery: Delivery = KEEP
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        frames: Mapping[int, Frame],
+        name: StepName,
+        delivery: Delivery = KEEP,
     ) -> KeyedOutput:
-        """Apply a batch to a keyed operator. Runs a job, which may hand the output to sinks as well."""
+        """Apply what arrived, by input port, to a keyed operator. Runs a job, which may hand the output to sinks as well."""
 
     @abstractmethod
     def load_keyed(

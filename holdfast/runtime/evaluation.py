@@ -13,14 +13,13 @@ from holdfast.failpoints import fp
 from holdfast.ids import ConnectionId, OperatorName
 from holdfast.language.connectors import Sink, Slice
 from holdfast.language.graph import (
-    AggregateSpec,
+    KEYED,
     HostedSpec,
     Operator,
     SinkSpec,
     SourceSpec,
     SplitSpec,
     StreamRef,
-    WindowSpec,
 )
 from holdfast.runtime.batch import Batch, Hold
 from holdfast.runtime.engine import Delivery, Frame, StepName
@@ -75,7 +74,7 @@ class Evaluation:
                     if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
                         frame = self._engine.strip(frame)
                     self._outcome.sink_rows[op.name] = self._engine.write(sink, frame, self._name.id)
-            case AggregateSpec() | WindowSpec():
+            case spec if isinstance(spec, KEYED):
                 self._keyed(op)
             case HostedSpec():
                 self._hosted(op)
@@ -117,13 +116,14 @@ class Evaluation:
         self._add(StreamRef(op.name), self._engine.read(run.source, piece, run.stamp))
 
     def _keyed(self, op: Operator) -> None:
-        frame = self._input(op, 0)
-        if frame is None:
+        found = {port: self._input(op, port) for port in range(len(op.inputs))}
+        frames = {port: frame for port, frame in found.items() if frame is not None}
+        if not frames:
             return
         run = self._worker.runs[op.name]
         assert isinstance(run, KeyedRun)
         delivery = self._worker.deliveries[op.name]
-        result = self._engine.keyed_step(run.task, run.state, frame, self._name, delivery.request)
+        result = self._engine.keyed_step(run.task, run.state, frames, self._name, delivery.request)
         self._holds.extend(result.holds)
         run.advance(result.state)
         for sink in result.delivered:

@@ -7,7 +7,7 @@ For tests and for trying things out: protocol, failpoints and recovery are the s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from holdfast.runtime.engine import (
     KeyedTask,
     StepName,
 )
-from holdfast.runtime.executor.logic import Place, Segments
+from holdfast.runtime.executor.logic import Place, Segments, Share
 from holdfast.runtime.keyed_load import load_segments
 from holdfast.runtime.live import LiveDirectoryLock
 from holdfast.store.base import SegmentRef, Store
@@ -115,25 +115,34 @@ class LocalEngine(Engine):
         return sink.write_arrow(frame, step) if frame.num_rows else 0
 
     def keyed_step(
-        self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName, delivery: Delivery = KEEP
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        frames: Mapping[int, Frame],
+        name: StepName,
+        delivery: Delivery = KEEP,
     ) -> KeyedOutput:
         logic, partitions = task.logic, len(state.partitions)
-        shares = logic.shares(frame.select(list(logic.columns)), partitions)
+        shares: dict[int, list[Share]] = {}
+        for port, frame in frames.items():
+            needed = frame.select(list(logic.columns[port]))
+            for partition, rows in logic.shares(port, needed, partitions).items():
+                shares.setdefault(partition, []).append((port, rows))
         versions = list(state.partitions)
         meta, counts = state.meta, []
         outputs: list[list[pa.Table]] = [[schema.empty_table()] for schema in logic.outputs]
         (self.live / "state").mkdir(parents=True, exist_ok=True)
-        for partition, share in sorted(shares.items()):
+        for partition in sorted(shares):
             place = Place(self.live / "state", f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}")
-            applied = logic.apply(versions[partition], state.meta, logic.gather([share]), place)
+            applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
             versions[partition], meta = applied.segments, applied.meta
             counts.append(applied.counts)
             for port, table in enumerate(applied.outputs):
                 outputs[port].append(table)
         tables = [pa.concat_tables(port) for port in outputs]
-        frames = {port: table for port, table in enumerate(tables) if table.num_rows}
+        made = {port: table for port, table in enumerate(tables) if table.num_rows}
         advanced = KeyedState(tuple(versions), meta, state.counting(counts))
-        return KeyedOutput(advanced, frames, tables[0].num_rows)
+        return KeyedOutput(advanced, made, tables[0].num_rows)
 
     def load_keyed(
         self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None

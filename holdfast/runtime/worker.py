@@ -22,13 +22,11 @@ from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
 from holdfast.language.connectors import POSITION_FIELDS, Stamp
 from holdfast.language.graph import (
     KEYED,
-    AggregateSpec,
     HostedSpec,
     Operator,
     SinkSpec,
     SourceSpec,
     StreamRef,
-    WindowSpec,
 )
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.engine import Engine, KeyedTask, StepName
@@ -204,7 +202,7 @@ class Worker:
                 return SourceRun(op.name, source, Stamp(plan.source_index[op.name]) if stamped else None)
             case SinkSpec(sink=sink):
                 return SinkRun(op.name, sink)
-            case AggregateSpec() | WindowSpec():
+            case spec if isinstance(spec, KEYED):
                 return KeyedRun(op.name, KeyedTask(op.name, logic_of(op, plan)), self.engine, entry)
             case HostedSpec() as spec:
                 stamped_ports = tuple(StreamRef(op.name, p) in plan.stamped for p in range(op.outputs))

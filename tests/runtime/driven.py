@@ -23,25 +23,40 @@ class Driven:
         self.emitted: list[dict[str, Any]] = []
         self._step = 0
 
-    def step(self, rows: pa.Table, mappers: int) -> None:
-        """`mappers`: so many tasks share the rows out; 0: every partition reads them all."""
+    def step(self, rows: pa.Table | dict[int, pa.Table], mappers: int) -> None:
+        """`rows`: of port 0, or by input port. `mappers`: so many tasks share them out; 0: every partition reads all."""
         self._step += 1
-        rows = rows.select([n for n in rows.column_names if n in (*self.logic.columns, HASH_COLUMN)])
+        by_port = rows if isinstance(rows, dict) else {0: rows}
+        needed = {
+            port: table.select(
+                [n for n in table.column_names if n in (*self.logic.columns[port], HASH_COLUMN)]
+            )
+            for port, table in by_port.items()
+        }
         done = [
             self._apply(p, arrived)
-            for p, arrived in enumerate(self._arrivals(rows, mappers))
+            for p, arrived in enumerate(self._arrivals(needed, mappers))
             if arrived is not None
         ]
         assert all(applied.meta == done[0].meta for applied in done), "all partitions agree on the meta"
         self.meta = done[0].meta if done else self.meta
 
-    def _arrivals(self, rows: pa.Table, mappers: int) -> list[Any]:
+    def _arrivals(self, rows: dict[int, pa.Table], mappers: int) -> list[Any]:
         partitions = len(self.segments)
         if not mappers:
             return [self.logic.own(rows, p, partitions) for p in range(partitions)]
-        pieces = [rows.take(pa.array(range(m, rows.num_rows, mappers), pa.int64())) for m in range(mappers)]
-        shares = [self.logic.shares(piece, partitions) for piece in pieces if piece.num_rows]
-        return [self.logic.gather([share[p] for share in shares if p in share]) for p in range(partitions)]
+        pieces = [
+            (port, table.take(pa.array(range(m, table.num_rows, mappers), pa.int64())))
+            for m in range(mappers)
+            for port, table in rows.items()
+        ]
+        shares = [
+            (port, self.logic.shares(port, piece, partitions)) for port, piece in pieces if piece.num_rows
+        ]
+        return [
+            self.logic.gather([(port, share[p]) for port, share in shares if p in share])
+            for p in range(partitions)
+        ]
 
     def _apply(self, partition: int, arrived: Any) -> Applied:
         place = Place(self.directory, f"op-p{partition}-of{len(self.segments)}-s{self._step}")

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, Segments, own_rows, split, with_hashes
+from holdfast.runtime.executor.logic import (
+    Applied,
+    KeyedLogic,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+    own_rows,
+    split,
+    with_hashes,
+)
 from holdfast.state.compaction import advance
 from holdfast.state.count_windows import SLOT, CountWindows, step
 from holdfast.state.keyed_map import Version, merge_versions_for, sort_by_position
@@ -26,23 +36,23 @@ class CountedAggregate(KeyedLogic):
     stamped: bool = False
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[tuple[str, ...], ...]:
         used = [name for name in self.windows.aggregation.schema.names if name != SLOT]
-        return tuple(dict.fromkeys((*used, *POSITION_COLUMNS)))
+        return (tuple(dict.fromkeys((*used, *POSITION_COLUMNS))),)
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
         return (pa.schema([*self.output, *POSITION_FIELDS]) if self.stamped else self.output,)
 
-    def own(self, rows: pa.Table, partition: int, partitions: int) -> list[pa.Table] | None:
-        mine = own_rows(rows, self.by, partition, partitions)
+    def own(self, rows: PortRows, partition: int, partitions: int) -> list[pa.Table] | None:
+        mine = own_rows(rows[0], self.by, partition, partitions)
         return [mine] if mine.num_rows else None
 
-    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         return split(with_hashes(rows, self.by), partitions)
 
-    def gather(self, shares: Sequence[pa.Table]) -> list[pa.Table] | None:
-        return list(shares) or None
+    def gather(self, shares: Sequence[Share]) -> list[pa.Table] | None:
+        return [rows for _, rows in shares] or None
 
     def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
         rows = sort_by_position(pa.concat_tables(arrived), POSITION_COLUMNS)

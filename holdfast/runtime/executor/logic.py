@@ -2,8 +2,8 @@
 
 A step of an operator with P partitions: every row reaches the partition that owns its key, either because each
 partition's task reads all rows and keeps its own (`own`), or because mapping tasks share them out (`shares`, put
-together again by `gather`). Then each partition applies what arrived to its state. A logic is plain data that travels
-to the tasks; it holds no state itself.
+together again by `gather`). Then each partition applies what arrived to its state. Rows come by one or several input
+ports. A logic is plain data that travels to the tasks; it holds no state itself.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ from holdfast.state.hashing import HASH_COLUMN, I64, key_group, key_hash, partit
 from holdfast.state.segment import Segment
 
 Segments = tuple[Segment, ...]
+
+PortRows = Mapping[int, pa.Table]
+"""The rows of a step by input port; ports without rows are left out, but one has some."""
+
+Share = tuple[int, pa.Table]
+"""An input port, and what a mapping task found there for one partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,8 @@ class KeyedLogic(ABC):
 
     @property
     @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """Input columns it needs, positions among them if rows are applied in their order."""
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        """Columns it needs of each input port, positions among them if rows are applied in their order."""
 
     @property
     @abstractmethod
@@ -56,15 +62,15 @@ class KeyedLogic(ABC):
         """Columns of each output port as they travel."""
 
     @abstractmethod
-    def own(self, rows: pa.Table, partition: int, partitions: int) -> Any:
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Any:
         """Out of all rows of a step what matters to one partition; None if nothing does."""
 
     @abstractmethod
-    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        """A mapping task's rows as tables for the partitions."""
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        """A mapping task's rows of one port as tables for the partitions."""
 
     @abstractmethod
-    def gather(self, shares: Sequence[pa.Table]) -> Any:
+    def gather(self, shares: Sequence[Share]) -> Any:
         """What `own` would have given, from the shares of all mapping tasks; None if there are none."""
 
     @abstractmethod

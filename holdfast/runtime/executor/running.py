@@ -9,7 +9,17 @@ from typing import Literal
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, Segments, own_rows, split, with_hashes
+from holdfast.runtime.executor.logic import (
+    Applied,
+    KeyedLogic,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+    own_rows,
+    split,
+    with_hashes,
+)
 from holdfast.state.aggregates import Aggregation, partial
 from holdfast.state.keyed_map import Version, apply_batch, apply_partial, merge_versions_for
 
@@ -26,23 +36,23 @@ class RunningAggregate(KeyedLogic):
     stamped: bool = False
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[tuple[str, ...], ...]:
         positions = POSITION_COLUMNS if self.emit == "each" or self.aggregation.ordered else ()
-        return tuple(dict.fromkeys((*self.aggregation.schema.names, *positions)))
+        return (tuple(dict.fromkeys((*self.aggregation.schema.names, *positions))),)
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
         return (pa.schema([*self.output, *POSITION_FIELDS]) if self.stamped else self.output,)
 
-    def own(self, rows: pa.Table, partition: int, partitions: int) -> list[pa.Table] | None:
-        mine = own_rows(rows, self.aggregation.by, partition, partitions)
+    def own(self, rows: PortRows, partition: int, partitions: int) -> list[pa.Table] | None:
+        mine = own_rows(rows[0], self.aggregation.by, partition, partitions)
         return [self._prepared(mine)] if mine.num_rows else None
 
-    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         return split(self._prepared(rows), partitions)
 
-    def gather(self, shares: Sequence[pa.Table]) -> list[pa.Table] | None:
-        return list(shares) or None
+    def gather(self, shares: Sequence[Share]) -> list[pa.Table] | None:
+        return [rows for _, rows in shares] or None
 
     def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
         version = Version(segments)

@@ -14,7 +14,9 @@ from holdfast.runtime.executor.logic import (
     Applied,
     KeyedLogic,
     Place,
+    PortRows,
     Segments,
+    Share,
     own_rows,
     owners,
     split,
@@ -70,9 +72,9 @@ class WindowedAggregate(KeyedLogic):
     late: bool = False
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[tuple[str, ...], ...]:
         used = self.input.names if self.late else [*self._used, self.on]
-        return (*dict.fromkeys(used), *POSITION_COLUMNS)
+        return ((*dict.fromkeys(used), *POSITION_COLUMNS),)
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
@@ -84,13 +86,13 @@ class WindowedAggregate(KeyedLogic):
 
     # --- how rows arrive ---
 
-    def own(self, rows: pa.Table, partition: int, partitions: int) -> Arrived | None:
-        rows = self._timed(rows)
-        sources, times = _longs(rows, POSITION_COLUMNS[0]), self._times(rows)
-        rows = rows.append_column(REACHED, pa.array(running_maximum(sources, times)))
-        return Arrived(own_rows(rows, self.by, partition, partitions), maxima(sources, times))
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
+        timed = self._timed(rows[0])
+        sources, times = _longs(timed, POSITION_COLUMNS[0]), self._times(timed)
+        timed = timed.append_column(REACHED, pa.array(running_maximum(sources, times)))
+        return Arrived(own_rows(timed, self.by, partition, partitions), maxima(sources, times))
 
-    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         rows = self._timed(rows)
         positions = [_longs(rows, name) for name in POSITION_COLUMNS]
         note = {_STAIRS: _as_bytes(stairs(positions, self._times(rows)))}
@@ -99,11 +101,11 @@ class WindowedAggregate(KeyedLogic):
         empty = rows.slice(0, 0)
         return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
 
-    def gather(self, shares: Sequence[pa.Table]) -> Arrived | None:
+    def gather(self, shares: Sequence[Share]) -> Arrived | None:
         if not shares:
             return None
-        steps = [pa.ipc.open_stream(share.schema.metadata[_STAIRS]).read_all() for share in shares]
-        rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
+        steps = [pa.ipc.open_stream(share.schema.metadata[_STAIRS]).read_all() for _, share in shares]
+        rows = pa.concat_tables([share.replace_schema_metadata(None) for _, share in shares])
         reached = join_stairs(steps, *(_longs(rows, name) for name in POSITION_COLUMNS))
         every = pa.concat_tables(steps)
         return Arrived(

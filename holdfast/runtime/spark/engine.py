@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import Any
@@ -153,9 +153,14 @@ class SparkEngine(Engine):
         return sink.write_spark(as_frame(frame), step)
 
     def keyed_step(
-        self, task: KeyedTask, state: KeyedState, frame: Frame, name: StepName, delivery: Delivery = KEEP
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        frames: Mapping[int, Frame],
+        name: StepName,
+        delivery: Delivery = KEEP,
     ) -> KeyedOutput:
-        return self._keyed.step(task, state, frame, name, delivery)
+        return self._keyed.step(task, state, frames, name, delivery)
 
     def load_keyed(
         self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from pyspark.sql import functions as F
 
 from holdfast.durable import remove_quietly, tells_of_no_space
 from holdfast.errors import NoSpaceError
-from holdfast.language.connectors import Sink
+from holdfast.language.connectors import Sink, TaskReader
 from holdfast.runtime.batch import Batch, batch_of
 from holdfast.runtime.engine import Delivery, KeyedOutput, KeyedState, KeyedTask, StepName
 from holdfast.runtime.executor.logic import Segments
@@ -48,6 +49,9 @@ from holdfast.runtime.spark.stage import (
 from holdfast.runtime.spark.stateless import spark_schema
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
+
+PortFrames = Mapping[int, DataFrame | ReadableRows]
+"""The rows of a step by input port."""
 
 UNSHUFFLED_PARTITIONS = 4
 UNSHUFFLED_BYTES = 256 << 20
@@ -83,7 +87,7 @@ class KeyedJobs:
         self,
         task: KeyedTask,
         state: KeyedState,
-        rows: DataFrame | ReadableRows,
+        rows: PortFrames,
         name: StepName,
         delivery: Delivery,
     ) -> KeyedOutput:
@@ -112,22 +116,27 @@ class KeyedJobs:
             sink.adopt(name.id, [result["written"][number] for result in results.values()])
         return self._collected(task, state, results, tuple(writers))
 
-    def _run(self, stage: KeyedStage, rows: DataFrame | ReadableRows) -> dict[int, dict[str, Any]]:
+    def _run(self, stage: KeyedStage, rows: PortFrames) -> dict[int, dict[str, Any]]:
         """One job; what each partition answered."""
-        if (
-            isinstance(rows, ReadableRows)
-            and self._partitions <= UNSHUFFLED_PARTITIONS
-            and rows.bytes <= UNSHUFFLED_BYTES
-            and rows.reader is not None
-        ):
-            reading = replace(stage, reader=rows.reader)
+        if readers := self._readers(rows):
+            reading = replace(stage, readers=readers)
             return dict(self._places().mapPartitionsWithIndex(reading.read_own).collect())
-        shuffled = self._shuffled(stage.task, as_frame(rows))
+        shuffled = self._shuffled(stage.task, {port: as_frame(frame) for port, frame in rows.items()})
         if self._anchors is None:
             answers = shuffled.mapInArrow(stage, RESULT).collect()
         else:
             answers = self._anchors.run_beside(shuffled, stage).collect()
         return {row[0]: json.loads(row[1]) for row in answers}
+
+    def _readers(self, rows: PortFrames) -> dict[int, TaskReader]:
+        """How tasks read all ports' rows by themselves; none if they should not, or cannot."""
+        readable = {port: frame for port, frame in rows.items() if isinstance(frame, ReadableRows)}
+        bytes = sum(frame.bytes for frame in readable.values())
+        if self._partitions > UNSHUFFLED_PARTITIONS or bytes > UNSHUFFLED_BYTES or len(readable) < len(rows):
+            return {}
+        readers = {port: frame.reader for port, frame in readable.items()}
+        found = {port: reader for port, reader in readers.items() if reader is not None}
+        return found if len(found) == len(rows) else {}
 
     def _places(self) -> RDD[Any]:
         """One task per partition; in a cluster where its anchor is."""
@@ -180,10 +189,14 @@ class KeyedJobs:
         if self._anchors is not None:
             self._anchors.release()
 
-    def _shuffled(self, task: KeyedTask, frame: DataFrame) -> DataFrame:
+    def _shuffled(self, task: KeyedTask, frames: Mapping[int, DataFrame]) -> DataFrame:
         """Blobs of the rows, each in the partition that owns its keys."""
-        needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.columns]
-        blobs = frame.select(*needed).mapInArrow(SplitStage(task.logic, self._partitions), BLOB)
+        parts = []
+        for port, frame in frames.items():
+            needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.columns[port]]
+            split = SplitStage(task.logic, port, self._partitions)
+            parts.append(frame.select(*needed).mapInArrow(split, BLOB))
+        blobs = reduce(DataFrame.unionAll, parts)
         if self._anchors is not None:
             return self._anchors.partitioned(blobs, F.col("partition"))
         return blobs.repartitionById(self._partitions, F.col("partition"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ RESULT = "partition int, result string"
 RESULT_SCHEMA = pa.schema([("partition", pa.int32()), ("result", pa.string())])
 """What every stage yields: one row per partition, its answer as JSON."""
 
-BLOB = "partition int, blob binary"
-BLOB_SCHEMA = pa.schema([("partition", pa.int32()), ("blob", pa.binary())])
-"""What goes through a shuffle: Arrow streams, each for one partition."""
+BLOB = "partition int, port int, blob binary"
+BLOB_SCHEMA = pa.schema([("partition", pa.int32()), ("port", pa.int32()), ("blob", pa.binary())])
+"""What goes through a shuffle: Arrow streams, each for one partition, of rows of one input port."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,18 @@ class SplitStage:
     """Mapping side of a shuffle: rows become at most one Arrow blob per partition that they matter to."""
 
     logic: KeyedLogic
+    port: int
     partitions: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         received = [batch for batch in batches if batch.num_rows]
         if not received:
             return
-        shares = self.logic.shares(pa.Table.from_batches(received), self.partitions)
+        shares = self.logic.shares(self.port, pa.Table.from_batches(received), self.partitions)
         blobs = [_blob(share) for share in shares.values()]
+        ports = pa.array([self.port] * len(shares), pa.int32())
         yield pa.record_batch(
-            [pa.array(list(shares), pa.int32()), pa.array(blobs, pa.binary())], schema=BLOB_SCHEMA
+            [pa.array(list(shares), pa.int32()), ports, pa.array(blobs, pa.binary())], schema=BLOB_SCHEMA
         )
 
 
@@ -87,11 +89,16 @@ class KeyedStage:
     writers: tuple[TaskWriter, ...] = ()
     kept: frozenset[int] = frozenset({0})
     garbage: tuple[str, ...] = ()
-    reader: TaskReader | None = None
+    readers: Mapping[int, TaskReader] = field(default_factory=dict)
+    """How tasks read the rows of each input port themselves."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Behind a shuffle: the partition's blobs."""
-        shares = [_unblob(blob) for batch in batches for blob in batch.column("blob")]
+        shares = [
+            (port.as_py(), _unblob(blob))
+            for batch in batches
+            for port, blob in zip(batch.column("port"), batch.column("blob"), strict=True)
+        ]
         partition, attempt = _task()
         result = self.apply(partition, attempt, self.task.logic.gather(shares))
         if result is not None:
@@ -99,9 +106,9 @@ class KeyedStage:
 
     def read_own(self, partition: int, _: Iterable[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
         """Without a shuffle: every task reads everything and keeps what matters to it."""
-        assert self.reader is not None
         logic = self.task.logic
-        arrived = logic.own(self.reader(logic.columns), partition, len(self.state.partitions))
+        rows = {port: reader(logic.columns[port]) for port, reader in self.readers.items()}
+        arrived = logic.own(rows, partition, len(self.state.partitions))
         result = self.apply(partition, _task()[1], arrived)
         if result is not None:
             yield partition, result
