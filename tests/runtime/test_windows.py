@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.language.graph import TimeWindow
 from holdfast.language.windows import sliding
+from holdfast.runtime.executor.timed import TimedPort
 from holdfast.runtime.executor.windowed import WindowedAggregate
 from holdfast.state.windows import END, START, Windows
 from holdfast.testing import compare_rows, run_local
@@ -99,7 +100,8 @@ def table_of(rows: list[Row], positions: list[int]) -> pa.Table:
 
 def logic_of(window: TimeWindow, delays: dict[int, int], late: bool = False) -> WindowedAggregate:
     windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, ("k",), AGGREGATES, INPUT)
-    return WindowedAggregate(windows, ("k",), "at", {n: f"s{n}" for n in delays}, delays, INPUT, OUTPUT, late)
+    port = TimedPort(("k",), "at", {n: f"s{n}" for n in delays}, delays)
+    return WindowedAggregate(windows, port, INPUT, OUTPUT, late)
 
 
 def results_of(driven: Driven, window: TimeWindow) -> dict[Any, Any]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from holdfast.compiler.order import find_origins, origins_at
 from holdfast.compiler.plan import Plan
 from holdfast.errors import TopologyError
-from holdfast.ids import OperatorName
 from holdfast.language.graph import AggregateSpec, CountWindow, Operator, StreamRef, TimeWindow, WindowSpec
 from holdfast.runtime.executor.counted import CountedAggregate
 from holdfast.runtime.executor.logic import KeyedLogic
 from holdfast.runtime.executor.running import RunningAggregate
+from holdfast.runtime.executor.timed import TimedPort
 from holdfast.runtime.executor.windowed import WindowedAggregate
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.count_windows import CountWindows
@@ -34,18 +34,17 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
             windows = Windows.plan(
                 window.size_us, window.slide_us, window.lateness_us, by, aggregates, schema
             )
-            sources: dict[int, str] = {plan.source_index[name]: name for name in origins_of(op, plan)}
-            delays = delays_of(window, sources)
-            return WindowedAggregate(windows, by, window.on, sources, delays, schema, output, late)
+            port = timed_port(op, 0, by, window.on, window.delays_us, plan)
+            return WindowedAggregate(windows, port, schema, output, late)
     raise TopologyError(f"operator {op.name!r} ({op.kind}) keeps no keyed state.")
 
 
-def origins_of(op: Operator, plan: Plan) -> frozenset[OperatorName]:
-    """Who stamped the operator's input rows."""
-    return frozenset(origins_at(op.inputs[0], find_origins(plan.graph)) or ())
-
-
-def delays_of(window: TimeWindow, sources: Mapping[int, str]) -> dict[int, int]:
-    """The delay of each source, by its number."""
-    given = dict(window.delays_us)
-    return {number: given.get(name, given.get("", 0)) for number, name in sources.items()}
+def timed_port(
+    op: Operator, port: int, by: tuple[str, ...], on: str, delays: Sequence[tuple[str, int]], plan: Plan
+) -> TimedPort:
+    """An input port with event time, and the delay of each source that stamped its rows."""
+    origins = origins_at(op.inputs[port], find_origins(plan.graph)) or ()
+    sources: dict[int, str] = {plan.source_index[name]: name for name in origins}
+    given = dict(delays)
+    delays_us = {number: given.get(name, given.get("", 0)) for number, name in sources.items()}
+    return TimedPort(by, on, sources, delays_us)

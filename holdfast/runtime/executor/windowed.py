@@ -17,43 +17,18 @@ from holdfast.runtime.executor.logic import (
     PortRows,
     Segments,
     Share,
-    own_rows,
     owners,
-    split,
-    with_hashes,
 )
+from holdfast.runtime.executor.timed import Arrived, TimedPort
 from holdfast.state.aggregates import as_int64, combine, single
-from holdfast.state.hashing import I64
-from holdfast.state.keyed_map import sort_by_position
 from holdfast.state.opened import OPENED, opened
 from holdfast.state.segment import write_segment
-from holdfast.state.watermarks import (
-    NEVER,
-    join_stairs,
-    maxima,
-    raised,
-    running_maximum,
-    stairs,
-    watermark,
-)
 from holdfast.state.windows import PANE, Windows, among, key_hashes, live, of_windows, results, sums
-
-REACHED = "__hf_reached"
-"""Column of arrived rows: the largest event time of their source up to them, within the step."""
 
 REWRITTEN_ROWS = 1 << 17
 """Sums of a partition up to which they are kept in one segment, rewritten with every step."""
 
 SEGMENTS_MAX = 8
-_STAIRS = b"holdfast.stairs"
-
-
-@dataclass(frozen=True)
-class Arrived:
-    """Rows of one partition with `REACHED`, and how far every source came in the step."""
-
-    rows: pa.Table
-    reached: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -61,19 +36,14 @@ class WindowedAggregate(KeyedLogic):
     """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}; sources by name."""
 
     windows: Windows
-    by: tuple[str, ...]
-    on: str
-    sources: dict[int, str]
-    """Names by number; numbers are those of this run, names are for ever."""
-    delays: dict[int, int]
-    """Microseconds by source number."""
+    port: TimedPort
     input: pa.Schema
     output: pa.Schema
     late: bool = False
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
-        used = self.input.names if self.late else [*self._used, self.on]
+        used = self.input.names if self.late else [*self._used, self.port.on]
         return ((*dict.fromkeys(used), *POSITION_COLUMNS),)
 
     @property
@@ -86,51 +56,23 @@ class WindowedAggregate(KeyedLogic):
 
     # --- how rows arrive ---
 
-    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        timed = self._timed(rows[0])
-        sources, times = _longs(timed, POSITION_COLUMNS[0]), self._times(timed)
-        timed = timed.append_column(REACHED, pa.array(running_maximum(sources, times)))
-        return Arrived(own_rows(timed, self.by, partition, partitions), maxima(sources, times))
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived:
+        return self.port.own(rows[0], partition, partitions)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        rows = self._timed(rows)
-        positions = [_longs(rows, name) for name in POSITION_COLUMNS]
-        note = {_STAIRS: _as_bytes(stairs(positions, self._times(rows)))}
-        rows = with_hashes(rows, self.by)
-        parts = split(rows, partitions)
-        empty = rows.slice(0, 0)
-        return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+        return self.port.shares(rows, partitions)
 
     def gather(self, shares: Sequence[Share]) -> Arrived | None:
-        if not shares:
-            return None
-        steps = [pa.ipc.open_stream(share.schema.metadata[_STAIRS]).read_all() for _, share in shares]
-        rows = pa.concat_tables([share.replace_schema_metadata(None) for _, share in shares])
-        reached = join_stairs(steps, *(_longs(rows, name) for name in POSITION_COLUMNS))
-        every = pa.concat_tables(steps)
-        return Arrived(
-            rows.append_column(REACHED, pa.array(reached)),
-            maxima(_longs(every, "source"), _longs(every, "time")),
-        )
-
-    def _timed(self, rows: pa.Table) -> pa.Table:
-        """The rows in position order. One without an event time belongs to no window."""
-        if rows.column(self.on).null_count:
-            rows = rows.filter(rows.column(self.on).is_valid())
-        return sort_by_position(rows, POSITION_COLUMNS)
-
-    def _times(self, rows: pa.Table) -> I64:
-        return as_int64(single(rows.column(self.on)).cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
+        return self.port.gather([rows for _, rows in shares])
 
     # --- a step ---
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
-        stored = dict((meta or {}).get("reached", []))
-        before = {number: stored[name] for number, name in self.sources.items() if name in stored}
+        before = self.port.from_stored((meta or {}).get("reached", []))
         emitted = (meta or {}).get("watermark")
         fresh, late = self._sums(arrived, before, emitted)
-        reached = raised(before, arrived.reached)
-        now = watermark(reached, self.delays)
+        reached = self.port.after(before, arrived)
+        now = self.port.mark(reached)
         if emitted is not None:
             now = emitted if now is None else max(now, emitted)
         tables = [opened(segment, self.windows.aggregation).table for segment in segments]
@@ -143,10 +85,7 @@ class WindowedAggregate(KeyedLogic):
         return Applied(
             kept,
             tuple(outputs),
-            {
-                "reached": sorted([self.sources[number], time] for number, time in reached.items()),
-                "watermark": now,
-            },
+            {"reached": self.port.to_stored(reached), "watermark": now},
             {"late": late.num_rows} if late.num_rows else {},
         )
 
@@ -154,16 +93,11 @@ class WindowedAggregate(KeyedLogic):
         self, arrived: Arrived, before: dict[int, int], emitted: int | None
     ) -> tuple[pa.Table, pa.Table]:
         """(sums of the rows that still count, the rows that came too late)."""
-        sources, reached = _longs(arrived.rows, POSITION_COLUMNS[0]), _longs(arrived.rows, REACHED)
-        marks = np.empty(len(sources), dtype=np.int64)
-        for source in np.unique(sources):
-            of_source = sources == source
-            ahead = before.get(int(source), NEVER)
-            marks[of_source] = np.maximum(reached[of_source], ahead) - self.delays[int(source)]
+        marks = self.port.marks(arrived, before)
         if emitted is not None:
             marks = np.maximum(marks, emitted)
         first = self.windows.first_open(marks)
-        fresh, late = sums(self.windows, arrived.rows, self._times(arrived.rows), first)
+        fresh, late = sums(self.windows, arrived.rows, self.port.times(arrived.rows), first)
         return fresh, arrived.rows.take(pa.array(late))
 
     def _emit(
@@ -208,14 +142,3 @@ class WindowedAggregate(KeyedLogic):
             pieces.append(table.filter(pa.array(mine)))
         joined = combine(self.windows.aggregation, pieces)
         return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()
-
-
-def _longs(table: pa.Table, name: str) -> I64:
-    return as_int64(single(table.column(name)))
-
-
-def _as_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
