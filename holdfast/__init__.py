@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     from holdfast.language.aggregates import variance as variance
     from holdfast.language.connectors import Sink as Sink
     from holdfast.language.connectors import Source as Source
+    from holdfast.language.expiry import ttl as ttl
     from holdfast.language.hosted import Operator as Operator
+    from holdfast.language.joins import latest as latest
+    from holdfast.language.keyed_python import KeyedOperator as KeyedOperator
     from holdfast.language.stream import Stream as Stream
     from holdfast.language.topology import Topology as Topology
     from holdfast.language.windows import sliding as sliding
@@ -62,6 +65,10 @@ if TYPE_CHECKING:
     from holdfast.sources import Rows as Rows
     from holdfast.state.registry import register_dataclass as register_dataclass
     from holdfast.state.registry import register_enum as register_enum
+    from holdfast.state.variables import List as List
+    from holdfast.state.variables import Map as Map
+    from holdfast.state.variables import Value as Value
+    from holdfast.state.variables import Window as Window
 
 __version__ = "0.1.0"
 
@@ -69,6 +76,11 @@ _HOMES = {
     "Topology": "holdfast.language.topology",
     "Stream": "holdfast.language.stream",
     "Operator": "holdfast.language.hosted",
+    "KeyedOperator": "holdfast.language.keyed_python",
+    "Value": "holdfast.state.variables",
+    "Map": "holdfast.state.variables",
+    "List": "holdfast.state.variables",
+    "Window": "holdfast.state.variables",
     "count": "holdfast.language.aggregates",
     "sum": "holdfast.language.aggregates",
     "min": "holdfast.language.aggregates",
@@ -84,6 +96,8 @@ _HOMES = {
     "quantile": "holdfast.language.aggregates",
     "tumbling": "holdfast.language.windows",
     "sliding": "holdfast.language.windows",
+    "latest": "holdfast.language.joins",
+    "ttl": "holdfast.language.expiry",
     "Source": "holdfast.language.connectors",
     "Sink": "holdfast.language.connectors",
     "Files": "holdfast.sources",

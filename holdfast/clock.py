@@ -1,4 +1,5 @@
-"""The clock seam. Timeouts use monotonic time; nothing that decides correctness uses a clock at all."""
+"""The clock seam. Timeouts use monotonic time; nothing that decides correctness uses a clock, but for operators that
+were asked to: lifetimes in processing time."""
 
 from __future__ import annotations
 

@@ -14,19 +14,28 @@ import pyarrow as pa
 from holdfast.compiler.traverse import topological
 from holdfast.errors import HoldfastError, TopologyError
 from holdfast.language.aggregates import aggregate_schema
+from holdfast.language.expiry import check_time_column, check_ttl_column, dedup_schema
 from holdfast.language.graph import (
     AggregateSpec,
+    DedupSpec,
     Graph,
     HostedSpec,
+    JoinSpec,
+    KeyedSpec,
     MapArrowSpec,
     Operator,
     SinkSpec,
+    SortSpec,
     SourceSpec,
     SplitSpec,
     StreamRef,
+    TopNSpec,
     UnionSpec,
     WindowSpec,
 )
+from holdfast.language.joins import join_schema
+from holdfast.language.keyed_python import keyed_schema
+from holdfast.language.ranking import top_n_schema
 from holdfast.language.schema import check_columns
 from holdfast.language.windows import window_schema
 
@@ -55,9 +64,22 @@ class ArrowAnalyser:
             case SplitSpec():
                 return [input_schemas[0]] * operator.outputs
             case AggregateSpec() as spec:
+                check_ttl_column(input_schemas[0], spec.ttl)
                 return [aggregate_schema(input_schemas[0], spec)]
+            case DedupSpec() as spec:
+                return [dedup_schema(input_schemas[0], spec)]
+            case TopNSpec() as spec:
+                return [top_n_schema(input_schemas[0], spec)]
+            case SortSpec(on=on):
+                check_time_column(input_schemas[0], on, "Rows are sorted by")
+                return [input_schemas[0]]
             case WindowSpec() as spec:
                 return window_schema(input_schemas[0], spec)
+            case JoinSpec() as spec:
+                left, right = input_schemas
+                return [join_schema(left, right, spec)]
+            case KeyedSpec() as spec:
+                return [keyed_schema(input_schemas[0], spec)]
             case HostedSpec(schemas=schemas):
                 return list(schemas)
             case SinkSpec():

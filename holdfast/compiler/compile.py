@@ -8,7 +8,7 @@ from holdfast.compiler.analyse import Analyser, analyse
 from holdfast.compiler.connect import connect, plan_region
 from holdfast.compiler.fingerprint import fingerprints
 from holdfast.compiler.fusion import Element, fuse
-from holdfast.compiler.order import STAMPING, find_stamped
+from holdfast.compiler.order import find_stamped, stamps
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
 from holdfast.compiler.validate import check_identity, validate
@@ -50,5 +50,5 @@ def _element(graph: Graph, element: Element, connections: tuple[ConnectionPlan, 
 
 def source_index(graph: Graph) -> Mapping[OperatorName, int]:
     """A number for everyone who may stamp positions, by sorted name."""
-    stamping = sorted(name for name, op in graph.operators.items() if isinstance(op.spec, STAMPING))
+    stamping = sorted(name for name, op in graph.operators.items() if stamps(op))
     return {name: index for index, name in enumerate(stamping)}

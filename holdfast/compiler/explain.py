@@ -10,12 +10,22 @@ from holdfast.compiler.traverse import Edge, edges
 from holdfast.ids import OperatorName
 from holdfast.language.graph import (
     AggregateSpec,
+    AsofMatch,
     CountWindow,
+    DedupSpec,
     HostedSpec,
+    IntervalMatch,
+    JoinSpec,
+    KeyedSpec,
+    Latest,
     Operator,
     SinkSpec,
+    SortSpec,
     SourceSpec,
     SplitSpec,
+    TopNSpec,
+    Ttl,
+    WindowMatch,
     WindowSpec,
 )
 
@@ -85,7 +95,20 @@ def what(operator: Operator) -> str:
             return label
         case AggregateSpec() as spec:
             computed = ", ".join(f"{name}={fn}({column or ''})" for name, fn, column in spec.aggregates)
-            return f"by {', '.join(spec.by)}: {computed}, emit {spec.emit}"
+            return f"by {', '.join(spec.by)}: {computed}, emit {spec.emit}{_lifetime(spec.ttl)}"
+        case DedupSpec(by=by, ttl=ttl):
+            return f"first row by {', '.join(by)}{_lifetime(ttl)}"
+        case SortSpec(on=on):
+            return f"in the order of {on}"
+        case TopNSpec(n=n, by=by, order=order, window=window):
+            best = ", ".join(f"{'-' if descending else ''}{column}" for column, descending in order)
+            panes = f", windows of {window.size_us / 1e6:g} s of {window.on}" if window else ""
+            return f"first {n} by {', '.join(by) or 'nothing'} in the order of {best}{panes}"
+        case JoinSpec() as spec:
+            return _join(spec)
+        case KeyedSpec(by=by, label=label, variables=variables):
+            state = ", ".join(f"{name} {described}" for name, described in variables)
+            return f"{label} by {', '.join(by)}: {state or 'no state'}"
         case WindowSpec(window=window) as spec:
             computed = ", ".join(f"{name}={fn}({column or ''})" for name, fn, column in spec.aggregates)
             if isinstance(window, CountWindow):
@@ -96,6 +119,30 @@ def what(operator: Operator) -> str:
         case SplitSpec() as spec:
             return f"into {', '.join(spec.names) or operator.outputs}"
     return "-"
+
+
+def _lifetime(ttl: Ttl | None) -> str:
+    if ttl is None:
+        return ""
+    return f", forgotten after {ttl.length_us / 1e6:g} s of {ttl.on or 'processing time'}"
+
+
+def _join(spec: JoinSpec) -> str:
+    keys = ", ".join(a if a == b else f"{a}={b}" for a, b in zip(spec.left_by, spec.right_by, strict=True))
+    by = f"{spec.how}, by {keys}" if keys else spec.how
+    match spec.match:
+        case IntervalMatch(before_us=before, after_us=after):
+            return f"{by}, from {before / 1e6:g} s before to {after / 1e6:g} s after"
+        case AsofMatch(tolerance_us=reach):
+            return f"{by}, latest not later" + ("" if reach is None else f", at most {reach / 1e6:g} s older")
+        case WindowMatch(left=left, right=right):
+            return f"{by}, left keeps {_latest(left)}, right keeps {_latest(right)}"
+
+
+def _latest(window: Latest) -> str:
+    if window.size_us is not None:
+        return f"{window.size_us / 1e6:g} s"
+    return f"{window.rows} rows{' per key' if window.per_key else ''}"
 
 
 def _titled(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

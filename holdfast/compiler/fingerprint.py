@@ -12,12 +12,17 @@ from holdfast.language.graph import (
     STATEFUL,
     AggregateSpec,
     CountWindow,
+    DedupSpec,
     Graph,
     HostedSpec,
+    JoinSpec,
+    KeyedSpec,
     Operator,
     SinkSpec,
+    SortSpec,
     SourceSpec,
     StreamRef,
+    TopNSpec,
     WindowSpec,
 )
 
@@ -43,7 +48,27 @@ def fingerprint(operator: Operator, schemas: Mapping[StreamRef, pa.Schema]) -> s
         case AggregateSpec() as spec:
             made = schemas[StreamRef(operator.name)]
             keys = ",".join(f"{key}:{_type(made, key)}" for key in spec.by)
-            return f"aggregate by=({keys}) agg=({_computed(spec, made)}) groups={KEY_GROUPS}"
+            lives = "" if spec.ttl is None else f" ttl={spec.ttl.on or 'clock'}"
+            return f"aggregate by=({keys}) agg=({_computed(spec, made)}){lives} groups={KEY_GROUPS}"
+        case DedupSpec(by=by, ttl=ttl):
+            made = schemas[StreamRef(operator.name)]
+            keys = ",".join(f"{key}:{_type(made, key)}" for key in by)
+            lives = "" if ttl is None else f" ttl={ttl.on or 'clock'}"
+            return f"dedup by=({keys}){lives} groups={KEY_GROUPS}"
+        case TopNSpec() as spec:
+            types = schemas[operator.inputs[0].streams[0]]
+            keys = ",".join(f"{key}:{_type(types, key)}" for key in spec.by)
+            order = ",".join(f"{'-' if descending else ''}{column}" for column, descending in spec.order)
+            rows = ",".join(f"{column}:{_type(types, column)}" for column in types.names)
+            panes = (
+                f" size={spec.window.size_us} slide={spec.window.slide_us} on={spec.window.on}"
+                if spec.window
+                else ""
+            )
+            return f"top n={spec.n} order=({order}){panes} by=({keys}) rows=({rows}) groups={KEY_GROUPS}"
+        case SortSpec(on=on):
+            types = schemas[operator.inputs[0].streams[0]]
+            return f"sort on={on} rows=({','.join(f'{name}:{_type(types, name)}' for name in types.names)})"
         case WindowSpec(window=window) as spec:
             made = schemas[StreamRef(operator.name)]
             keys = ",".join(f"{key}:{_type(made, key)}" for key in spec.by)
@@ -52,6 +77,18 @@ def fingerprint(operator: Operator, schemas: Mapping[StreamRef, pa.Schema]) -> s
             else:
                 panes = f"size={window.size_us} slide={window.slide_us} on={window.on}"
             return f"window {panes} by=({keys}) agg=({_computed(spec, made)}) groups={KEY_GROUPS}"
+        case KeyedSpec() as spec:
+            types = schemas[operator.inputs[0].streams[0]]
+            keys = ",".join(f"{key}:{_type(types, key)}" for key in spec.by)
+            state = ",".join(f"{name}:{described}" for name, described in spec.variables)
+            return f"keyed by=({keys}) state=({state}) on={spec.on} groups={KEY_GROUPS}"
+        case JoinSpec() as spec:
+            sides = zip((spec.left_by, spec.right_by), operator.inputs, strict=True)
+            keys = " ".join(
+                f"({','.join(f'{key}:{_type(schemas[port.streams[0]], key)}' for key in by)})"
+                for by, port in sides
+            )
+            return f"join {type(spec.match).__name__} on={spec.on} by={keys} groups={KEY_GROUPS}"
     return operator.kind
 
 

@@ -15,18 +15,26 @@ from holdfast.ids import OperatorName
 from holdfast.language.graph import (
     AGGREGATING,
     AggregateSpec,
+    AsofMatch,
     CountWindow,
+    DedupSpec,
     FilterSpec,
     Graph,
     HostedSpec,
     InputPort,
+    IntervalMatch,
+    JoinSpec,
+    KeyedSpec,
     Operator,
     SelectSpec,
+    SortSpec,
     SourceSpec,
     Spec,
     SplitSpec,
     StreamRef,
     TimeWindow,
+    TopNSpec,
+    Ttl,
     UnionSpec,
     WindowSpec,
     WithColumnsSpec,
@@ -35,8 +43,18 @@ from holdfast.state.functions import ORDERED
 
 Origins = frozenset[OperatorName] | None
 
-STAMPING = (SourceSpec, HostedSpec)
-CARRYING = (FilterSpec, SelectSpec, WithColumnsSpec, SplitSpec, UnionSpec)
+CARRYING = (FilterSpec, SelectSpec, WithColumnsSpec, SplitSpec, UnionSpec, DedupSpec)
+
+
+def stamps(operator: Operator) -> bool:
+    """True if positions of its output rows begin here. Sources and Python operators number their rows; results of
+    event-time windows and of as-of joins come in the order of time, so time is their place."""
+    match operator.spec:
+        case SourceSpec() | HostedSpec() | SortSpec() | JoinSpec(match=AsofMatch()):
+            return True
+        case WindowSpec(window=TimeWindow(lateness_us=0), late=False):
+            return True
+    return False
 
 
 def carries_order(operator: Operator) -> bool:
@@ -53,7 +71,15 @@ def orders(operator: Operator) -> bool:
     """True if the operator needs to know the positions of its input rows."""
     spec = operator.spec
     each = isinstance(spec, AggregateSpec) and spec.emit == "each"
-    return isinstance(spec, WindowSpec) or each or bool(ordered_functions(spec))
+    by_position = (
+        isinstance(spec, WindowSpec | DedupSpec | TopNSpec | SortSpec | JoinSpec | KeyedSpec) or each
+    )
+    return by_position or forgets_by_event_time(spec) or bool(ordered_functions(spec))
+
+
+def forgets_by_event_time(spec: Spec) -> bool:
+    """True if an aggregate's keys end where the watermark is past them."""
+    return isinstance(spec, AggregateSpec) and isinstance(spec.ttl, Ttl) and spec.ttl.on is not None
 
 
 def ordered_functions(spec: Spec) -> tuple[str, ...]:
@@ -67,7 +93,7 @@ def find_origins(graph: Graph) -> Mapping[OperatorName, Origins]:
     origins: dict[OperatorName, Origins] = {}
     for name in topological(graph):
         operator = graph.operators[name]
-        if isinstance(operator.spec, STAMPING):
+        if stamps(operator):
             origins[name] = frozenset({name})
         elif carries_order(operator):
             origins[name] = origins_at(operator.inputs[0], origins)
@@ -93,8 +119,9 @@ def find_stamped(graph: Graph) -> frozenset[StreamRef]:
     stamped: set[StreamRef] = set()
     for operator in graph.operators.values():
         if orders(operator):
-            check_ordered(graph, operator, origins)
-            stamp_back(graph, operator.inputs[0], stamped)
+            for port in operator.inputs:
+                check_ordered(graph, operator, port, origins)
+                stamp_back(graph, port, stamped)
         elif isinstance(operator.spec, HostedSpec):
             for port in operator.inputs:
                 if origins_at(port, origins) is not None:
@@ -111,26 +138,28 @@ def stamp_back(graph: Graph, port: InputPort, stamped: set[StreamRef]) -> None:
             continue
         stamped.add(stream)
         producer = graph.operators[stream.operator]
-        if not isinstance(producer.spec, STAMPING):
+        if not stamps(producer):
             todo.extend(producer.inputs[0].streams)
 
 
-def check_ordered(graph: Graph, operator: Operator, origins: Mapping[OperatorName, Origins]) -> None:
+def check_ordered(
+    graph: Graph, operator: Operator, port: InputPort, origins: Mapping[OperatorName, Origins]
+) -> None:
     """An order that does not depend on how rows were cut into batches. Event-time windows order within each source
     only, unless they compute something that depends on the order of all rows."""
     functions = ordered_functions(operator.spec)
     needs = _needs(operator.spec)
-    found = origins_at(operator.inputs[0], origins)
+    found = origins_at(port, origins)
     if found is None:
-        culprit = _where_lost(graph, operator.inputs[0], origins)
+        culprit = _where_lost(graph, port, origins)
         raise TopologyError(
             f"Operator {operator.name!r} {needs}, but its input has no order: {culprit.kind}"
             f" {culprit.name!r} does not keep positions.",
             cure="Keep positions: use only filter, select, with_columns, split and union before it."
-            if isinstance(operator.spec, WindowSpec) or functions
+            if not isinstance(operator.spec, AggregateSpec) or operator.spec.emit != "each" or functions
             else "Use emit='changes', or keep positions by using only filter, select, with_columns and split before it.",
         )
-    in_time = isinstance(operator.spec, WindowSpec) and isinstance(operator.spec.window, TimeWindow)
+    in_time = _by_event_time(operator.spec)
     if len(found) > 1 and functions:
         raise TopologyError(
             f"Operator {operator.name!r} {needs}, but its input comes from several places, between which there is no"
@@ -138,21 +167,61 @@ def check_ordered(graph: Graph, operator: Operator, origins: Mapping[OperatorNam
             cure="Use functions that need no order (min, max, collect_set), or aggregate each source by itself.",
         )
     if len(found) > 1 and not in_time:
-        instead = "windows over event time" if isinstance(operator.spec, WindowSpec) else "emit='changes'"
+        instead = _instead(operator.spec)
         raise TopologyError(
             f"Operator {operator.name!r} {needs}, but its input comes from several places:"
             f" {', '.join(map(repr, sorted(found)))}.",
-            cure=f"Use {instead}; ordering several sources needs event time, which is not available yet.",
+            cure=instead,
         )
+
+
+def _by_event_time(spec: Spec) -> bool:
+    """True if rows of several sources need no order among them."""
+    if isinstance(spec, JoinSpec):
+        return isinstance(spec.match, IntervalMatch)
+    return isinstance(spec, SortSpec) or (
+        isinstance(spec, WindowSpec) and isinstance(spec.window, TimeWindow)
+    )
 
 
 def _needs(spec: Spec) -> str:
     """Why an operator needs an order."""
     if functions := ordered_functions(spec):
         return f"computes {', '.join(functions)}"
-    if not isinstance(spec, WindowSpec):
-        return "has emit='each'"
-    return "counts rows" if isinstance(spec.window, CountWindow) else "is over windows"
+    match spec:
+        case DedupSpec():
+            return "lets the first row of each key pass"
+        case TopNSpec():
+            return "ranks rows"
+        case SortSpec():
+            return "sorts rows by event time"
+        case KeyedSpec():
+            return "processes the rows of a key in their order"
+        case JoinSpec():
+            return "joins"
+        case WindowSpec(window=window):
+            return "counts rows" if isinstance(window, CountWindow) else "is over windows"
+        case AggregateSpec(emit="changes"):
+            return "forgets keys by event time"
+    return "has emit='each'"
+
+
+def _instead(spec: Spec) -> str:
+    """What to do where rows of several sources have no order."""
+    match spec:
+        case DedupSpec():
+            return "Dedup each source by itself, or bring the rows into one order before: .sort(on='at', …)."
+        case TopNSpec():
+            return "Rank the rows of each source by itself, or bring them into one order before: .sort(on='at', …)."
+        case KeyedSpec():
+            return "Use one keyed operator per source, before the union; ordering several sources needs event time, which is not available yet."
+        case JoinSpec():
+            return "Join each source by itself, or join by an interval of time (within=)."
+        case WindowSpec():
+            return "Use windows over event time, or bring the rows into one order before: .sort(on='at', …)."
+        case AggregateSpec(emit="changes"):
+            return "Aggregate each source by itself, forget by processing time (ttl=holdfast.ttl(seconds)), or sort before."
+    return "Use emit='changes', or bring the rows into one order before: .sort(on='at', …)."
 
 
 def _where_lost(graph: Graph, port: InputPort, origins: Mapping[OperatorName, Origins]) -> Operator:

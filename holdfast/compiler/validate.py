@@ -17,6 +17,7 @@ from holdfast.language.graph import (
     Graph,
     HostedSpec,
     InputPort,
+    JoinSpec,
     Operator,
     SinkSpec,
     SourceSpec,
@@ -90,6 +91,11 @@ def check_arity(operator: Operator) -> None:
             f"Operator {operator.name!r} ({operator.kind}) has a port without a stream, or no data port.",
             cure="Connect a stream to each port; rows that arrive at data ports are what makes it work.",
         )
+    elif isinstance(operator.spec, JoinSpec):
+        if len(data) != 2 or len(operator.inputs) != 2:
+            raise TopologyError(
+                f"Operator {operator.name!r} (join) has not two data ports.", cure="Write a.join(b, …)."
+            )
     elif not isinstance(operator.spec, HostedSpec) and len(operator.inputs) > 1:
         raise TopologyError(
             f"Operator {operator.name!r} ({operator.kind}) has several ports or a control port.",

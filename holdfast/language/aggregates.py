@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec, CountWindow, TimeWindow, WindowSpec
+from holdfast.language.graph import AggregateSpec, CountWindow, TimeWindow, Ttl, WindowSpec
 from holdfast.state.arrays import is_number, list_of
 from holdfast.state.extremes import has_order
 from holdfast.state.functions import FUNCTIONS, family, is_function, quantile_name
@@ -131,7 +131,9 @@ def _column(function: str, column: Any) -> str:
 # --- from the arguments of Stream.aggregate to a spec ---------------------------------------------------------------
 
 
-def aggregate_spec(by: str | Sequence[str], emit: str, aggregates: Mapping[str, Aggregate]) -> AggregateSpec:
+def aggregate_spec(
+    by: str | Sequence[str], emit: str, aggregates: Mapping[str, Aggregate], ttl: Ttl | None = None
+) -> AggregateSpec:
     """The spec of a running aggregate; refuses what can be refused without knowing the columns."""
     if emit not in EMITS:
         raise TopologyError(
@@ -139,7 +141,7 @@ def aggregate_spec(by: str | Sequence[str], emit: str, aggregates: Mapping[str, 
             cure="Use emit='changes' (a row per changed key) or emit='each' (a row per input row).",
         )
     keys = _keys(by, needed=True)
-    return AggregateSpec(keys, _aggregates(aggregates), "each" if emit == "each" else "changes")
+    return AggregateSpec(keys, _aggregates(aggregates), "each" if emit == "each" else "changes", ttl)
 
 
 def window_spec(

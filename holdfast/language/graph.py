@@ -89,12 +89,31 @@ class SplitSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Ttl:
+    """A key is forgotten when the watermark over the column `on` has passed its time by `length_us`. Without `on`: when
+    the driver's clock has."""
+
+    length_us: int
+    on: str | None = None
+    delay_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateSpec:
     """Keyed running aggregate. `aggregates` maps output column → (function, input column or None for count)."""
 
     by: tuple[str, ...]
     aggregates: tuple[tuple[str, str, str | None], ...]
     emit: Literal["changes", "each"] = "changes"
+    ttl: Ttl | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DedupSpec:
+    """The first row of each key passes; with `ttl` the first since the key was forgotten."""
+
+    by: tuple[str, ...]
+    ttl: Ttl | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +148,90 @@ class WindowSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Latest:
+    """What a stream keeps in a join: its last `rows` rows, of all or of each key; or those of the last `size_us`."""
+
+    rows: int | None
+    size_us: int | None
+    per_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalMatch:
+    """The right row's time is at least the left's minus `before_us`, and at most the left's plus `after_us`."""
+
+    before_us: int
+    after_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMatch:
+    """A row meets what the other stream keeps at that moment."""
+
+    left: Latest
+    right: Latest
+
+
+@dataclass(frozen=True, slots=True)
+class AsofMatch:
+    """A left row meets the latest right row that is not later; `exact`: one of the same time will do."""
+
+    tolerance_us: int | None
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """Rows of two streams with equal keys. `on`: the event times of left and right; None: in the order of arrival.
+    `where`: a function of output rows, or an expression of Arrow. `how="left"`: left rows without a match come out."""
+
+    left_by: tuple[str, ...]
+    right_by: tuple[str, ...]
+    match: IntervalMatch | WindowMatch | AsofMatch
+    on: tuple[str, str] | None
+    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+    how: Literal["inner", "left"] = "inner"
+    where: Any = None
+    suffix: str = "_right"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSpec:
+    """A Python operator with declared state per key, on the executors. `make` builds an instance, in any process. `on`:
+    the column with the event time, if there is one."""
+
+    by: tuple[str, ...]
+    make: Callable[[], Any]
+    schema: pa.Schema
+    label: str = "operator"
+    """The user's class, for `explain()`."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Name and description of each."""
+    on: str | None = None
+    delay_us: int = 0
+    timers: bool = False
+    """It has `on_timer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopNSpec:
+    """The first `n` rows of each key in the order of some columns (True: descending), of each window if there is one."""
+
+    n: int
+    by: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
+    window: TimeWindow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SortSpec:
+    """Rows leave in the order of the event time `on`, as far as the watermark has passed. `delays_us`: as in windows."""
+
+    on: str
+    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+
+
+@dataclass(frozen=True, slots=True)
 class HostedSpec:
     """A Python operator hosted in the driver. `make` builds a fresh instance in its initial state."""
 
@@ -154,7 +257,12 @@ Spec = (
     | UnionSpec
     | SplitSpec
     | AggregateSpec
+    | DedupSpec
+    | TopNSpec
+    | SortSpec
     | WindowSpec
+    | JoinSpec
+    | KeyedSpec
     | HostedSpec
     | SinkSpec
 )
@@ -170,7 +278,7 @@ STATELESS = (
     SplitSpec,
 )
 AGGREGATING = (AggregateSpec, WindowSpec)
-KEYED = (*AGGREGATING,)
+KEYED = (*AGGREGATING, JoinSpec, DedupSpec, TopNSpec, SortSpec, KeyedSpec)
 """Operators whose state lies with the executors, by key."""
 STATEFUL = (*KEYED, HostedSpec)
 
@@ -227,9 +335,7 @@ class Operator:
     def kind(self) -> str:
         """ "source", "filter", "select", "with_columns", "aggregate", "hosted", "sink", …"""
         name = type(self.spec).__name__.removesuffix("Spec")
-        return (
-            "with_columns" if name == "WithColumns" else "map_arrow" if name == "MapArrow" else name.lower()
-        )
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 @dataclass(frozen=True, slots=True)

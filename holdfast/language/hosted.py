@@ -13,7 +13,8 @@ Any class with `process(row, port)` or `process_batch(table, port)` will do; `Op
 `close()`                   the run ends
 =========================== ==========================================================================================
 
-Without `checkpoint`/`reset` the state is all attributes that do not begin with `_`.
+Without `checkpoint`/`reset` the state is all attributes that do not begin with `_`, and declared variables
+(`count = hf.Value(int, default=0)` in the class), which are checked at every change and whose size can be told.
 Input ports are numbered in the order written: data ports first, then control ports.
 """
 
@@ -25,6 +26,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.errors import TopologyError
+from holdfast.state.declarations import declared
+from holdfast.state.sizes import state_size
 
 PROCESS = ("process", "process_batch")
 
@@ -47,6 +50,10 @@ class Operator:
 
     def open(self) -> None:
         """Called before the first row and after each restore: rebuild attributes that begin with `_`."""
+
+    def state_size(self) -> int:
+        """Bytes of the declared variables, estimated from samples where exactness would cost too much."""
+        return state_size(self)
 
     def drain(self) -> None:
         """An epoch is being established: finish what is under way. May still `submit`."""
@@ -83,6 +90,7 @@ def maker(operator: Any) -> tuple[Callable[[], Any], str]:
 
 
 def _check_methods(operator: Any, label: str) -> None:
+    _check_variables(operator if inspect.isclass(operator) else type(operator), label)
     if not any(callable(getattr(operator, method, None)) for method in PROCESS):
         raise TopologyError(
             f"{label} has neither process(row, port) nor process_batch(table, port).",
@@ -92,6 +100,15 @@ def _check_methods(operator: Any, label: str) -> None:
         raise TopologyError(
             f"{label} defines only one of checkpoint() and reset(state).",
             cure="Define both, or neither: then the attributes not beginning with '_' are the state.",
+        )
+
+
+def _check_variables(cls: type, label: str) -> None:
+    timed = [name for name, variable in declared(cls).items() if variable.needs_time]
+    if timed:
+        raise TopologyError(
+            f"{label} declares a lifetime for {timed[0]!r}, but an operator hosted in the driver has no event time.",
+            cure="Use stream.keyed(…, on='…'), or leave ttl= and seconds= out.",
         )
 
 

@@ -21,11 +21,13 @@ from holdfast.language.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.annotations import Duration, region_settings, seconds
 from holdfast.language.builder import Builder
 from holdfast.language.connectors import Sink
+from holdfast.language.expiry import checked_ttl
 from holdfast.language.graph import (
     CountWindow,
     FilterSpec,
     HostedSpec,
     InputPort,
+    JoinSpec,
     MapArrowSpec,
     SelectSpec,
     SinkSpec,
@@ -35,17 +37,21 @@ from holdfast.language.graph import (
     StreamRef,
     TimeWindow,
     TransformSpec,
+    Ttl,
     UnionSpec,
     WithColumnsSpec,
 )
 from holdfast.language.hosted import maker
+from holdfast.language.join_verbs import JoinVerbs
+from holdfast.language.keyed_verbs import KeyedVerbs
+from holdfast.language.row_verbs import RowVerbs
 from holdfast.language.schema import to_arrow
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
 
     _builder: Builder = field(repr=False)
@@ -139,6 +145,7 @@ class Stream:
         *,
         window: TimeWindow | CountWindow | None = ...,
         late: Literal[False] = ...,
+        ttl: Ttl | None = ...,
         name: str | None = ...,
         **aggregates: Aggregate,
     ) -> Stream: ...
@@ -150,6 +157,7 @@ class Stream:
         *,
         window: TimeWindow,
         late: Literal[True],
+        ttl: None = ...,
         name: str | None = ...,
         **aggregates: Aggregate,
     ) -> list[Stream]: ...
@@ -160,6 +168,7 @@ class Stream:
         *,
         window: TimeWindow | CountWindow | None = None,
         late: bool = False,
+        ttl: Ttl | None = None,
         name: str | None = None,
         **aggregates: Aggregate,
     ) -> Stream | list[Stream]:
@@ -170,11 +179,19 @@ class Stream:
         gives one row per key when it is complete, with window_start and window_end; `by=[]` is one key for all rows.
         `late=True` makes it [results, late rows]. With `window=holdfast.tumbling(rows=100)` (or `sliding`) a window is
         rows of one key in the order of their positions, and window_rows tells how many the key had so far.
+
+        Without a window `ttl=holdfast.ttl(3600, on="at")` forgets keys that had no row for so long: the next row of
+        such a key starts afresh.
         """
         if window is None:
             if late:
                 raise TopologyError("late=True needs a window.", cure="Give window=holdfast.tumbling(…).")
-            return self._then(aggregate_spec(by, emit, aggregates), name)
+            return self._then(aggregate_spec(by, emit, aggregates, checked_ttl(ttl)), name)
+        if ttl is not None:
+            raise TopologyError(
+                "ttl= does not go with a window, which is forgotten when it is complete.",
+                cure="Leave it out.",
+            )
         made = self._then(window_spec(by, emit, window, late, aggregates), name, outputs=1 + late)
         if not late:
             return made
@@ -248,6 +265,11 @@ class Stream:
     def isolate(self) -> Stream:
         """What reads this handle begins a new element: its own loop, its own failure."""
         return replace(self, _isolated=True)
+
+    def _join(self, other: Stream, spec: JoinSpec, name: str | None) -> Stream:
+        ports = [input_port(self._builder, (stream,)) for stream in (self, other)]
+        made = self._builder.add(spec, ports, name=name, isolated=any_isolated((self, other)))
+        return Stream(self._builder, StreamRef(made))
 
     def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
         port = input_port(self._builder, (self,))

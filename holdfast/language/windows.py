@@ -111,22 +111,26 @@ def _time_window(size: Any, slide: Any, on: str | None, delay: Delay, lateness: 
         raise TopologyError(
             f"on={on!r} is no column name.", cure="Name the column that holds the event time."
         )
-    size_us, slide_us = _micros(size, "size"), _micros(slide, "slide")
+    size_us, slide_us = micros(size, "size"), micros(slide, "slide")
     if slide_us > size_us:
         raise TopologyError(
             f"windows of {size_us / 1e6:g} s every {slide_us / 1e6:g} s would leave rows out.",
             cure="Give a slide that is not longer than the size.",
         )
+    return TimeWindow(size_us, slide_us, on, delays_us(delay), micros(lateness, "lateness", zero=True))
+
+
+def delays_us(delay: Delay) -> tuple[tuple[str, int], ...]:
+    """Delays by source in microseconds; "" stands for all others."""
     if isinstance(delay, Mapping):
-        delays = {str(name): _micros(value, "delay", zero=True) for name, value in delay.items()}
+        delays = {str(name): micros(value, "delay", zero=True) for name, value in delay.items()}
     else:
-        delays = {"": _micros(delay, "delay", zero=True)}
-    return TimeWindow(
-        size_us, slide_us, on, tuple(sorted(delays.items())), _micros(lateness, "lateness", zero=True)
-    )
+        delays = {"": micros(delay, "delay", zero=True)}
+    return tuple(sorted(delays.items()))
 
 
-def _micros(value: Duration, what: str, *, zero: bool = False) -> int:
+def micros(value: Duration, what: str, *, zero: bool = False) -> int:
+    """A length of time in microseconds."""
     given = value.total_seconds() if isinstance(value, timedelta) else value
     if zero and given == 0 and not isinstance(value, bool):
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -123,7 +123,10 @@ class Evaluation:
         run = self._worker.runs[op.name]
         assert isinstance(run, KeyedRun)
         delivery = self._worker.deliveries[op.name]
-        result = self._engine.keyed_step(run.task, run.state, frames, self._name, delivery.request)
+        # One moment for the whole step, stored with the state: what is in processing time is consistent in itself.
+        now_us = int(self._worker.clock.wall() * 1e6)
+        state = replace(run.state, meta=run.task.logic.at(run.state.meta, now_us))
+        result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
         self._holds.extend(result.holds)
         run.advance(result.state)
         for sink in result.delivered:

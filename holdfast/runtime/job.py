@@ -345,7 +345,7 @@ class Job:
         inputs, outputs = self._ends(element)
         side = self.regions[region.name]
         loop = ElementLoop(
-            element, ElementMachine(region.shape, element.name), Worker(plan, element, self._engine), self._engine,
+            element, ElementMachine(region.shape, element.name), Worker(plan, element, self._engine, self._clock), self._engine,
             side, inputs, outputs, self._signals, self._clock,
             operator_driven=region.settings.trigger == "operator",
         )  # fmt: skip
@@ -355,7 +355,7 @@ class Job:
     def _autonomous_loop(self, plan: Plan, element: ElementPlan) -> AutonomousLoop:
         inputs, outputs = self._ends(element)
         loop = AutonomousLoop(
-            element, Worker(plan, element, self._engine), self._engine, self._store, inputs, outputs,
+            element, Worker(plan, element, self._engine, self._clock), self._engine, self._store, inputs, outputs,
             self._signals, self._clock, self._reporter.event, self.fail,
         )  # fmt: skip
         if self._until == "available":

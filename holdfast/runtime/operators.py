@@ -21,7 +21,9 @@ from holdfast.language.graph import HostedSpec
 from holdfast.runtime.engine import Engine, KeyedState, KeyedTask
 from holdfast.runtime.rows import Outbox, rows_of, stamp
 from holdfast.state import codec, hosted
+from holdfast.state.declarations import declared
 from holdfast.state.segment import Segment
+from holdfast.state.sizes import state_size
 from holdfast.store.base import SegmentRef, Store
 
 
@@ -113,6 +115,10 @@ class KeyedRun(Remembering):
         self._live: dict[str, Segment] = {}
         self._lock = threading.Lock()
         self.state = KeyedState(tuple(() for _ in range(engine.partitions)))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(self.state.counts)
 
     def advance(self, state: KeyedState) -> None:
         """A step succeeded: `state` is the current version; segments nobody needs any more are removed."""
@@ -217,6 +223,13 @@ class HostedRun(Remembering):
             except StateError as error:
                 raise StateError(f"operator {self.name!r}: {error.message}", cure=error.cure) from error
             self._checked = True
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The size of the state, if the operator declares it."""
+        if self.instance is None or not declared(type(self.instance)):
+            return {}
+        return {"state_bytes": state_size(self.instance)}
 
     def pin(self, epoch: Epoch) -> Any:
         # Encoded at once: the operator goes on changing its own objects in the next step.

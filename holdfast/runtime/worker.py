@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from holdfast.checkpoint.blobs import put_blobs
 from holdfast.checkpoint.retention import entry_of
+from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
@@ -49,10 +50,11 @@ class Pinned:
 class Worker:
     """Runs the operators of one element."""
 
-    def __init__(self, plan: Plan, element: ElementPlan, engine: Engine) -> None:
+    def __init__(self, plan: Plan, element: ElementPlan, engine: Engine, clock: Clock) -> None:
         self.plan = plan
         self.element = element
         self.engine = engine
+        self.clock = clock
         self.inside = {op.name for op in element.operators}
         self.out_streams = tuple(dict.fromkeys(c.stream for c in element.outputs))
         self.uses = uses_of(element, self.out_streams)
@@ -184,9 +186,9 @@ class Worker:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """What keyed operators counted, as of their current state."""
-        runs = [run for run in self.runs.values() if isinstance(run, KeyedRun)]
-        return {run.name: dict(run.state.counts) for run in runs if run.state.counts}
+        """What operators counted, as of their current state."""
+        runs = [run for run in self.runs.values() if isinstance(run, KeyedRun | HostedRun)]
+        return {run.name: counts for run in runs if (counts := run.counts)}
 
     def close(self) -> None:
         for run in self._hosted:

@@ -20,6 +20,7 @@ the same `fold`, so results cannot differ between them.
 | count_distinct | anything with an order | sorted list of values: see distinct.py | int64 |
 | collect_set | the same | the same | list of its type |
 | quantile[q] | number | values and counts: see quantiles.py | double |
+| top[…] | whole rows, with positions | lists of the best: see top.py | list of rows |
 
 Nulls are left out, as in SQL, except by first and last, as in Spark; over no value counts are zero, lists are empty and
 everything else is null.
@@ -42,6 +43,7 @@ from holdfast.state.grouping import Runs
 from holdfast.state.moments import Variance
 from holdfast.state.ordered import AtEnd, Collected, has_values
 from holdfast.state.quantiles import Quantile
+from holdfast.state.top import top_of
 
 Columns = list[pa.Array]
 
@@ -81,6 +83,8 @@ def accumulator(output: str, function: str, kind: pa.DataType | None) -> Accumul
 def _over(output: str, function: str, kind: pa.DataType) -> Accumulator | None:
     if function in ("first", "last", "collect") and has_values(kind):
         return Collected(kind) if function == "collect" else AtEnd(kind, function == "last")
+    if (top := top_of(function, kind)) is not None:
+        return top
     if extremes.has_order(kind):
         if function in ("min", "max"):
             return Extreme(kind, function == "max")

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from holdfast.errors import StateError
 from holdfast.state.accumulators import Accumulator, accumulator
-from holdfast.state.functions import ORDERED, POSITION
+from holdfast.state.functions import POSITION, is_ordered
 from holdfast.state.grouping import Runs, group_rows
 from holdfast.state.hashing import HASH_COLUMN, I64, canonical_key, key_hash, plain
 from holdfast.state.ordered import with_position
@@ -54,7 +54,7 @@ class Aggregation:
                 f"the output columns {outputs} are not distinct, or the key is empty.", cure="Rename."
             )
         fields = [pa.field(name, plain(pa.array([], schema.field(name).type)).type) for name in used]
-        if any(function in ORDERED for _, function, _ in aggregates):
+        if any(is_ordered(function) for _, function, _ in aggregates):
             fields += [pa.field(name, pa.int64()) for name in POSITION]
         plan = Aggregation(tuple(by), tuple((o, f, i) for o, f, i in aggregates), pa.schema(fields))
         key_hash([pa.array([], plan.schema.field(name).type) for name in by])  # refuses types without a hash
@@ -185,7 +185,7 @@ def lift(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
 
 def _input(columns: Mapping[str, pa.Array], function: str, name: str | None) -> pa.Array | None:
     """What an accumulator is given: its column, with positions if it orders by them."""
-    if name is None or function not in ORDERED:
+    if name is None or not is_ordered(function):
         return None if name is None else columns[name]
     return with_position(columns[name], *(columns[position] for position in POSITION))
 

@@ -7,20 +7,24 @@ written so far are removed. Given the same version and rows the result is the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from holdfast.durable import remove_quietly
 from holdfast.state.aggregates import Aggregation, as_int64, joined_columns
-from holdfast.state.grouping import group_rows
+from holdfast.state.grouping import Bools, group_rows
 from holdfast.state.layout import Block, Merge, blocks_of, free_number, piece_name
 from holdfast.state.merge_plan import Bounds, Busy, Idle, plan
 from holdfast.state.opened import OPENED, opened
 from holdfast.state.segment import Segment, write_segment
 from holdfast.state.sorted_rows import SortedRows
+
+Keep = Callable[[pa.Table], Bools]
+"""Which state rows are still of use. The others count as if they were not there, wherever they are found."""
 
 
 def advance(
@@ -30,9 +34,13 @@ def advance(
     directory: Path,
     prefix: str,
     bounds: Bounds,
+    keep: Keep | None = None,
+    keep_in_base: Keep | None = None,
 ) -> tuple[Segment, ...]:
-    """The segments after a step. `changed`: the step's state rows, ascending by hash, each key once, at least one."""
-    step = _Step(segments, SortedRows(changed), aggregation, directory, prefix, bounds)
+    """The segments after a step. `changed`: the step's state rows, ascending by hash, each key once, at least one.
+    `keep`: merging leaves out what it does not keep, where older segments have nothing of use for the key either.
+    `keep_in_base`: the same for merges with the oldest run, behind which no older row of a key can appear."""
+    step = _Step(segments, SortedRows(changed), aggregation, directory, prefix, bounds, keep, keep_in_base)
     try:
         result = step.perform()
     except BaseException:
@@ -54,6 +62,8 @@ class _Step:
     directory: Path
     prefix: str
     bounds: Bounds
+    keep: Keep | None = None
+    keep_in_base: Keep | None = None
     written: list[Segment] = field(default_factory=list)
     number: int = 0
     """Of the next merge to begin."""
@@ -68,7 +78,7 @@ class _Step:
             with_changed = work.end == len(shape)
             kept_apart &= not with_changed
             parts[work.first : work.end] = [
-                self._merged(blocks[work.first : work.end], work.rows, with_changed)
+                self._merged(blocks[work.first : work.end], work.rows, with_changed, work.first == 0)
             ]
         if kept_apart:
             parts.append(self._new_run())
@@ -81,7 +91,9 @@ class _Step:
         inputs = [segment for run in block.inputs for segment in run.segments]
         return Busy(sum(s.rows - self._rows(s).upto(progress) for s in inputs), block.pieces.rows)
 
-    def _merged(self, blocks: list[Block], rows: int, with_changed: bool) -> tuple[Segment, ...]:
+    def _merged(
+        self, blocks: list[Block], rows: int, with_changed: bool, base: bool
+    ) -> tuple[Segment, ...]:
         """What stands in the place of blocks whose merge was taken on by `rows` rows: inputs that have more to give,
         pieces from before, new pieces. The blocks are one merge, or runs; `with_changed`: and the step's own rows."""
         inputs, pieces, number, progress = self._state_of(blocks)
@@ -91,7 +103,7 @@ class _Step:
         tables = []
         for slices in ranges(sources, self.bounds.piece_rows, progress, rows):
             progress = slices.reached
-            tables.append(last_wins(self.aggregation, slices.tables))
+            tables.append(self._of_use(last_wins(self.aggregation, slices.tables), base))
         assert progress is not None
         inputs = [s for s, source in zip(inputs, sources, strict=False) if source.last > progress]
         if with_changed and self.changed.last > progress:
@@ -101,6 +113,15 @@ class _Step:
             for k, table in enumerate(tables)
         ]
         return (*inputs, *pieces, *new)
+
+    def _of_use(self, table: pa.Table, base: bool) -> pa.Table:
+        """The rows to keep, and always the last: a piece tells by it how far its merge has come."""
+        keep = self.keep_in_base if base and self.keep_in_base is not None else self.keep
+        if keep is None:
+            return table
+        kept = keep(table)
+        kept[-1] = True
+        return table if kept.all() else table.take(pa.array(np.flatnonzero(kept)))
 
     def _state_of(self, blocks: list[Block]) -> tuple[list[Segment], tuple[Segment, ...], int, int | None]:
         """(inputs, pieces so far, number, hash reached) of the merge of these blocks, which may be about to begin."""

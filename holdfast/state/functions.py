@@ -29,6 +29,9 @@ ORDERED = frozenset({"first", "last", "collect"})
 GROWING = frozenset({"count_distinct", "collect", "collect_set", "quantile"})
 """Functions that keep lists. A list per input row would cost the square of the rows: they do not go with emit='each'."""
 
+TOP = "top["
+"""How the name of the function behind `top_n` begins (top.py). It is offered by no name of its own."""
+
 POSITION = ("__hf_ordinal", "__hf_row")
 """Where a row stands in its source: the columns by which `ORDERED` functions order. The source's own number is not
 among them: it may change when sources are added, and rows of several sources are refused."""
@@ -39,6 +42,11 @@ _QUANTILE = re.compile(r"quantile\[(\d[\d.e+-]*)\]")
 def family(function: str) -> str:
     """The function without what it carries in its name: `quantile[0.5]` is a quantile."""
     return function if share_of(function) is None else "quantile"
+
+
+def is_ordered(function: str) -> bool:
+    """Whether the function is given positions."""
+    return function in ORDERED or function.startswith(TOP)
 
 
 def is_function(function: str) -> bool:

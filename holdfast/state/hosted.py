@@ -1,7 +1,7 @@
 """The state of a Python operator hosted in the driver, as bytes.
 
-By default the state is the operator's instance attributes (also slots) whose names do not start with "_"; attributes
-of the class are not state. An operator may take over with the pair `checkpoint()` / `reset(value)`, and with
+By default the state is the operator's instance attributes (also slots) whose names do not start with "_", and the
+variables that its class declares (variables.py); other attributes of the class are not state. An operator may take over with the pair `checkpoint()` / `reset(value)`, and with
 `reset_to_initial_state()`. `open()` runs after every restore, also the first, to rebuild what is not state.
 
 Life, by the caller: `pristine = initial_state(op)` on the fresh instance → `restore(op, data_or_None, pristine)` → steps,
@@ -15,6 +15,7 @@ from typing import Any
 
 from holdfast.errors import StateError
 from holdfast.state import codec
+from holdfast.state.declarations import declared, give_payloads, payloads_of
 
 
 def initial_state(op: Any) -> bytes:
@@ -27,7 +28,7 @@ def take_state(op: Any) -> bytes:
     """The operator's state now. Raises StateError naming the attribute that is not data."""
     if _has(op, "checkpoint"):
         return codec.encode(op.checkpoint(), path="what checkpoint() returned")
-    return codec.encode_attributes(public_attributes(op))
+    return codec.encode_attributes({**public_attributes(op), **payloads_of(op)})
 
 
 def check_state(op: Any) -> None:
@@ -35,7 +36,7 @@ def check_state(op: Any) -> None:
     if _has(op, "checkpoint"):
         codec.check_round_trip(op.checkpoint(), "what checkpoint() returned")
         return
-    for name, value in public_attributes(op).items():
+    for name, value in {**public_attributes(op), **payloads_of(op)}.items():
         codec.check_round_trip(value, f"attribute {name!r}")
 
 
@@ -81,6 +82,9 @@ def public_attributes(op: Any) -> dict[str, Any]:
 
 
 def _set_attributes(op: Any, stored: dict[str, Any]) -> None:
+    if variables := declared(type(op)):
+        give_payloads(op, {name: value for name, value in stored.items() if name in variables})
+        stored = {name: value for name, value in stored.items() if name not in variables}
     for name in public_attributes(op):
         if name not in stored:
             delattr(op, name)

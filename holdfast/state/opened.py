@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -30,8 +30,16 @@ _LOOKED_AT = 64
 _Key = tuple[str, int]
 
 
+class _Rows(Protocol):
+    @property
+    def table(self) -> pa.Table: ...
+
+
+Rows = TypeVar("Rows", bound=_Rows)
+
+
 class _Entry(NamedTuple):
-    rows: SortedRows
+    rows: Any
     schema: pa.Schema
     """The schema object that was last found equal: comparing again would cost more than the rest."""
 
@@ -50,7 +58,12 @@ class OpenedSegments:
         return len(self._entries)
 
     def get(self, segment: Segment, schema: pa.Schema) -> SortedRows:
-        """The segment's rows, mapped now unless they are already. The segment is not empty."""
+        """The rows of a segment of a keyed map."""
+        return self.get_as(segment, schema, SortedRows)
+
+    def get_as(self, segment: Segment, schema: pa.Schema, make: Callable[[pa.Table], Rows]) -> Rows:
+        """What `make` makes of the segment's rows, mapped now unless they are already. The segment is not empty; it is
+        always asked for with the same `make`."""
         key = (segment.path, segment.crc)
         schema = self._known(schema)
         with self._lock:
@@ -58,11 +71,12 @@ class OpenedSegments:
             if entry is not None:
                 self._entries.move_to_end(key)
                 if entry.schema is schema:
-                    return entry.rows
+                    known: Rows = entry.rows
+                    return known
         table = open_segment(segment.path) if entry is None else entry.rows.table
         if not table.schema.equals(schema):
             raise _other_columns(segment, table.schema, schema)
-        rows = SortedRows(table) if entry is None else entry.rows
+        rows: Rows = make(table) if entry is None else entry.rows
         with self._lock:
             self._entries[key] = _Entry(rows, schema)
             while len(self._entries) > self._most:

@@ -134,3 +134,16 @@ def _class_named(name: str) -> type:
             cure="Import the module that registers it before the run starts.",
         )
     return cls
+
+
+def registration(kind: type) -> tuple[str, str, type] | None:
+    """(kind of class, registered name, class): what another process needs to register it as well."""
+    if kind not in _names:
+        return None
+    return ("Enum" if issubclass(kind, enum.Enum) else "dataclass"), _names[kind], kind
+
+
+def register_again(kind: str, name: str, cls: type) -> None:
+    """Register a class that came from another process."""
+    if _classes.get(name) is not cls:
+        _Named(kind, name)(cls)

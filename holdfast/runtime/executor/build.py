@@ -7,14 +7,42 @@ from collections.abc import Sequence
 from holdfast.compiler.order import find_origins, origins_at
 from holdfast.compiler.plan import Plan
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec, CountWindow, Operator, StreamRef, TimeWindow, WindowSpec
+from holdfast.language.graph import (
+    AggregateSpec,
+    AsofMatch,
+    CountWindow,
+    DedupSpec,
+    IntervalMatch,
+    JoinSpec,
+    KeyedSpec,
+    Operator,
+    SortSpec,
+    StreamRef,
+    TimeWindow,
+    TopNSpec,
+    Ttl,
+    WindowMatch,
+    WindowSpec,
+)
+from holdfast.language.joins import right_names
+from holdfast.runtime.executor.asof import AsofJoin
 from holdfast.runtime.executor.counted import CountedAggregate
+from holdfast.runtime.executor.dedup import Dedup
+from holdfast.runtime.executor.expiring import ExpiringAggregate
+from holdfast.runtime.executor.interval import IntervalJoin
+from holdfast.runtime.executor.joining import PairShape
+from holdfast.runtime.executor.keyed_python import KeyedPython
 from holdfast.runtime.executor.logic import KeyedLogic
+from holdfast.runtime.executor.ordered_join import OrderedJoin
+from holdfast.runtime.executor.ranked import TopOfWindows, TopRows
 from holdfast.runtime.executor.running import RunningAggregate
+from holdfast.runtime.executor.sorting import Sort
 from holdfast.runtime.executor.timed import TimedPort
+from holdfast.runtime.executor.window_join import WindowJoin
 from holdfast.runtime.executor.windowed import WindowedAggregate
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.count_windows import CountWindows
+from holdfast.state.expiry import remembering
 from holdfast.state.windows import Windows
 
 
@@ -24,6 +52,18 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
     output = plan.schemas[StreamRef(op.name)]
     stamped = StreamRef(op.name) in plan.stamped
     match op.spec:
+        case AggregateSpec(by=by, aggregates=aggregates, emit=emit, ttl=Ttl() as ttl):
+            remembered = remembering(by, aggregates, schema)
+            return ExpiringAggregate(remembered, ttl, emit, output, stamped)
+        case DedupSpec(by=by, ttl=ttl):
+            return Dedup.plan(by, ttl, schema, stamped)
+        case SortSpec(on=on, delays_us=delays):
+            return Sort(timed_port(op, 0, (), on, delays, plan), schema, stamp_of(op, plan))
+        case TopNSpec(n=n, by=by, order=order, window=None):
+            return TopRows.plan(n, by, order, schema, output)
+        case TopNSpec(n=n, by=by, order=order, window=TimeWindow() as window):
+            port = timed_port(op, 0, by, window.on, window.delays_us, plan)
+            return TopOfWindows.plan(n, order, window, port, schema, output)
         case AggregateSpec(by=by, aggregates=aggregates, emit=emit):
             return RunningAggregate(Aggregation.plan(by, aggregates, schema), emit, output, stamped)
         case WindowSpec(by=by, aggregates=aggregates, window=CountWindow(size=size, every=every)):
@@ -35,8 +75,39 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
                 window.size_us, window.slide_us, window.lateness_us, by, aggregates, schema
             )
             port = timed_port(op, 0, by, window.on, window.delays_us, plan)
-            return WindowedAggregate(windows, port, schema, output, late)
+            return WindowedAggregate(windows, port, schema, output, late, stamp_of(op, plan))
+        case JoinSpec() as spec:
+            return join_of(op, spec, plan)
+        case KeyedSpec() as spec:
+            return KeyedPython.plan(op.name, spec, schema)
     raise TopologyError(f"operator {op.name!r} ({op.kind}) keeps no keyed state.")
+
+
+def join_of(op: Operator, spec: JoinSpec, plan: Plan) -> KeyedLogic:
+    """The logic of a join."""
+    left, right = (plan.schemas[port.streams[0]] for port in op.inputs)
+    shape = PairShape(plan.schemas[StreamRef(op.name)], right_names(right, spec), spec.where)
+    match spec.match:
+        case WindowMatch(left=mine, right=other) if spec.on is None:
+            return WindowJoin((spec.left_by, spec.right_by), (left, right), (mine, other), shape)
+    assert spec.on is not None
+    ports = (
+        timed_port(op, 0, spec.left_by, spec.on[0], spec.delays_us, plan),
+        timed_port(op, 1, spec.right_by, spec.on[1], spec.delays_us, plan),
+    )
+    outer = spec.how == "left"
+    match spec.match:
+        case IntervalMatch(before_us=before, after_us=after):
+            return IntervalJoin(ports, (left, right), shape, outer, before, after)
+        case AsofMatch(tolerance_us=tolerance, exact=exact):
+            return AsofJoin(ports, (left, right), shape, outer, tolerance, exact, stamp_of(op, plan))
+        case WindowMatch(left=mine, right=other):
+            return OrderedJoin(ports, (left, right), shape, outer, (mine, other))
+
+
+def stamp_of(op: Operator, plan: Plan) -> int | None:
+    """The number with which an operator stamps its own output, if somebody orders by it."""
+    return plan.source_index[op.name] if StreamRef(op.name) in plan.stamped else None
 
 
 def timed_port(

@@ -77,6 +77,11 @@ class KeyedLogic(ABC):
     def apply(self, segments: Segments, meta: Any, arrived: Any, place: Place) -> Applied:
         """One partition's share of a step."""
 
+    def at(self, meta: Any, now_us: int) -> Any:
+        """The `meta` with which a step begins that the driver starts at this time, by its clock. Only operators in
+        processing time look at it."""
+        return meta
+
     @abstractmethod
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         """The segments of `partition` when a state is dealt out over another number of partitions."""

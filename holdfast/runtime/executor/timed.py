@@ -64,7 +64,7 @@ class TimedPort:
     def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         rows = self._timed(rows)
         positions = [longs(rows, name) for name in POSITION_COLUMNS]
-        note = {_STAIRS: _as_bytes(stairs(positions, self.times(rows)))}
+        note = {_STAIRS: as_bytes(stairs(positions, self.times(rows)))}
         rows = with_hashes(rows, self.by)
         parts = split(rows, partitions)
         empty = rows.slice(0, 0)
@@ -126,7 +126,8 @@ def longs(table: pa.Table, name: str) -> I64:
     return as_int64(single(table.column(name)))
 
 
-def _as_bytes(table: pa.Table) -> bytes:
+def as_bytes(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

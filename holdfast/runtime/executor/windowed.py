@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.runtime.executor.logic import (
     Applied,
     KeyedLogic,
@@ -40,6 +40,8 @@ class WindowedAggregate(KeyedLogic):
     input: pa.Schema
     output: pa.Schema
     late: bool = False
+    stamp: int | None = None
+    """The number of this operator if its results carry positions: the window's end, then the hash of the key."""
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
@@ -48,7 +50,8 @@ class WindowedAggregate(KeyedLogic):
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        return (self.output, self.input) if self.late else (self.output,)
+        results = self.output if self.stamp is None else pa.schema([*self.output, *POSITION_FIELDS])
+        return (results, self.input) if self.late else (results,)
 
     @property
     def _used(self) -> list[str]:
@@ -77,7 +80,7 @@ class WindowedAggregate(KeyedLogic):
             now = emitted if now is None else max(now, emitted)
         tables = [opened(segment, self.windows.aggregation).table for segment in segments]
         output = self._emit([*tables, fresh], fresh, emitted, now)
-        outputs = [output.select(self.output.names).cast(self.output)]
+        outputs = [output.select(self.outputs[0].names).cast(self.outputs[0])]
         if self.late:
             outputs.append(late.select(self.input.names).cast(self.input))
         kept = self._kept(segments, tables, fresh, now, place)
@@ -116,7 +119,15 @@ class WindowedAggregate(KeyedLogic):
             next_one = None if done is None else done + 1
             found.append(of_windows(self.windows, tables, next_one, self.windows.complete(now)))
         time_type = self.output.field(0).type
-        return results(self.windows, pa.concat_tables(found), time_type)
+        complete = pa.concat_tables(found)
+        output = results(self.windows, complete, time_type)
+        if self.stamp is None:
+            return output
+        ends = as_int64(single(complete.column(PANE))) * self.windows.slide_us + self.windows.size_us
+        stamps = (np.full(len(ends), self.stamp, dtype=np.int32), ends, key_hashes(complete))
+        for field, values in zip(POSITION_FIELDS, stamps, strict=True):
+            output = output.append_column(field, pa.array(values))
+        return output
 
     def _kept(
         self, segments: Segments, tables: Sequence[pa.Table], fresh: pa.Table, now: int | None, place: Place

@@ -1,0 +1,58 @@
+"""The volume-weighted average price of every ticker over the last ten seconds, every second.
+
+mkdir -p vwap/in && cp TradesAndQuotes.csv.gz vwap/in/
+echo 'END,01-JAN-2038,00:00:00.000,0,Trade,,1,1,,,,,,,,,,,,,,,,,,,,,,' > vwap/in/z-close.csv
+holdfast run examples/vwap/vwap.py --store vwap/store --until available
+head vwap/out/vwap/*.csv
+"""
+
+from __future__ import annotations
+
+import os
+
+import holdfast as hf
+
+HERE = os.environ.get("VWAP", "vwap")
+
+COLUMNS = (
+    "ticker string, day string, time string, gmt_offset int, type string, contributor string,"
+    " price decimal(12,4), volume long, day_vwap decimal(12,4), buyer string, bid_price decimal(12,4), bid_size long,"
+    " buyers long, seller string, ask_price decimal(12,4), ask_size long, sellers long, qualifiers string,"
+    " sequence string, exchange_time string, block_trade string, floor_trade string, pe_ratio string, yield string,"
+    " new_price string, new_volume string, new_sequence string, bid_implied string, ask_implied string,"
+    " implied string"
+)
+TIMES = {"timestampFormat": "yyyy-MM-dd HH:mm:ss"}
+AVERAGE = "round(cast(value as decimal(18,4)) / cast(volume as decimal(10,0)), 10)"
+"""Spark would keep six digits of a wider division."""
+AT = "to_timestamp(concat(day, ' ', time), 'dd-MMM-yyyy HH:mm:ss.SSS')"
+
+
+def build(here: str, *, period: float = 2.0, rows_per_step: int = 10_000) -> hf.Topology:
+    """The topology over `here`/in, writing to `here`/out."""
+    made = hf.Topology("vwap")
+    files = hf.Files(
+        f"{here}/in",
+        "csv",
+        schema=COLUMNS,
+        header=False,
+        options={"comment": "#"},  # the line of column names begins so
+        max_rows_per_step=rows_per_step,
+    )
+    feed = made.source(files, name="feed").consistent("market", period=period).with_columns(at=AT)
+    trades = feed.filter("type = 'Trade' and price is not null").select(
+        "ticker", "at", "volume", "price * volume as value"
+    )
+    vwap = trades.aggregate(
+        "ticker",
+        window=hf.sliding(10, 1, on="at"),
+        trades=hf.count(),
+        volume=hf.sum("volume"),
+        value=hf.sum("value"),
+        name="last_ten_seconds",
+    ).select("ticker", "window_end", "trades", "volume", f"{AVERAGE} as vwap")
+    vwap.sink(hf.FileSink(f"{here}/out/vwap", "csv", options=TIMES), name="vwap")
+    return made
+
+
+topology = build(HERE)

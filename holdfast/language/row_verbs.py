@@ -1,0 +1,64 @@
+"""Verbs of `Stream` that remember rows to choose among them, order them or put them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.errors import TopologyError
+from holdfast.language.expiry import dedup_spec
+from holdfast.language.graph import SortSpec, Spec, TimeWindow, Ttl
+from holdfast.language.ranking import top_n_spec
+from holdfast.language.windows import Delay, delays_us
+
+if TYPE_CHECKING:
+    from holdfast.language.stream import Stream
+
+
+class RowVerbs:
+    """Part of `Stream`."""
+
+    __slots__ = ()
+
+    def dedup(self, by: str | Sequence[str], *, ttl: Ttl | None = None, name: str | None = None) -> Stream:
+        """The first row of each key, in the order of the source: `orders.dedup("id", ttl=holdfast.ttl(3600, on="at"))`.
+
+        The others are dropped and counted. Without `ttl` keys are remembered for ever; with it, the first row that
+        comes after its key was forgotten passes again. Rows keep their positions.
+        """
+        return self._then(dedup_spec(by, ttl), name)
+
+    def top_n(
+        self,
+        n: int,
+        *,
+        by: str | Sequence[str],
+        order: str | Sequence[str],
+        window: TimeWindow | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """The n best rows of each key: `trades.top_n(3, by="symbol", order=["-price", "at"], name="best")`.
+
+        `order`: column names, descending with a minus; nulls come last; rows that are equal stand in the order of the
+        source. With `window=holdfast.tumbling(60, on="at")` the best of each window leave when it is complete.
+        Without one, all rows of a key's list leave whenever a step has changed it: merge them by key and rank.
+        """
+        return self._then(top_n_spec(n, by, order, window), name)
+
+    def sort(self, on: str, *, delay: Delay = 0, name: str | None = None) -> Stream:
+        """Rows in the order of the timestamp column `on`: `clicks.union(orders).sort("at", delay=5, name="sorted")`.
+
+        A row leaves when the watermark has passed it: the largest time so far minus `delay`, with several sources the
+        smallest of theirs. Rows of the same time are ordered by the names of their sources, then by position. Rows
+        that come after the watermark has passed them are dropped and counted as late; rows without a time are left
+        out. Rows that leave have an order of their own, so that whatever depends on it may follow. One partition
+        does the work.
+        """
+        if not isinstance(on, str) or not on:
+            raise TopologyError(
+                f"on={on!r} is no column name.", cure="Name the column that holds the event time."
+            )
+        return self._then(SortSpec(on, delays_us(delay)), name)
+
+    def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
+        raise NotImplementedError

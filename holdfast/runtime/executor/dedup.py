@@ -1,0 +1,78 @@
+"""The first row of each key passes; the arithmetic is in `state/expiry.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.language.graph import Ttl
+from holdfast.runtime.executor import lifetimes
+from holdfast.runtime.executor.lifetimes import Arrived
+from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
+from holdfast.state.aggregates import Aggregation
+from holdfast.state.compaction import advance
+from holdfast.state.expiry import first_of_lives, remembering, unexpired
+from holdfast.state.keyed_map import Version, merge_versions_for
+from holdfast.state.merge_plan import DEFAULT_BOUNDS
+
+
+@dataclass(frozen=True)
+class Dedup(KeyedLogic):
+    """The state is a keyed map of the keys that were seen, with the times of the rows that passed if there is a
+    lifetime. `stamped`: the output carries positions."""
+
+    aggregation: Aggregation
+    input: pa.Schema
+    ttl: Ttl | None = None
+    stamped: bool = False
+
+    @staticmethod
+    def plan(by: Sequence[str], ttl: Ttl | None, schema: pa.Schema, stamped: bool) -> Dedup:
+        keys = Aggregation.plan(by, (), schema) if ttl is None else remembering(by, (), schema)
+        return Dedup(keys, schema, ttl, stamped)
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        return ((*self.input.names, *POSITION_COLUMNS),)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (pa.schema([*self.input, *POSITION_FIELDS]) if self.stamped else self.input,)
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
+        return lifetimes.own(rows[0], self.aggregation.by, self.ttl, partition, partitions)
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return lifetimes.shares(rows, self.aggregation.by, self.ttl, partitions)
+
+    def gather(self, shares: Sequence[Share]) -> Arrived | None:
+        return lifetimes.gather(shares, self.ttl)
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        return lifetimes.clocked(self.ttl, meta, now_us)
+
+    def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
+        marked = lifetimes.marked(arrived, self.ttl, meta)
+        schema = self.outputs[0]
+        if not marked.rows.num_rows:
+            return Applied(segments, (schema.empty_table(),), marked.meta)
+        length = None if self.ttl is None else self.ttl.length_us
+        passed, changed = first_of_lives(self.aggregation, segments, marked.rows, marked.marks, length)
+        output = marked.rows.select(schema.names).take(pa.array(passed)).cast(schema)
+        if changed.num_rows:
+            keep = None if length is None else unexpired(length, marked.mark)
+            segments = advance(
+                segments, changed, self.aggregation, place.directory, place.prefix, DEFAULT_BOUNDS, keep
+            )
+        dropped = marked.rows.num_rows - len(passed)
+        return Applied(segments, (output,), marked.meta, {"dropped": dropped} if dropped else {})
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        versions = [Version(segments) for segments in old]
+        return merge_versions_for(
+            partition, partitions, versions, self.aggregation, place.directory, place.prefix
+        ).segments

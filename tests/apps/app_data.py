@@ -1,0 +1,263 @@
+"""The applications in examples/, their real input and what must come out of them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+import math
+import os
+import re
+import shutil
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.testing import GoldenMismatch, compare_rows, compare_sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("HOLDFAST_SHARED", ROOT.parent / "shared"))
+DATA = SHARED / "data"
+WITHOUT_DATA = f"needs {DATA}; HOLDFAST_SHARED may name another shared/"
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class App:
+    """An example that runs in a directory of its own: input in `in`, output in `out`.
+
+    `prepare(here)` fills `in`; `check(here, complete)` compares `out` with the reference. If not `complete`, something
+    must be there, not everything, and nothing that does not belong there.
+    """
+
+    name: str
+    program: str
+    region: str
+    data: Path
+    prepare: Callable[[Path], None]
+    check: Callable[[Path, bool], None]
+    small_steps: dict[str, int]
+
+    @property
+    def file(self) -> Path:
+        return ROOT / "examples" / self.program
+
+    def build(self, here: Path, **options: Any) -> Any:
+        """The example's topology over `here`. Its file is loaded as `holdfast run` would, with `here` in its variable."""
+        os.environ[self.name.upper()] = str(here)
+        spec = importlib.util.spec_from_file_location(self.file.stem, self.file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[self.file.stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.build(str(here), **options)
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The rows of a csv file, without its header."""
+    with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
+        return [tuple(row) for row in csv.reader(file)][1:]
+
+
+def output(directory: Path) -> Iterator[Row]:
+    """All visible rows of a sink, epoch by epoch."""
+    for path in sorted(directory.glob("part-*.csv")):
+        yield from rows_of(path)
+
+
+def compare(golden: list[Row], found: list[Row], complete: bool, what: str) -> None:
+    """The same rows in any order; if not `complete`, some of them, none twice."""
+    if complete:
+        compare_rows(golden, found, what)
+        return
+    compare_rows([], (Counter(found) - Counter(golden)).elements(), f"{what} that do not belong here")
+    if len(found) == len(golden) > 0:
+        raise GoldenMismatch(f"{what}: all {len(golden)} rows are there already")
+
+
+# --- logwatch ---
+
+LOGWATCH = DATA / "logwatch"
+MADE_UP = """\
+Mar  1 00:00:00 monza sshd(pam_unix)[1]: session opened for user eve by (uid=0)
+Mar  1 00:00:01 monza sshd(pam_unix)[2]: authentication failure; logname= uid=0 tty=ssh ruser= rhost=bad.example user=adm
+Mar  1 00:00:11 monza sshd(pam_unix)[3]: authentication failure; logname= uid=0 tty=ssh ruser= rhost=bad.example user=eve
+Mar  1 00:00:21 monza sshd(pam_unix)[4]: authentication failure; logname= uid=0 tty=ssh ruser= rhost=bad.example\x20
+Mar  1 00:00:31 monza sshd(pam_unix)[5]: authentication failure; logname= uid=0 tty=ssh ruser= rhost=bad.example user=adm
+Mar  1 00:00:41 monza sshd(pam_unix)[6]: authentication failure; logname= uid=0 tty=ssh ruser= rhost=bad.example user=eve
+Mar  1 00:00:42 monza sshd(pam_unix)[7]: session opened for user adm by (uid=0)
+Mar  1 00:01:41 monza sshd(pam_unix)[8]: session opened for user eve by (uid=0)
+Mar  1 00:01:42 monza sshd(pam_unix)[9]: session opened for user eve by (uid=0)
+"""
+"""The real log has no break-in, so here is one: eve at line 8, exactly a minute after the alarm."""
+LINES = 19_852
+MADE_UP_RESULT: dict[str, list[Row]] = {
+    "RealTime": [
+        (f"{LINES + 6}", "bad.example", "eve", "5", "2011-03-01 00:00:01", "2011-03-01 00:00:41", "40")
+    ],
+    "Breakins": [("2011-03-01 00:01:41", "bad.example", "eve", f"{LINES + 8}", f"{LINES + 6}")],
+}
+
+
+def prepare_logwatch(here: Path) -> None:
+    shutil.copy(LOGWATCH / "messages.gz", here / "in")
+    (here / "in" / "messages.made-up").write_text(MADE_UP)
+
+
+def check_logwatch(here: Path, complete: bool) -> None:
+    sizes = {"RealTime": 2231, "MediumTerm": 214, "LongTerm": 31, "Breakins": 0}
+    for name, size in sizes.items():
+        golden = rows_of(LOGWATCH / f"reference_{name}.csv")
+        assert len(golden) == size
+        golden += MADE_UP_RESULT.get(name, [])
+        compare(golden, list(output(here / "out" / name.lower())), complete, name)
+
+
+# --- mail: word count ---
+
+ENRON = DATA / "enron-mail"
+
+
+def mails() -> Iterator[tuple[str, bytes]]:
+    """Name and content of every mail, in the order of their names."""
+    with tarfile.open(ENRON / "mails.tar.gz") as archive:
+        for member in sorted(archive.getmembers(), key=lambda member: member.name):
+            if content := archive.extractfile(member):
+                yield Path(member.name).name, content.read()
+
+
+def prepare_mail(here: Path) -> None:
+    """All mails in one file, one right after the other: so the reference was counted."""
+    (here / "in" / "all.txt").write_bytes(b"".join(content for _, content in mails()))
+
+
+def count_words(directory: Path) -> dict[str, int]:
+    """The same by a plain loop."""
+    counts: Counter[str] = Counter()
+    for path in directory.iterdir():
+        counts.update(re.findall("[a-z]+", path.read_text("ascii").lower()))
+    return counts
+
+
+def check_mail(here: Path, complete: bool) -> None:
+    golden = {word: int(count) for word, count in rows_of(ENRON / "reference_wordcount.csv.gz")}
+    assert len(golden) == 17_369
+    assert sum(golden.values()) == 749_402
+    check_words(golden, here, complete)
+
+
+def check_words(golden: dict[str, int], here: Path, complete: bool) -> None:
+    """The changelog merged is the golden count. A count that appears twice was counted or written twice."""
+    found = [(word, int(count)) for word, count in output(here / "out")]
+    repeated = [row for row, times in Counter(found).items() if times > 1]
+    compare_rows([], repeated, "counts of a word that appear twice")
+    merged: dict[str, int] = {}
+    for word, count in found:
+        merged[word] = max(count, merged.get(word, 0))
+    if complete:
+        compare_rows(golden.items(), merged.items(), "words")
+    else:
+        assert 0 < sum(merged.values()) < sum(golden.values())
+        compare_rows(
+            [], [row for row in found if row[1] > golden.get(row[0], 0)], "counts that are too large"
+        )
+
+
+# --- anomalies ---
+
+NAB = DATA / "nab"
+SERIES = ("nyc_taxi", "ambient_temperature_system_failure", "ec2_cpu_utilization_5f5533")
+TOLERANCE = 1e-9
+
+
+def series_files(series: tuple[str, ...] = SERIES) -> list[Path]:
+    return sorted(path for path in NAB.glob("data/*/*.csv.gz") if path.name.split(".")[0] in series)
+
+
+def all_series() -> tuple[str, ...]:
+    return tuple(path.name.split(".")[0] for path in NAB.glob("data/*/*.csv.gz"))
+
+
+def prepare_anomalies(here: Path) -> None:
+    for path in series_files():
+        shutil.copy(path, here / "in")
+
+
+def check_anomalies(here: Path, complete: bool) -> None:
+    """Row by row, in the order of the rows' numbers; each row once."""
+    found: dict[str, list[Row]] = {}
+    for series, number, *row in sorted(output(here / "out"), key=lambda row: int(row[1])):
+        found.setdefault(series, []).append(tuple(row))
+        assert len(found[series]) == int(number), f"{series}: rows before {number} are missing or repeated"
+    names = sorted(path.name.split(".")[0] for path in (here / "in").iterdir())
+    for series in names:
+        (path,) = NAB.glob(f"golden_windowedGaussian/*/{series}.csv.gz")
+        golden, rows = rows_of(path), found.pop(series, [])
+        if complete:
+            assert len(rows) == len(golden), series
+        else:
+            assert len(rows) < len(golden), f"{series}: nothing is left to do"
+        golden = golden[: len(rows)]
+        compare_sequence([row[0] for row in golden], [row[0] for row in rows], f"times of {series}")
+        for (_, value, score, _), (time, given, computed) in zip(golden, rows, strict=True):
+            assert math.isclose(float(value), float(given), rel_tol=TOLERANCE), f"{series} at {time}"
+            assert abs(float(score) - float(computed)) < TOLERANCE, f"{series} at {time}: {computed}"
+    assert not found
+
+
+# --- vwap ---
+
+TAQ = DATA / "taq-vwap"
+CLOSE = f"END,01-JAN-2038,00:00:00.000,0,Trade,,1,1{',' * 22}\n"
+"""A trade of nothing far in the future: it closes all windows, and its own are never closed."""
+
+
+def prepare_vwap(here: Path) -> None:
+    shutil.copy(TAQ / "TradesAndQuotes.csv.gz", here / "in")
+    (here / "in" / "z-close.csv").write_text(CLOSE)
+
+
+def check_vwap(here: Path, complete: bool) -> None:
+    golden = rows_of(TAQ / "reference_vwap_10s_slide1s.csv.gz")
+    assert len(golden) == 41_543
+    found = [
+        (ticker, end.removeprefix("2005-12-27 "), *rest)
+        for ticker, end, *rest in output(here / "out" / "vwap")
+    ]
+    compare(golden, found, complete, "averages")
+
+
+APPS = {
+    app.name: app
+    for app in (
+        App(
+            "logwatch", "logwatch/logwatch.py", "watch", LOGWATCH,
+            prepare_logwatch, check_logwatch, {"lines_per_step": 2_000},
+        ),
+        App(
+            "mail", "wordcount/mail_wordcount.py", "words", ENRON,
+            prepare_mail, check_mail, {"lines_per_step": 10_000},
+        ),
+        App(
+            "anomalies", "anomalies/anomalies.py", "detectors", NAB,
+            prepare_anomalies, check_anomalies, {"rows_per_step": 400},
+        ),
+        App(
+            "vwap", "vwap/vwap.py", "market", TAQ,
+            prepare_vwap, check_vwap, {"rows_per_step": 4_000},
+        ),
+    )
+}  # fmt: skip
+
+
+def place(parent: Path, app: App) -> Path:
+    """A directory with the application's input."""
+    here = parent / app.name
+    (here / "in").mkdir(parents=True)
+    app.prepare(here)
+    return here

@@ -1,0 +1,45 @@
+"""Child of test_keyed_verbs_survive_kills: keyed operators of all kinds over one input, to its end."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import sys
+
+import holdfast as hf
+from holdfast.testing import run_local
+
+BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def rows() -> list[tuple[datetime.datetime, str, int]]:
+    chance = random.Random(7)
+    lags = [chance.choice([0, 0, 0, 1, 3, 9]) for _ in range(500)]
+    return [
+        (
+            BEGIN + datetime.timedelta(seconds=n / 10 - lags[n]),
+            chance.choice("abcdefgh"),
+            chance.randrange(99),
+        )
+        for n in range(500)
+    ]
+
+
+def main(here: str) -> None:
+    topology = hf.Topology("keyed")
+    source = hf.Rows(rows(), "at timestamp, k string, n long", rows_per_step=5)
+    stream = topology.source(source, name="rows").consistent(period=0.02)
+    outputs = {
+        "once": stream.dedup(["k", "n"], name="once"),
+        "again": stream.dedup("k", ttl=hf.ttl(2, on="at", delay=1), name="again"),
+        "lives": stream.aggregate(
+            "k", "each", ttl=hf.ttl(1, on="at"), c=hf.count(), newest=hf.last("n"), name="lives"
+        ),
+    }
+    for name, out in outputs.items():
+        out.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")
+    run_local(topology, store=f"file:{here}/store")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,545 @@
+"""Keyed Python operators against a loop over the rows of each key: state, lifetimes and timers are the same for every cut
+into steps, number of partitions, and way in which rows arrive."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from driven import Driven
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast as hf
+from holdfast.errors import RegionParkedError, StateError
+from holdfast.ids import OperatorName
+from holdfast.language.keyed_python import keyed_spec
+from holdfast.runtime.executor.keyed_python import KeyedPython
+from holdfast.state.hashing import HASH_COLUMN
+from holdfast.state.segment import open_segment
+from holdfast.state.wakeups import SUFFIX
+from holdfast.store.urls import open_store
+from holdfast.testing import compare_rows, run_local
+
+BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+INPUT = pa.schema([("k", pa.string()), ("at", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+SCHEMA = "k string, what string"
+LONG_AGO = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
+
+Row = tuple[str | None, int | None, int]
+"""(key, event second or None, value), in position order."""
+
+
+def second(number: float) -> dt.datetime:
+    return BEGIN + dt.timedelta(seconds=number)
+
+
+# --- what both the operator and the model do with a row or a timer ---
+
+
+def on_row(state: Any, at: dt.datetime | None, v: int) -> str:
+    if v % 11 == 0:
+        state.clear()
+    state.n += 1
+    state.seen[str(v % 4)] = v
+    if v % 4 == 3:
+        state.seen.pop("0", None)
+    state.every.append(v)
+    state.few.append(v)
+    state.span.append(float(v))
+    if v % 3 == 0:
+        state.flag = f"f{v}"
+    if at is not None and v % 2:
+        state.set_timer(at + dt.timedelta(seconds=v))
+    if at is not None and v % 5 == 0:
+        state.clear_timer(at + dt.timedelta(seconds=v - 2))
+    return told(state, f"row {v}")
+
+
+def on_timer(state: Any, at: dt.datetime) -> str:
+    state.n += 100
+    state.span.append(0.5)
+    state.seen["t"] = state.n
+    if at.second % 3 == 0:
+        state.set_timer(at + dt.timedelta(seconds=4))
+    said = told(state, f"timer {(at - BEGIN).total_seconds():g}")
+    if at.second % 5 == 0:
+        state.clear()
+    return said
+
+
+def told(state: Any, what: str) -> str:
+    held = [state.n, dict(state.seen), list(state.every), list(state.few), list(state.span), state.flag]
+    return f"{what}: {held}"
+
+
+class Everything(hf.KeyedOperator):
+    n = hf.Value(int, default=0)
+    flag = hf.Value(str, ttl=6)
+    seen = hf.Map(str, int, ttl=9)
+    every = hf.List(int)
+    few = hf.Window(int, rows=3)
+    span = hf.Window(float, seconds=7)
+
+    def process(self, row: Any, key: Any) -> Any:
+        yield {"k": key, "what": on_row(self, row.at, row.v)}
+
+    def on_timer(self, at: dt.datetime, key: Any) -> Any:
+        return {"k": key, "what": on_timer(self, at)}
+
+
+# --- the naive model: nothing is ever removed, everything is looked at each time ---
+
+
+class Lasting:
+    """Entries with the time they were written at; seen while they have not ended."""
+
+    def __init__(self, model: Model, seconds: int, *, by_newest: bool = False) -> None:
+        self.model, self.length, self.by_newest = model, dt.timedelta(seconds=seconds), by_newest
+        self.entries: list[tuple[dt.datetime, Any, Any]] = []
+
+    def alive(self) -> list[tuple[Any, Any]]:
+        now = max(self.model.time, self.model.mark)
+        if self.by_newest:
+            now = max([now, *(written for written, _, _ in self.entries)])
+        return [(key, value) for written, key, value in self.entries if now - written < self.length]
+
+
+class TimedDict(Lasting):
+    def __setitem__(self, key: str, value: int) -> None:
+        self.entries = [entry for entry in self.entries if entry[1] != key]
+        self.entries.append((self.model.time, key, value))
+
+    def pop(self, key: str, default: Any) -> None:
+        if key in dict(self.alive()):
+            self.entries = [entry for entry in self.entries if entry[1] != key]
+
+    def keys(self) -> list[str]:
+        return [key for key, _ in self.alive()]
+
+    def __getitem__(self, key: str) -> int:
+        return int(dict(self.alive())[key])
+
+
+class TimedList(Lasting):
+    def append(self, value: float) -> None:
+        self.entries.append((self.model.time, None, value))
+
+    def __iter__(self) -> Iterator[float]:
+        return iter([value for _, value in self.alive()])
+
+
+class Three(list[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(self[-3:])
+
+
+class Model:
+    """One key."""
+
+    def __init__(self) -> None:
+        self.time = self.mark = LONG_AGO
+        self.clear()
+
+    def clear(self) -> None:
+        self.n = 0
+        self.seen, self.span = TimedDict(self, 9), TimedList(self, 7, by_newest=True)
+        self.every: list[int] = []
+        self.few = Three()
+        self._flag = TimedList(self, 6)
+        self.timers: set[dt.datetime] = set()
+
+    @property
+    def flag(self) -> Any:
+        return ([None, *self._flag])[-1]
+
+    @flag.setter
+    def flag(self, value: Any) -> None:
+        self._flag.entries.clear()
+        self._flag.append(value)
+
+    def set_timer(self, at: dt.datetime) -> None:
+        self.timers.add(at)
+
+    def clear_timer(self, at: dt.datetime) -> None:
+        self.timers.discard(at)
+
+    def fire(self, mark: dt.datetime) -> list[str]:
+        said = []
+        while due := [at for at in self.timers if at <= mark]:
+            at = min(due)
+            self.timers.remove(at)
+            self.time, self.mark = at, max(at, self.mark)
+            said.append(on_timer(self, at))
+        return said
+
+
+def naive(rows: Sequence[Row], delay: int) -> dict[Any, list[str]]:
+    """What each key says, in order."""
+    late_by = dt.timedelta(seconds=delay)
+    models: dict[Any, Model] = defaultdict(Model)
+    said: dict[Any, list[str]] = defaultdict(list)
+    reached = None
+    for key, at, v in rows:
+        moment = None if at is None else second(at)
+        reached = max([each for each in (reached, moment) if each is not None], default=None)
+        mark = LONG_AGO if reached is None else reached - late_by
+        model = models[key]
+        said[key] += model.fire(mark)
+        model.time, model.mark = moment or reached or LONG_AGO, mark
+        said[key].append(on_row(model, moment, v))
+    for key, model in models.items():
+        said[key] += model.fire(LONG_AGO if reached is None else reached - late_by)
+    return said
+
+
+# --- the operator, driven by hand ---
+
+
+def table_of(rows: Sequence[Row], first: int) -> pa.Table:
+    times = [None if at is None else second(at) for _, at, _ in rows]
+    return pa.table(
+        {
+            "k": pa.array([key for key, _, _ in rows], pa.string()),
+            "at": pa.array(times, pa.timestamp("us", "UTC")),
+            "v": pa.array([v for _, _, v in rows], pa.int64()),
+            "__hf_source": pa.array(np.zeros(len(rows), dtype=np.int32)),
+            "__hf_ordinal": pa.array(np.zeros(len(rows), dtype=np.int64)),
+            "__hf_row": pa.array(range(first, first + len(rows)), pa.int64()),
+        }
+    )
+
+
+def logic_of(operator: Any, on: str | None = "at", delay: int = 0) -> KeyedPython:
+    return KeyedPython.plan(OperatorName("op"), keyed_spec("k", operator, SCHEMA, on, delay), INPUT)
+
+
+def by_key(emitted: list[dict[str, Any]]) -> dict[Any, list[str]]:
+    said: dict[Any, list[str]] = defaultdict(list)
+    for row in emitted:
+        said[row["k"]].append(row["what"])
+    return said
+
+
+keys = st.sampled_from(["a", "b", "", None, "long enough to be no prefix of another"])
+a_row = st.tuples(keys, st.one_of(st.none(), st.integers(-10, 40), st.integers(0, 40)), st.integers(-6, 30))
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_every_key_sees_the_same_whatever_the_cuts_and_partitions(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    rows: list[Row] = data.draw(st.lists(a_row, max_size=60))
+    delay = data.draw(st.integers(0, 6))
+    driven = Driven(
+        logic_of(Everything, delay=delay), data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("keyed")
+    )
+    colliding = data.draw(st.integers(0, 3)) == 0
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=12)) | {0, len(rows)})
+    for begin, end in itertools.pairwise(cuts):
+        table = table_of(rows[begin:end], begin)
+        if colliding:  # all keys have the same hash
+            table = table.append_column(HASH_COLUMN, pa.array(np.full(table.num_rows, 1234567)))
+        driven.step(table, data.draw(st.integers(0, 3)))
+        if data.draw(st.integers(0, 4)) == 0:
+            driven.rescale(data.draw(st.integers(1, 4)))
+    assert by_key(driven.emitted) == naive(rows, delay)
+
+
+def test_a_step_gives_what_rows_cause_in_their_order(tmp_path: Path) -> None:
+    class Echo(hf.KeyedOperator):
+        def process(self, row: Any, key: Any) -> Any:
+            return [(key, str(row.v)), (key, "again")] if row.v % 2 else None
+
+    driven = Driven(logic_of(Echo, on=None), 1, tmp_path)
+    driven.step(table_of([(f"k{n % 5}", None, n) for n in range(40)], 0), 3)
+    wanted = [(f"k{n % 5}", what) for n in range(1, 40, 2) for what in (str(n), "again")]
+    assert [(row["k"], row["what"]) for row in driven.emitted] == wanted
+
+
+# --- what is kept ---
+
+
+class Session(hf.KeyedOperator):
+    n = hf.Value(int, default=0)
+    until = hf.Value(dt.datetime)
+
+    def process(self, row: Any, key: Any) -> None:
+        if self.until is not None:
+            self.clear_timer(self.until)
+        self.n += 1
+        self.until = row.at + dt.timedelta(seconds=30)
+        self.set_timer(self.until)
+
+    def on_timer(self, at: dt.datetime, key: Any) -> Any:
+        yield (key, f"{self.n} until {(at - BEGIN).total_seconds():g}")
+        self.clear()
+
+
+def index_rows(driven: Driven) -> int:
+    return sum(segment.rows for segments in driven.segments for segment in segments if segment.name.endswith(SUFFIX))
+
+
+def test_a_timer_that_moves_on_with_every_row_has_one_entry_in_the_index(tmp_path: Path) -> None:
+    driven = Driven(logic_of(Session), 2, tmp_path)
+    for step in range(200):
+        driven.step(table_of([(f"k{n}", step // 10, 0) for n in range(8)], step * 8), step % 3)
+        assert index_rows(driven) <= 8
+    assert driven.emitted == []
+    driven.step(table_of([("last", 100, 0)], 1600), 0)
+    compare_rows([{"k": f"k{n}", "what": "200 until 49"} for n in range(8)], driven.emitted)
+
+
+def test_forgotten_keys_leave_nothing_behind(tmp_path: Path) -> None:
+    driven = Driven(logic_of(Session), 1, tmp_path)
+    for step in range(300):
+        driven.step(table_of([(f"k{step}-{n}", step * 100, 0) for n in range(10)], step * 10), 0)
+        assert driven.counts["keys"] == 10
+        assert driven.counts["state_bytes"] < 1000
+        assert sum(segment.rows for segment in driven.segments[0]) < 400
+    assert len(driven.emitted) == 2990
+
+
+def test_state_that_ends_by_itself_is_removed_without_another_row(tmp_path: Path) -> None:
+    class Seen(hf.KeyedOperator):
+        values = hf.Map(str, int, ttl=10)
+
+        def process(self, row: Any, key: Any) -> None:
+            self.values[str(row.v)] = row.v
+
+    driven = Driven(logic_of(Seen), 1, tmp_path)
+    driven.step(table_of([(f"k{n}", 0, n) for n in range(50)], 0), 0)
+    assert driven.counts["keys"] == 50
+    driven.step(table_of([("k0", 5, 1)], 50), 0)
+    driven.step(table_of([("other", 10, 1)], 51), 0)
+    assert driven.counts["keys"] == 2  # k0 was written again
+    driven.step(table_of([("other", 15, 1)], 52), 0)
+    assert driven.counts["keys"] == 1
+
+
+def test_a_step_wakes_only_keys_that_are_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driven = Driven(logic_of(Session), 1, tmp_path)
+    driven.step(table_of([(f"k{n:03}", n, 0) for n in range(500)], 0), 0)
+    asked: list[int] = []
+    module = "holdfast.runtime.executor.keyed_python.find_rows"
+    from holdfast.state.lookup import find_rows
+
+    monkeypatch.setattr(module, lambda s, keys, m: (asked.append(keys.num_rows), find_rows(s, keys, m))[1])
+    driven.emitted.clear()
+    driven.step(table_of([("x", 502, 0)], 500), 0)
+    assert asked == [4], "three keys are due, and one has a row"
+    assert len(driven.emitted) == 3
+
+
+def test_a_shorter_delay_after_a_restart_leaves_no_timer_out(tmp_path: Path) -> None:
+    slow = Driven(logic_of(Session, delay=100), 1, tmp_path)
+    slow.step(table_of([("a", 0, 0), ("b", 60, 0)], 0), 0)
+    quick = Driven(logic_of(Session, delay=0), 1, tmp_path)
+    quick.segments, quick.meta, quick._step = slow.segments, slow.meta, 10
+    quick.step(table_of([("c", 61, 0)], 2), 0)
+    assert quick.emitted == [{"k": "a", "what": "1 until 30"}]
+
+
+# --- other forms ---
+
+
+def test_batches_and_rows_give_the_same(tmp_path: Path) -> None:
+    class ByRow(hf.KeyedOperator):
+        total = hf.Value(int, default=0)
+
+        def process(self, row: Any, key: Any) -> Any:
+            self.total += row.v
+            return {"k": key, "what": f"{row.v} {self.total}"}
+
+    class ByBatch(hf.KeyedOperator):
+        total = hf.Value(int, default=0)
+
+        def process_batch(self, table: pa.Table, key: Any) -> pa.Table:
+            assert table.column_names == INPUT.names
+            assert set(table.column("k").to_pylist()) == {key}
+            values = table.column("v").to_pylist()
+            sums = list(itertools.accumulate(values, initial=self.total))[1:]
+            self.total = sums[-1]
+            what = [f"{v} {s}" for v, s in zip(values, sums, strict=True)]
+            return pa.table({"k": pa.array([key] * len(values), pa.string()), "what": what})
+
+    rows: list[Row] = [(f"k{n % 7}" if n % 7 else None, None, n) for n in range(200)]
+    both = []
+    for operator, cut in ((ByRow, 30), (ByBatch, 30), (ByBatch, 7)):
+        driven = Driven(logic_of(operator, on=None), 3, tmp_path / f"{operator.__name__}{cut}")
+        driven.directory.mkdir()
+        for first in range(0, 200, cut):
+            driven.step(table_of(rows[first : first + cut], first), 2)
+        both.append(by_key(driven.emitted))
+    assert both[0] == both[1] == both[2]
+
+
+class Weak:
+    """Passes rows on, and fails in the middle as often as it was told."""
+
+    failures = 0
+
+    def process(self, row: Any, port: int) -> Any:
+        if row.rise is not None and row.v >= 80 and Weak.failures:
+            Weak.failures -= 1
+            raise ValueError("a passing weakness")
+        time.sleep(0.002)
+        return row
+
+
+@pytest.fixture
+def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
+    name = request.node.name
+    yield name
+    hf.MemorySink.clear(name)
+
+
+ROWS_IN = [(f"k{n % 5}" if n % 7 else None, n) for n in range(120)]
+
+
+def rise(row: Any, state: Any) -> dict[str, Any]:
+    before, state.last = state.last, row.v
+    return {"k": row.k, "v": row.v, "rise": None if before is None else row.v - before}
+
+
+def rises(shelf: str, rows_per_step: int = 7) -> hf.Topology:
+    topology = hf.Topology("rises")
+    source = topology.source(hf.Rows(ROWS_IN, "k string, v long", rows_per_step=rows_per_step), name="rows")
+    risen = source.consistent("r", period=0.02, max_consecutive_resets=2).map_state(
+        "k", rise, "k string, v long, rise long", {"last": hf.Value(int)}, name="rises"
+    )
+    risen.apply(Weak, "k string, v long, rise long", name="weak").sink(hf.MemorySink(shelf), name="out")
+    return topology
+
+
+def golden_rises() -> list[dict[str, Any]]:
+    last: dict[Any, int] = {}
+    found = []
+    for k, v in ROWS_IN:
+        found.append({"k": k, "v": v, "rise": v - last[k] if k in last else None})
+        last[k] = v
+    return found
+
+
+def test_a_mapped_state_survives_a_failure_in_the_middle(tmp_path: Path, shelf: str) -> None:
+    Weak.failures = 1
+    status = run_local(rises(shelf), store=f"file:{tmp_path}/store", partitions=3)
+    assert status["regions"]["r"]["resets"] == 1
+    compare_rows(golden_rises(), hf.MemorySink.rows(shelf))
+    counts = status["elements"]["rows"]["counts"]
+    assert counts["rises"]["keys"] == 6
+    assert counts["rises"]["state_bytes"] > 6
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_stored_state_goes_on_over_another_number_of_partitions(
+    tmp_path: Path, shelf: str, partitions: int
+) -> None:
+    store = f"file:{tmp_path}/store"
+    Weak.failures = 1000
+    with pytest.raises(RegionParkedError):
+        run_local(rises(shelf), store, partitions=3)
+    assert "epoch.published" in [event.kind for event in open_store(store).events()]
+    Weak.failures = 0
+    run_local(rises(shelf, rows_per_step=5), store, partitions=partitions)
+    compare_rows(golden_rises(), hf.MemorySink.rows(shelf))
+
+
+def test_what_is_stored_is_what_the_codec_writes(tmp_path: Path) -> None:
+    from holdfast.state import codec
+
+    driven = Driven(logic_of(Session), 1, tmp_path)
+    driven.step(table_of([("a", 1, 0), ("a", 2, 0)], 0), 0)
+    states = next(segment for segment in driven.segments[0] if not segment.name.endswith(SUFFIX))
+    (data,) = open_segment(states.path).column("__hf_state").to_pylist()
+    at = (second(32) - EPOCH) // dt.timedelta(microseconds=1)
+    stored = codec.decode(data)
+    assert stored == {"": [at, [at]], "n": 2, "until": second(32)}
+
+
+# --- mistakes in the user's code ---
+
+
+def run_once(operator: Any, tmp_path: Path) -> None:
+    driven = Driven(logic_of(operator), 1, tmp_path)
+    driven.step(table_of([("ann", 1, 7)], 0), 0)
+
+
+def test_an_error_names_operator_and_key(tmp_path: Path) -> None:
+    class Fails(hf.KeyedOperator):
+        def process(self, row: Any, key: Any) -> None:
+            raise ZeroDivisionError("oh")
+
+    with pytest.raises(hf.HoldfastError, match=r"operator 'op', key 'ann': ZeroDivisionError: oh"):
+        run_once(Fails, tmp_path)
+
+
+def test_a_wrong_type_is_refused_where_it_is_assigned(tmp_path: Path) -> None:
+    class Wrong(hf.KeyedOperator):
+        total = hf.Value(float, default=0.0)
+
+        def process(self, row: Any, key: Any) -> None:
+            self.total = row.v
+
+    wanted = r"operator 'op', key 'ann': variable 'total' of Wrong holds float, not int 7\. Convert it: float"
+    with pytest.raises(StateError, match=wanted):
+        run_once(Wrong, tmp_path)
+
+
+def test_an_attribute_that_is_not_declared_is_refused(tmp_path: Path) -> None:
+    class Forgetful(hf.KeyedOperator):
+        def process(self, row: Any, key: Any) -> None:
+            self._cache = 1  # no state: fine
+            self.total = 1
+
+    with pytest.raises(hf.HoldfastError, match=r"Forgetful\.total is set, but not declared"):
+        run_once(Forgetful, tmp_path)
+
+
+def test_a_row_that_does_not_fit_the_schema_is_told_with_its_key(tmp_path: Path) -> None:
+    class Odd(hf.KeyedOperator):
+        def process(self, row: Any, key: Any) -> Any:
+            return {"k": key, "what": 17}
+
+    with pytest.raises(hf.HoldfastError, match=r"key 'ann': operator 'op' submitted a row that does not fit"):
+        run_once(Odd, tmp_path)
+
+
+def test_timers_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    class Seconds(hf.KeyedOperator):
+        def process(self, row: Any, key: Any) -> None:
+            self.set_timer(time.time() + 5)
+
+        def on_timer(self, at: Any, key: Any) -> None: ...
+
+    class Silent(hf.KeyedOperator):
+        def process(self, row: Any, key: Any) -> None:
+            self.set_timer(row.at)
+
+    class Circle(Silent):
+        def on_timer(self, at: Any, key: Any) -> None:
+            self.set_timer(at)
+
+    class Naive(Circle):
+        def process(self, row: Any, key: Any) -> None:
+            self.set_timer(row.at.replace(tzinfo=None))
+
+    for operator, wanted in (
+        (Seconds, "no timers by the clock on the wall"),
+        (Silent, r"has no on_timer\(at, key\)"),
+        (Circle, "would never end"),
+        (Naive, "has no time zone"),
+    ):
+        (tmp_path / operator.__name__).mkdir()
+        with pytest.raises(StateError, match=wanted):
+            run_once(operator, tmp_path / operator.__name__)
