@@ -27,14 +27,22 @@ def rows() -> list[tuple[datetime.datetime, str, int]]:
 
 def main(here: str) -> None:
     topology = hf.Topology("keyed")
-    source = hf.Rows(rows(), "at timestamp, k string, n long", rows_per_step=5)
-    stream = topology.source(source, name="rows").consistent(period=0.02)
+    schema = "at timestamp, k string, n long"
+    stream = topology.source(hf.Rows(rows(), schema, rows_per_step=5), name="rows").consistent(period=0.02)
+    other = topology.source(hf.Rows(rows()[::-1], schema, rows_per_step=8), name="other").consistent(
+        period=0.02
+    )
+    in_order = stream.sort("at", delay=3, name="sorted")
+    minutes = hf.tumbling(6, on="at", delay=2)
     outputs = {
         "once": stream.dedup(["k", "n"], name="once"),
         "again": stream.dedup("k", ttl=hf.ttl(2, on="at", delay=1), name="again"),
         "lives": stream.aggregate(
             "k", "each", ttl=hf.ttl(1, on="at"), c=hf.count(), newest=hf.last("n"), name="lives"
         ),
+        "best": stream.top_n(2, by="k", order=["-n", "at"], window=minutes, name="best"),
+        "sixes": in_order.aggregate("k", window=hf.tumbling(rows=6), all=hf.collect("n"), name="sixes"),
+        "both": stream.barrier(other, by="k", name="both"),
     }
     for name, out in outputs.items():
         out.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")

@@ -287,7 +287,9 @@ class Session(hf.KeyedOperator):
 
 
 def index_rows(driven: Driven) -> int:
-    return sum(segment.rows for segments in driven.segments for segment in segments if segment.name.endswith(SUFFIX))
+    return sum(
+        segment.rows for segments in driven.segments for segment in segments if segment.name.endswith(SUFFIX)
+    )
 
 
 def test_a_timer_that_moves_on_with_every_row_has_one_entry_in_the_index(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from holdfast.testing import compare_rows
 
 PROGRAM = Path(__file__).with_name("keyed_verbs_program.py")
-OUTPUTS = ("once", "again", "lives")
+OUTPUTS = ("once", "again", "lives", "best", "sixes", "both")
 KILLS = [
     ["step.end=kill@9"],
     # An epoch is published first, so that there surely is something to load.

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from killed import killed_and_finished, lived, written
 
 from holdfast.testing import compare_rows
 
@@ -23,31 +18,16 @@ KILLS = [
 ]
 
 
-def live(here: Path, failpoint: str = "") -> int:
-    environment = {**os.environ, "HOLDFAST_FP": failpoint}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(here)], env=environment, capture_output=True, text=True, timeout=120, check=False
-    )  # fmt: skip
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr[-3000:]
-    return done.returncode
-
-
-def written(here: Path, name: str) -> list[dict[str, Any]]:
-    return [row for path in (here / name).glob("part-*.parquet") for row in pq.read_table(path).to_pylist()]
-
-
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("golden")
-    assert live(here) == 0
+    assert lived(PROGRAM, here) == 0
     return here
 
 
 @pytest.mark.parametrize("kills", KILLS, ids=lambda kills: kills[0].partition("=")[0])
 def test_windows_are_what_they_are_without_failures(kills: list[str], golden: Path, tmp_path: Path) -> None:
-    for failpoint in kills:
-        assert live(tmp_path, failpoint) == -signal.SIGKILL, f"{failpoint} did not fire"
-    assert live(tmp_path) == 0
+    killed_and_finished(PROGRAM, tmp_path, kills)
     for name in ("timed", "late", "counted"):
         rows = written(golden, name)
         assert rows, f"{name} has no rows: nothing is learnt about it"

@@ -1,0 +1,36 @@
+"""Keyed Python operators under kill -9: the driver dies at steps, checkpoints, commits and restores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from killed import killed_and_finished, lived, written
+
+from holdfast.testing import compare_rows
+
+PROGRAM = Path(__file__).with_name("keyed_program.py")
+KILLS = [
+    ["step.end=kill@9"],
+    # An epoch is published first, so that there surely is something to load.
+    ["ckpt.epoch.published=kill@1", "ckpt.op.put_done=kill@2", "reset.op.loaded=kill@1"],
+    ["sink.commit.applied=kill@4", "ckpt.epoch.published=kill@2", "step.begin=kill@6"],
+]
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    here = tmp_path_factory.mktemp("golden")
+    assert lived(PROGRAM, here) == 0
+    return here
+
+
+@pytest.mark.parametrize("kills", KILLS, ids=lambda kills: kills[0].partition("=")[0])
+def test_keyed_operators_make_what_they_make_without_failures(
+    kills: list[str], golden: Path, tmp_path: Path
+) -> None:
+    killed_and_finished(PROGRAM, tmp_path, kills)
+    for name in ("sessions", "averages"):
+        rows = written(golden, name)
+        assert rows, f"{name} has no rows: nothing is learnt about it"
+        compare_rows(rows, written(tmp_path, name), name)
