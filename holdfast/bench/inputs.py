@@ -77,5 +77,12 @@ def read_totals(files: Sequence[Path], keys: int) -> Totals:
 
 
 def rows_in(files: Path) -> int:
-    """Rows of all files of a directory."""
-    return sum(pq.read_metadata(file).num_rows for file in files.iterdir())
+    """Rows of all files of a directory and of those below it."""
+    return sum(pq.read_metadata(file).num_rows for file in files.rglob("*.parquet"))
+
+
+def steps_in(files: Path) -> int:
+    """Files of a directory; if it has one directory per stream, those of each."""
+    below = [path for path in files.iterdir() if path.is_dir()] or [files]
+    (count,) = {len(list(path.iterdir())) for path in below}
+    return count

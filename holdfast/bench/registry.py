@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from holdfast.bench.join import bench_join
 from holdfast.bench.keyed import WORKLOADS, bench_keyed
 from holdfast.bench.state_growth import bench_state_growth
 from holdfast.bench.stateless import bench_stateless
+from holdfast.bench.stream_join import bench_stream_join
 from holdfast.bench.window import bench_window
 from holdfast.errors import ConfigError
 
@@ -17,6 +19,8 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     **{name: partial(bench_keyed, work) for name, work in WORKLOADS.items()},
     "state-growth": bench_state_growth,
     "window": bench_window,
+    "join": bench_join,
+    "stream-join": bench_stream_join,
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.bench.alternate import Stretch
-from holdfast.bench.inputs import rows_in
+from holdfast.bench.inputs import rows_in, steps_in
 from holdfast.errors import HoldfastError
 from holdfast.ids import Epoch, RegionName
 from holdfast.language.topology import Topology
@@ -103,8 +103,8 @@ def latencies_of(steps: Sequence[tuple[float, float]], since: float) -> Iterator
 def run_topology(
     topology: Topology, session: SparkSession, files: Path, store: CountingStore | None
 ) -> Stretch:
-    """Run over all files of a directory, one per step."""
-    count = len(list(files.iterdir()))
+    """Run over all files of a directory, one per step (of each stream, if it has one directory per stream)."""
+    count = steps_in(files)
     job: Job = topology.submit(spark=session, store=store, until="available")
     times = watch_steps(job)
     ended = wait_until_visible(job, times)

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from holdfast.bench.alternate import Stretch
-from holdfast.bench.inputs import KEYED_SCHEMA, rows_in
+from holdfast.bench.inputs import KEYED_SCHEMA, rows_in, steps_in
 from holdfast.bench.place import jvm
 from holdfast.errors import HoldfastError
 
@@ -58,11 +58,13 @@ def run_query(
     out: Path,
     checkpoint: Path,
     *,
-    query: Callable[[DataFrame], DataFrame] = aggregated,
+    query: Callable[..., DataFrame] = aggregated,
+    streams: Sequence[str] = (".",),
     schema: pa.Schema = KEYED_SCHEMA,
     mode: str = "update",
 ) -> Stretch:
-    """Run over all files of a directory, one per micro-batch, with one of PROVIDERS."""
+    """Run over all files of a directory, one per micro-batch, with one of PROVIDERS. `query` gets a frame for each of
+    `streams`, which are directories below."""
     for key, value in {**COMMON, **PROVIDERS[provider]}.items():
         session.conf.set(key, value)
     reader = session.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1)
@@ -71,7 +73,7 @@ def run_query(
         frame.write.mode("append").parquet(str(out))
 
     running = (
-        query(reader.parquet(str(files)))
+        query(*(reader.parquet(str(files / stream)) for stream in streams))
         .writeStream.outputMode(mode)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
@@ -85,7 +87,7 @@ def run_query(
         running.stop()
         # State of queries that ended stays in memory for up to a minute; the next stretch should not suffer from it.
         jvm(session).org.apache.spark.sql.execution.streaming.state.StateStore.stop()
-    count = len(list(files.iterdir()))
+    count = steps_in(files)
     if len(batches) != count:
         raise HoldfastError(f"{count} files became {len(batches)} micro-batches: they may not be merged.")
     times = tuple(batch["durationMs"]["triggerExecution"] / 1000 for batch in batches)

@@ -1,0 +1,211 @@
+"""`holdfast bench join`: the sliding-window join of the SPADE checkpointing paper's section 5.2, windows full.
+
+Stream 1 has two integers and a string of 70 bytes, stream 2 an integer and a string of 10; they meet where the first
+integers are equal; output rows have all of stream 1 and the string of stream 2, and are written as Parquet by an
+exactly-once sink. Stream 2 keeps nothing. In the first five cells stream 1 keeps its last 8,192 to 131,072 rows, of
+1,500 keys; in the last it keeps 1,024 rows of each of 50 keys, and stream 2 has 600. Half of the input rows are of each
+stream. Only steps that begin with full windows count. `ratio_vs_document`: input rows per second over the paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table
+
+from holdfast.bench.inputs import steps_in
+from holdfast.bench.place import Place, bench_place
+from holdfast.bench.side_holdfast import PERIOD_S, CountingStore, wait_until_visible, watch_steps
+from holdfast.errors import HoldfastError
+from holdfast.language.joins import latest
+from holdfast.language.topology import Topology
+from holdfast.runtime.job import Job
+from holdfast.sinks import FileSink
+from holdfast.sources import Files
+
+ONE = pa.schema([("key", pa.int64()), ("number", pa.int64()), ("text", pa.string())])
+TWO = pa.schema([("key", pa.int64()), ("name", pa.string())])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One configuration of the paper, and the rates it published (rows per second)."""
+
+    name: str
+    window: int
+    keys: int
+    other_keys: int
+    per_key: bool
+    document_input: float
+    document_output: float
+
+    @property
+    def rows_kept(self) -> int:
+        return self.window * self.keys if self.per_key else self.window
+
+    @property
+    def pairs_per_row(self) -> float:
+        """How many rows a row of stream 2 meets when the windows are full."""
+        return self.rows_kept / max(self.keys, self.other_keys)
+
+
+CELLS = (
+    Cell("8192", 8_192, 1_500, 1_500, False, 9_350.94, 25_451.04),
+    Cell("16384", 16_384, 1_500, 1_500, False, 5_054.39, 27_180.69),
+    Cell("32768", 32_768, 1_500, 1_500, False, 2_503.25, 25_643.36),
+    Cell("65536", 65_536, 1_500, 1_500, False, 970.19, 14_099.27),
+    Cell("131072", 131_072, 1_500, 1_500, False, 889.64, 13_062.59),
+    Cell("per_group", 1_024, 50, 600, True, 2_026.52, 75_856.67),
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the benchmark is: a step is as large as gives about `output_rows`."""
+
+    output_rows: int = 600_000
+    rows_max: int = 100_000
+    steps_at_least: int = 12
+
+
+def bench_join(
+    scale: Scale | None = None,
+    cells: Sequence[Cell] = CELLS,
+    *,
+    pairs: int = 5,
+    seconds: float = 10.0,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Run the benchmark; the result is plain data. There is no other side: the document's rates are the other side."""
+    scale = scale or Scale()
+    results: dict[str, Any] = {}
+    with bench_place(quiet) as place:
+        for cell in cells:
+            results[cell.name] = _cell(place, cell, scale, pairs, seconds)
+        _show(place, results)
+        configuration = place.configuration(period_s=PERIOD_S, output_rows_per_step=scale.output_rows)
+    return {"bench": "join", "cells": results, "outputs_checked": True, "configuration": configuration}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What one run did with full windows."""
+
+    input_rows: int
+    output_rows: int
+    seconds: float
+
+
+def _cell(place: Place, cell: Cell, scale: Scale, pairs: int, seconds: float) -> dict[str, Any]:
+    rows = min(scale.rows_max, max(200, round(scale.output_rows / cell.pairs_per_row)))
+    fill = -(-2 * cell.rows_kept // rows) if cell.per_key else -(-cell.rows_kept // rows)
+    steps = scale.steps_at_least
+    place.console.print(
+        f"{cell.name}: {rows:,} rows of each stream per step, windows full after {fill} steps"
+    )
+    warm = _run(place, cell, rows, fill, steps)
+    steps = max(steps, round(steps * 1.1 * seconds / warm.seconds))
+    rates = [_run(place, cell, rows, fill, steps) for _ in range(pairs)]
+    inputs = [rate.input_rows / rate.seconds for rate in rates]
+    outputs = [rate.output_rows / rate.seconds for rate in rates]
+    return {
+        "input_rows_per_s": round(median(inputs)),
+        "output_rows_per_s": round(median(outputs)),
+        "ratio_vs_document": round(median(inputs) / cell.document_input, 2),
+        "output_ratio_vs_document": round(median(outputs) / cell.document_output, 2),
+        "input_rows_per_s_all": [round(rate) for rate in inputs],
+        "rows_per_step": 2 * rows,
+        "steps": steps,
+    }
+
+
+def _run(place: Place, cell: Cell, rows: int, fill: int, steps: int) -> Rate:
+    """Fill the windows, then measure so many steps until their output is visible."""
+    with place.directory("in") as files, place.directory("out") as out, place.directory("store") as store:
+        _write(files, cell, rows, fill + steps)
+        place.settle()
+        job: Job = _topology(files, out, cell).submit(
+            spark=place.session, store=CountingStore(store), until="available"
+        )
+        times = watch_steps(job)
+        ended = wait_until_visible(job, times)
+        if len(times.done) != steps_in(files):
+            raise HoldfastError(f"{steps_in(files)} files became {len(times.done)} steps.")
+        begun = times.done[fill - 1][0]
+        return Rate(2 * rows * steps, _output_rows(out, cell, rows, fill), ended - begun)
+
+
+def _topology(files: Path, out: Path, cell: Cell) -> Topology:
+    topology = Topology("bench")
+    one, two = (
+        topology.source(
+            Files(str(files / name), format="parquet", schema=schema, max_files_per_step=1), name=name
+        ).consistent(name="bench", period=PERIOD_S)
+        for name, schema in (("one", ONE), ("two", TWO))
+    )
+    window = latest(rows=cell.window, per_key=cell.per_key)
+    joined = one.join(two, "key", window=window, other_window=latest(rows=0), name="joined")
+    joined.sink(FileSink(str(out), format="parquet"), name="out")
+    return topology
+
+
+def _write(files: Path, cell: Cell, rows: int, steps: int) -> None:
+    """Files of both streams. `number` counts the rows of stream 1, so that the output can be checked."""
+    for name in ("one", "two"):
+        (files / name).mkdir()
+    for step in range(steps):
+        random = np.random.default_rng([cell.window, cell.keys, step])
+        letters = random.integers(97, 123, size=(rows, 80), dtype=np.uint8)
+        texts = pa.array([bytes(row[:70]).decode() for row in letters])
+        names = pa.array([bytes(row[70:]).decode() for row in letters])
+        numbers = pa.array(np.arange(step * rows, (step + 1) * rows))
+        keys = [pa.array(random.integers(0, count, rows)) for count in (cell.keys, cell.other_keys)]
+        path = f"part-{step:05}.parquet"
+        pq.write_table(pa.table([keys[0], numbers, texts], schema=ONE), files / "one" / path)
+        pq.write_table(pa.table([keys[1], names], schema=TWO), files / "two" / path)
+
+
+def _output_rows(out: Path, cell: Cell, rows: int, fill: int) -> int:
+    """Rows written since the windows were full: those whose stream-2 row came then. It must be about what full windows
+    give."""
+    found = 0
+    highest = 0
+    for file in out.glob("*.parquet"):
+        numbers = pq.read_table(file, columns=["number"]).column("number").to_numpy()
+        # A row of stream 1 meets rows of the steps in which it is kept; those before the windows were full do not count.
+        found += len(numbers)
+        highest = max(highest, int(numbers.max(initial=0)))
+    steps = highest // rows + 1
+    before = _pairs_while_filling(cell, rows, fill)
+    wanted = cell.pairs_per_row * rows * (steps - fill)
+    measured = found - before
+    if not 0.95 * wanted <= measured <= 1.05 * wanted:
+        raise HoldfastError(f"{measured:,.0f} pairs were written where full windows give {wanted:,.0f}.")
+    return round(measured)
+
+
+def _pairs_while_filling(cell: Cell, rows: int, fill: int) -> float:
+    """What windows that fill give, by expectation: a row of stream 2 meets its share of what is there."""
+    kept = np.minimum(np.arange(fill * rows) * 1.0, cell.rows_kept)
+    return float(kept.sum() / max(cell.keys, cell.other_keys))
+
+
+def _show(place: Place, results: dict[str, Any]) -> None:
+    table = Table(
+        "window", "input rows/s", "output rows/s", "over the document", title="join", title_justify="left"
+    )
+    for name, cell in results.items():
+        table.add_row(
+            name,
+            f"{cell['input_rows_per_s']:,}",
+            f"{cell['output_rows_per_s']:,}",
+            f"{cell['ratio_vs_document']:.1f}",
+        )
+    place.console.print(table)
