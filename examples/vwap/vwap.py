@@ -1,9 +1,15 @@
-"""The volume-weighted average price of every ticker over the last ten seconds, every second.
+"""Bargains: asks below what a ticker was just traded for, by its volume-weighted average price (VWAP).
 
-mkdir -p vwap/in && cp TradesAndQuotes.csv.gz vwap/in/
-echo 'END,01-JAN-2038,00:00:00.000,0,Trade,,1,1,,,,,,,,,,,,,,,,,,,,,,' > vwap/in/z-close.csv
-holdfast run examples/vwap/vwap.py --store vwap/store --until available
-head vwap/out/vwap/*.csv
+    mkdir -p vwap/in && cp TradesAndQuotes.csv.gz vwap/in/
+    echo 'END,01-JAN-2038,00:00:00.000,0,Trade,,1,1,,,,,,,,,,,,,,,,,,,,,,' > vwap/in/z-close.csv
+    holdfast run examples/vwap/vwap.py --store vwap/store --until available
+    head vwap/out/*/*.csv
+
+The VWAP is that of the trades of the last ten seconds, every second. Each quote meets the VWAP of its ticker that is at
+most a second old; the index tells how much there is to win: ask size * exp(VWAP - ask price), 0 if nothing.
+
+Windows are emitted when a later trade shows that they are complete. The last ones stay open: there may be more to come.
+The line that is echoed is such a trade, far in the future; without it the last ten seconds are missing.
 """
 
 from __future__ import annotations
@@ -22,7 +28,9 @@ COLUMNS = (
     " new_price string, new_volume string, new_sequence string, bid_implied string, ask_implied string,"
     " implied string"
 )
-TIMES = {"timestampFormat": "yyyy-MM-dd HH:mm:ss"}
+INDEX = "if(vwap > ask_price, ask_size * exp(vwap - ask_price), 0D)"
+SECONDS = {"timestampFormat": "yyyy-MM-dd HH:mm:ss"}
+MILLISECONDS = {"timestampFormat": "yyyy-MM-dd HH:mm:ss.SSS"}
 AVERAGE = "round(cast(value as decimal(18,4)) / cast(volume as decimal(10,0)), 10)"
 """Spark would keep six digits of a wider division."""
 AT = "to_timestamp(concat(day, ' ', time), 'dd-MMM-yyyy HH:mm:ss.SSS')"
@@ -43,15 +51,27 @@ def build(here: str, *, period: float = 2.0, rows_per_step: int = 10_000) -> hf.
     trades = feed.filter("type = 'Trade' and price is not null").select(
         "ticker", "at", "volume", "price * volume as value"
     )
-    vwap = trades.aggregate(
+    averages = trades.aggregate(
         "ticker",
         window=hf.sliding(10, 1, on="at"),
         trades=hf.count(),
         volume=hf.sum("volume"),
         value=hf.sum("value"),
         name="last_ten_seconds",
-    ).select("ticker", "window_end", "trades", "volume", f"{AVERAGE} as vwap")
-    vwap.sink(hf.FileSink(f"{here}/out/vwap", "csv", options=TIMES), name="vwap")
+    )
+    averages.select("ticker", "window_end", "trades", "volume", f"{AVERAGE} as vwap").sink(
+        hf.FileSink(f"{here}/out/vwap", "csv", options=SECONDS), name="vwap"
+    )
+    quotes = feed.filter("type = 'Quote' and ask_price is not null").select(
+        "ticker", "at", "ask_price", "ask_size"
+    )
+    matched = quotes.asof_join(
+        averages, by="ticker", on=("at", "window_end"), tolerance=1, how="inner", name="matched"
+    )
+    bargains = matched.select(
+        "ticker", "at", "double(value) / volume as vwap", "double(ask_price) as ask_price", "ask_size"
+    ).with_columns(index=INDEX)
+    bargains.sink(hf.FileSink(f"{here}/out/bargains", "csv", options=MILLISECONDS), name="bargains")
     return made
 
 

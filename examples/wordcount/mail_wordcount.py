@@ -1,7 +1,7 @@
 """How often is each word used in a directory of mails? Exact counts that go on when new mails come.
 
-    mkdir -p mail/in && tar xzf mails.tar.gz -C mail/in --strip-components 1
-    holdfast run examples/wordcount/mail_wordcount.py --store mail/store --until available
+    mkdir -p mails/in && tar xzf mails.tar.gz -C mails/in --strip-components 1
+    holdfast run examples/wordcount/mail_wordcount.py --store mails/store --until available
 
 A word is a run of letters a to z, in lower case. What comes out is a changelog: a word appears again whenever its count
 has grown, so the largest count of a word is the one that holds. `python mail_wordcount.py` shows the most frequent words.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import holdfast as hf
 
-HERE = os.environ.get("MAIL", "mail")
+HERE = os.environ.get("MAILS", "mails")
 
 
 def build(here: str, *, period: float = 2.0, lines_per_step: int = 50_000) -> hf.Topology:

@@ -14,9 +14,11 @@ import pyarrow as pa
 from holdfast.compiler.traverse import topological
 from holdfast.errors import HoldfastError, TopologyError
 from holdfast.language.aggregates import aggregate_schema
+from holdfast.language.barriers import barrier_schema
 from holdfast.language.expiry import check_time_column, check_ttl_column, dedup_schema
 from holdfast.language.graph import (
     AggregateSpec,
+    BarrierSpec,
     DedupSpec,
     Graph,
     HostedSpec,
@@ -70,6 +72,8 @@ class ArrowAnalyser:
                 return [dedup_schema(input_schemas[0], spec)]
             case TopNSpec() as spec:
                 return [top_n_schema(input_schemas[0], spec)]
+            case BarrierSpec() as spec:
+                return [barrier_schema(input_schemas, spec)]
             case SortSpec(on=on):
                 check_time_column(input_schemas[0], on, "Rows are sorted by")
                 return [input_schemas[0]]

@@ -11,6 +11,7 @@ from holdfast.ids import OperatorName
 from holdfast.language.graph import (
     AggregateSpec,
     AsofMatch,
+    BarrierSpec,
     CountWindow,
     DedupSpec,
     HostedSpec,
@@ -98,6 +99,8 @@ def what(operator: Operator) -> str:
             return f"by {', '.join(spec.by)}: {computed}, emit {spec.emit}{_lifetime(spec.ttl)}"
         case DedupSpec(by=by, ttl=ttl):
             return f"first row by {', '.join(by)}{_lifetime(ttl)}"
+        case BarrierSpec(by=by):
+            return f"{len(operator.inputs)} inputs row by row" + (f", by {', '.join(by)}" if by else "")
         case SortSpec(on=on):
             return f"in the order of {on}"
         case TopNSpec(n=n, by=by, order=order, window=window):

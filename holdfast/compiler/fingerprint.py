@@ -11,6 +11,7 @@ from holdfast.language.graph import (
     KEY_GROUPS,
     STATEFUL,
     AggregateSpec,
+    BarrierSpec,
     CountWindow,
     DedupSpec,
     Graph,
@@ -66,6 +67,12 @@ def fingerprint(operator: Operator, schemas: Mapping[StreamRef, pa.Schema]) -> s
                 else ""
             )
             return f"top n={spec.n} order=({order}){panes} by=({keys}) rows=({rows}) groups={KEY_GROUPS}"
+        case BarrierSpec(by=by):
+            inputs = " ".join(
+                f"({','.join(f'{name}:{_type(types, name)}' for name in types.names)})"
+                for types in (schemas[port.streams[0]] for port in operator.inputs)
+            )
+            return f"barrier by=({','.join(by)}) rows={inputs} groups={KEY_GROUPS}"
         case SortSpec(on=on):
             types = schemas[operator.inputs[0].streams[0]]
             return f"sort on={on} rows=({','.join(f'{name}:{_type(types, name)}' for name in types.names)})"

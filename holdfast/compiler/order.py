@@ -16,6 +16,7 @@ from holdfast.language.graph import (
     AGGREGATING,
     AggregateSpec,
     AsofMatch,
+    BarrierSpec,
     CountWindow,
     DedupSpec,
     FilterSpec,
@@ -64,6 +65,8 @@ def carries_order(operator: Operator) -> bool:
         spec, WindowSpec
     ):  # a result of a count window has the position of the row that completed it
         return isinstance(spec.window, CountWindow)
+    if isinstance(spec, BarrierSpec):  # without keys rows leave in the order of the first input
+        return not spec.by
     return isinstance(spec, CARRYING) or (isinstance(spec, AggregateSpec) and spec.emit == "each")
 
 
@@ -72,7 +75,8 @@ def orders(operator: Operator) -> bool:
     spec = operator.spec
     each = isinstance(spec, AggregateSpec) and spec.emit == "each"
     by_position = (
-        isinstance(spec, WindowSpec | DedupSpec | TopNSpec | SortSpec | JoinSpec | KeyedSpec) or each
+        isinstance(spec, WindowSpec | DedupSpec | TopNSpec | SortSpec | BarrierSpec | JoinSpec | KeyedSpec)
+        or each
     )
     return by_position or forgets_by_event_time(spec) or bool(ordered_functions(spec))
 
@@ -195,6 +199,8 @@ def _needs(spec: Spec) -> str:
             return "ranks rows"
         case SortSpec():
             return "sorts rows by event time"
+        case BarrierSpec():
+            return "puts rows side by side"
         case KeyedSpec():
             return "processes the rows of a key in their order"
         case JoinSpec():
@@ -211,6 +217,8 @@ def _instead(spec: Spec) -> str:
     match spec:
         case DedupSpec():
             return "Dedup each source by itself, or bring the rows into one order before: .sort(on='at', …)."
+        case BarrierSpec():
+            return "Bring the rows of each input into one order before: .sort(on='at', …)."
         case TopNSpec():
             return "Rank the rows of each source by itself, or bring them into one order before: .sort(on='at', …)."
         case KeyedSpec():

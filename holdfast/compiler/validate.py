@@ -13,6 +13,7 @@ from holdfast.language.graph import (
     AGGREGATING,
     STATEFUL,
     AggregateSpec,
+    BarrierSpec,
     CountWindow,
     Graph,
     HostedSpec,
@@ -91,6 +92,12 @@ def check_arity(operator: Operator) -> None:
             f"Operator {operator.name!r} ({operator.kind}) has a port without a stream, or no data port.",
             cure="Connect a stream to each port; rows that arrive at data ports are what makes it work.",
         )
+    elif isinstance(operator.spec, BarrierSpec):
+        if len(data) < 2 or len(operator.inputs) > len(data):
+            raise TopologyError(
+                f"Operator {operator.name!r} (barrier) has not two data ports or more.",
+                cure="Write a.barrier(b).",
+            )
     elif isinstance(operator.spec, JoinSpec):
         if len(data) != 2 or len(operator.inputs) != 2:
             raise TopologyError(

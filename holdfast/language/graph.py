@@ -232,6 +232,13 @@ class SortSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BarrierSpec:
+    """The k-th rows of all inputs, of each key if there are keys, leave together as one row."""
+
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class HostedSpec:
     """A Python operator hosted in the driver. `make` builds a fresh instance in its initial state."""
 
@@ -260,6 +267,7 @@ Spec = (
     | DedupSpec
     | TopNSpec
     | SortSpec
+    | BarrierSpec
     | WindowSpec
     | JoinSpec
     | KeyedSpec
@@ -278,7 +286,7 @@ STATELESS = (
     SplitSpec,
 )
 AGGREGATING = (AggregateSpec, WindowSpec)
-KEYED = (*AGGREGATING, JoinSpec, DedupSpec, TopNSpec, SortSpec, KeyedSpec)
+KEYED = (*AGGREGATING, JoinSpec, DedupSpec, TopNSpec, SortSpec, BarrierSpec, KeyedSpec)
 """Operators whose state lies with the executors, by key."""
 STATEFUL = (*KEYED, HostedSpec)
 

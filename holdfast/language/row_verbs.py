@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import TopologyError
+from holdfast.language.barriers import barrier_spec
 from holdfast.language.expiry import dedup_spec
 from holdfast.language.graph import SortSpec, Spec, TimeWindow, Ttl
 from holdfast.language.ranking import top_n_spec
@@ -40,8 +41,9 @@ class RowVerbs:
         """The n best rows of each key: `trades.top_n(3, by="symbol", order=["-price", "at"], name="best")`.
 
         `order`: column names, descending with a minus; nulls come last; rows that are equal stand in the order of the
-        source. With `window=holdfast.tumbling(60, on="at")` the best of each window leave when it is complete.
-        Without one, all rows of a key's list leave whenever a step has changed it: merge them by key and rank.
+        source. With `window=holdfast.tumbling(60, on="at")` the best of each window leave when it is complete, and
+        again if its `lateness=` lets a row change them: merge by window, key and rank. Without a window all rows of a
+        key's list leave whenever a step has changed it: merge by key and rank. `by=[]`: all rows together.
         """
         return self._then(top_n_spec(n, by, order, window), name)
 
@@ -59,6 +61,23 @@ class RowVerbs:
                 f"on={on!r} is no column name.", cure="Name the column that holds the event time."
             )
         return self._then(SortSpec(on, delays_us(delay)), name)
+
+    def barrier(
+        self, *streams: Stream, by: str | Sequence[str] | None = None, name: str | None = None
+    ) -> Stream:
+        """The k-th rows of this stream and of the others, side by side: `bids.barrier(asks, by="symbol", name="both")`.
+
+        With `by`, columns that all streams have, the k-th rows of each key. A row waits until every stream has its
+        row. Columns are those of all streams, the keys once; names that are taken get the number of their stream:
+        price, price_2, price_3. Each stream comes from one source. Without `by` one partition does the work, and the
+        rows that leave have the positions of this stream's rows.
+        """
+        if not streams:
+            raise TopologyError("barrier() needs another stream.", cure="Write a.barrier(b).")
+        return self._beside(streams, barrier_spec(by), name)
+
+    def _beside(self, others: Sequence[Stream], spec: Spec, name: str | None) -> Stream:
+        raise NotImplementedError
 
     def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
         raise NotImplementedError

@@ -266,6 +266,12 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         """What reads this handle begins a new element: its own loop, its own failure."""
         return replace(self, _isolated=True)
 
+    def _beside(self, others: Sequence[Stream], spec: Spec, name: str | None) -> Stream:
+        together = (self, *others)
+        ports = [input_port(self._builder, (stream,)) for stream in together]
+        made = self._builder.add(spec, ports, name=name, isolated=any_isolated(together))
+        return Stream(self._builder, StreamRef(made))
+
     def _join(self, other: Stream, spec: JoinSpec, name: str | None) -> Stream:
         ports = [input_port(self._builder, (stream,)) for stream in (self, other)]
         made = self._builder.add(spec, ports, name=name, isolated=any_isolated((self, other)))

@@ -91,9 +91,7 @@ class _Step:
         inputs = [segment for run in block.inputs for segment in run.segments]
         return Busy(sum(s.rows - self._rows(s).upto(progress) for s in inputs), block.pieces.rows)
 
-    def _merged(
-        self, blocks: list[Block], rows: int, with_changed: bool, base: bool
-    ) -> tuple[Segment, ...]:
+    def _merged(self, blocks: list[Block], rows: int, with_changed: bool, base: bool) -> tuple[Segment, ...]:
         """What stands in the place of blocks whose merge was taken on by `rows` rows: inputs that have more to give,
         pieces from before, new pieces. The blocks are one merge, or runs; `with_changed`: and the step's own rows."""
         inputs, pieces, number, progress = self._state_of(blocks)

@@ -35,11 +35,6 @@ class Variable(ABC):
         self.length = length
 
     def __set_name__(self, owner: type, name: str) -> None:
-        if name.startswith("_"):
-            raise TopologyError(
-                f"the variable {name!r} of {owner.__name__} begins with '_', as what is no state does.",
-                cure="Choose a name without it.",
-            )
         self.name = name
         self.owner = owner.__name__
 
@@ -90,10 +85,19 @@ def declared(cls: type) -> dict[str, Variable]:
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
             if isinstance(value, Variable):
-                found[name] = value
+                found[name] = _public(base, name, value)
             else:
                 found.pop(name, None)
     return found
+
+
+def _public(cls: type, name: str, variable: Variable) -> Variable:
+    if name.startswith("_"):
+        raise TopologyError(
+            f"the variable {name!r} of {cls.__name__} begins with '_', as what is no state does.",
+            cure="Choose a name without it.",
+        )
+    return variable
 
 
 class Lives(dict[str, Live]):

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdfast.state import codec
 from holdfast.state.watermarks import NEVER
 
 if TYPE_CHECKING:
     from holdfast.state.variables import List, Map, Value, Window
+
+T = TypeVar("T")
 
 UNSET: Any = object()
 
@@ -220,7 +222,7 @@ class ListState(MutableSequence[Any]):
         return None
 
 
-class WindowState(Sequence[Any]):
+class WindowState(Sequence[T]):
     """The last elements of a key: so many, or of so many seconds before the latest. In the order they came."""
 
     __slots__ = ("_clock", "_data", "_variable")
@@ -230,7 +232,7 @@ class WindowState(Sequence[Any]):
         self._clock = clock
         self._data: deque[Any] = deque(() if payload is UNSET else payload, maxlen=variable.rows)
 
-    def append(self, value: Any) -> None:
+    def append(self, value: T) -> None:
         self._variable.check(value)
         if self._variable.seconds_us is None:
             self._data.append(value)
@@ -243,9 +245,9 @@ class WindowState(Sequence[Any]):
         self._data.clear()
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice) or self._variable.seconds_us is not None:
             return list(self)[index]
@@ -254,7 +256,7 @@ class WindowState(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._data) if self._variable.seconds_us is None else sum(1 for _ in self)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         length = self._variable.seconds_us
         if length is None:
             return iter(self._data)
@@ -269,7 +271,7 @@ class WindowState(Sequence[Any]):
     def __repr__(self) -> str:
         return repr(list(self))
 
-    def set(self, values: Iterable[Any]) -> None:
+    def set(self, values: Iterable[T]) -> None:
         """Replace everything."""
         chosen = list(values)
         self.clear()
@@ -298,7 +300,7 @@ class WindowState(Sequence[Any]):
             self._data = deque(each for each in self._data if each[0] > limit)
 
 
-Live = Cell | MapState | ListState | WindowState
+Live = Cell | MapState | ListState | WindowState[Any]
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ attributes (`self.count += 1`, `self.pages["/"] = 1`). Types are exact, as in th
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, overload
 
@@ -36,11 +36,31 @@ _DECLARE = (
 class Value(Variable, Generic[T]):
     """One value: `count = hf.Value(int, default=0)`. With `ttl` (seconds of event time) it goes back to the default."""
 
+    @overload
+    def __init__(
+        self: Value[T | None],
+        kind: type[T],
+        *,
+        default: None = ...,
+        ttl: Seconds | None = ...,
+        element_size: int | None = ...,
+        length: Length | None = ...,
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         kind: type[T],
         *,
-        default: T | None = None,
+        default: T,
+        ttl: Seconds | None = ...,
+        element_size: int | None = ...,
+        length: Length | None = ...,
+    ) -> None: ...
+    def __init__(
+        self,
+        kind: Any,
+        *,
+        default: Any = None,
         ttl: Seconds | None = None,
         element_size: int | None = None,
         length: Length | None = None,
@@ -112,7 +132,7 @@ class Map(Variable, Generic[K, V]):
     @overload
     def __get__(self, instance: None, owner: type) -> Map[K, V]: ...
     @overload
-    def __get__(self, instance: object, owner: type) -> MapState: ...
+    def __get__(self, instance: object, owner: type) -> MutableMapping[K, V]: ...
     def __get__(self, instance: object | None, owner: type) -> Any:
         return self if instance is None else self._of(instance)
 
@@ -175,7 +195,7 @@ class List(_Elements[T]):
     @overload
     def __get__(self, instance: None, owner: type) -> List[T]: ...
     @overload
-    def __get__(self, instance: object, owner: type) -> ListState: ...
+    def __get__(self, instance: object, owner: type) -> MutableSequence[T]: ...
     def __get__(self, instance: object | None, owner: type) -> Any:
         return self if instance is None else self._of(instance)
 
@@ -216,7 +236,7 @@ class Window(_Elements[T]):
     @overload
     def __get__(self, instance: None, owner: type) -> Window[T]: ...
     @overload
-    def __get__(self, instance: object, owner: type) -> WindowState: ...
+    def __get__(self, instance: object, owner: type) -> WindowState[T]: ...
     def __get__(self, instance: object | None, owner: type) -> Any:
         return self if instance is None else self._of(instance)
 
@@ -224,7 +244,7 @@ class Window(_Elements[T]):
     def needs_time(self) -> bool:
         return self.seconds_us is not None
 
-    def live(self, payload: Any, clock: Clock) -> WindowState:
+    def live(self, payload: Any, clock: Clock) -> WindowState[T]:
         return WindowState(self, payload, clock)
 
     def describe(self) -> str:

@@ -12,8 +12,9 @@ import shutil
 import sys
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def check_logwatch(here: Path, complete: bool) -> None:
         compare(golden, list(output(here / "out" / name.lower())), complete, name)
 
 
-# --- mail: word count ---
+# --- mails: word count ---
 
 ENRON = DATA / "enron-mail"
 
@@ -131,7 +132,7 @@ def mails() -> Iterator[tuple[str, bytes]]:
                 yield Path(member.name).name, content.read()
 
 
-def prepare_mail(here: Path) -> None:
+def prepare_mails(here: Path) -> None:
     """All mails in one file, one right after the other: so the reference was counted."""
     (here / "in" / "all.txt").write_bytes(b"".join(content for _, content in mails()))
 
@@ -144,7 +145,7 @@ def count_words(directory: Path) -> dict[str, int]:
     return counts
 
 
-def check_mail(here: Path, complete: bool) -> None:
+def check_mails(here: Path, complete: bool) -> None:
     golden = {word: int(count) for word, count in rows_of(ENRON / "reference_wordcount.csv.gz")}
     assert len(golden) == 17_369
     assert sum(golden.values()) == 749_402
@@ -213,6 +214,7 @@ def check_anomalies(here: Path, complete: bool) -> None:
 # --- vwap ---
 
 TAQ = DATA / "taq-vwap"
+DAY = "2005-12-27 "
 CLOSE = f"END,01-JAN-2038,00:00:00.000,0,Trade,,1,1{',' * 22}\n"
 """A trade of nothing far in the future: it closes all windows, and its own are never closed."""
 
@@ -225,11 +227,59 @@ def prepare_vwap(here: Path) -> None:
 def check_vwap(here: Path, complete: bool) -> None:
     golden = rows_of(TAQ / "reference_vwap_10s_slide1s.csv.gz")
     assert len(golden) == 41_543
-    found = [
-        (ticker, end.removeprefix("2005-12-27 "), *rest)
-        for ticker, end, *rest in output(here / "out" / "vwap")
+    averages = [
+        (ticker, end.removeprefix(DAY), *rest) for ticker, end, *rest in output(here / "out" / "vwap")
     ]
-    compare(golden, found, complete, "averages")
+    compare(golden, averages, complete, "averages")
+    found = list(output(here / "out" / "bargains"))
+    compare(bargains(golden), [bargain(*row[:5]) for row in found], complete, "bargains")
+    for ticker, at, vwap, price, size, index in found:
+        gain = float(vwap) - float(price)
+        wanted = int(size) * math.exp(gain) if gain > 0 else 0.0
+        assert math.isclose(float(index), wanted, rel_tol=1e-12), f"{ticker} at {at}"
+    if complete:
+        check_published(found)
+
+
+def bargain(ticker: str, at: str, vwap: str, price: str, size: str) -> Row:
+    """A quote with its average, in numbers of digits that do not depend on who computed it."""
+    return ticker, at.removeprefix(DAY), f"{float(vwap):.6f}", f"{float(price):.4f}", size
+
+
+def bargains(averages: list[Row]) -> list[Row]:
+    """Quotes and averages matched by a plain loop: the second that has just ended, or ends with the quote."""
+    known = {(ticker, end): vwap for ticker, end, _, _, vwap in averages}
+    made = []
+    for row in rows_of(TAQ / "TradesAndQuotes.csv.gz"):
+        ticker, at, kind, price, size = row[0], row[2], row[4], row[14], row[15]
+        if kind != "Quote" or not price:
+            continue
+        second, _, fraction = at.partition(".")
+        candidates = [second] if int(fraction) else [second, second_before(second)]
+        vwap = next((known[ticker, end] for end in candidates if (ticker, end) in known), None)
+        if vwap is not None:
+            made.append(bargain(ticker, at, vwap, price, size))
+    return made
+
+
+def second_before(time: str) -> str:
+    return f"{datetime.strptime(time, '%H:%M:%S') - timedelta(seconds=1):%H:%M:%S}"
+
+
+def check_published(found: list[Row]) -> None:
+    """The records in the documentation of the original sample are among the rows, to the last digits, as often."""
+    lines = Counter((TAQ / "published_output.txt").read_text().splitlines())
+    assert lines.total() == 4
+    for line, times in lines.items():
+        record = dict(re.findall(r'(\w+)="?([^",}]+)', line))
+        wanted = [float(record[name]) for name in ("vwap", "askprice", "asksize", "index")]
+        name = (record["ticker"], f"{DAY}{record['time']}")
+        same = [row for row in found if row[:2] == name and nearly(wanted, map(float, row[2:]))]
+        assert len(same) >= times, record
+
+
+def nearly(wanted: Iterable[float], found: Iterable[float]) -> bool:
+    return all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(wanted, found, strict=True))
 
 
 APPS = {
@@ -240,8 +290,8 @@ APPS = {
             prepare_logwatch, check_logwatch, {"lines_per_step": 2_000},
         ),
         App(
-            "mail", "wordcount/mail_wordcount.py", "words", ENRON,
-            prepare_mail, check_mail, {"lines_per_step": 10_000},
+            "mails", "wordcount/mail_wordcount.py", "words", ENRON,
+            prepare_mails, check_mails, {"lines_per_step": 10_000},
         ),
         App(
             "anomalies", "anomalies/anomalies.py", "detectors", NAB,

@@ -19,7 +19,7 @@ from holdfast.language.connectors import Slice
 from holdfast.runtime.spark.session import make_session
 from holdfast.sources import Files
 
-FIRST = 2
+FIRST = 1
 """Slices before the wait."""
 
 

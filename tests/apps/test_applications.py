@@ -89,7 +89,7 @@ def test_after_a_kill_in_the_middle_the_result_is_the_reference(app: App, killed
 
 
 def test_words_of_3000_files_are_those_a_plain_loop_counts(tmp_path: Path, spark: Any) -> None:
-    app, here = APPS["mail"], tmp_path
+    app, here = APPS["mails"], tmp_path
     (here / "in").mkdir()
     for name, content in mails():
         (here / "in" / name).write_bytes(content)

@@ -88,7 +88,7 @@ def test_the_first_of_several_sources_rows_is_not_defined() -> None:
     t = Topology("t")
     events(t).union(events(t, "b")).dedup("id", name="once")
     with pytest.raises(
-        TopologyError, match="'once' lets the first row .* several places: 'a', 'b'"
+        TopologyError, match=r"'once' lets the first row .* several places: 'a', 'b'"
     ) as caught:
         compiled(t)
     assert "each source by itself" in caught.value.cure
@@ -98,7 +98,7 @@ def test_several_sources_do_not_agree_on_who_is_forgotten() -> None:
     t = Topology("t")
     both = events(t).union(events(t, "b"))
     both.aggregate("id", ttl=hf.ttl(1, on="at"), n=hf.count(), name="n")
-    with pytest.raises(TopologyError, match="'n' forgets keys by event time, but .* several") as caught:
+    with pytest.raises(TopologyError, match=r"'n' forgets keys by event time, but .* several") as caught:
         compiled(t)
     assert "processing time" in caught.value.cure
 

@@ -14,14 +14,14 @@ BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 def rows() -> list[tuple[datetime.datetime, str, int]]:
     chance = random.Random(7)
-    lags = [chance.choice([0, 0, 0, 1, 3, 9]) for _ in range(500)]
+    lags = [chance.choice([0, 0, 0, 1, 3, 9]) for _ in range(200)]
     return [
         (
-            BEGIN + datetime.timedelta(seconds=n / 10 - lags[n]),
-            chance.choice("abcdefgh"),
+            BEGIN + datetime.timedelta(seconds=n / 4 - lags[n]),
+            chance.choice("abcd"),
             chance.randrange(99),
         )
-        for n in range(500)
+        for n in range(200)
     ]
 
 

@@ -17,14 +17,19 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.language.barriers import barrier_schema, barrier_spec
+from holdfast.runtime.executor import barrier
 from holdfast.runtime.executor.barrier import Barrier
 from holdfast.state import barriers
 from holdfast.state.hashing import HASH_COLUMN
+from holdfast.state.merge_plan import Bounds
 from holdfast.testing import compare_rows, compare_sequence, run_local
 
 INPUT = pa.schema(
     [("k", pa.string()), ("v", pa.int64()), ("tags", pa.list_(pa.field("element", pa.string())))]
 )
+
+SMALL = Bounds(fan_in=2, rate=2.0, budget=3.0, least_rows=2, pieces=4, piece_rows=2, base_runs=2)
+"""Merges take several steps."""
 
 Row = dict[str, Any]
 
@@ -77,6 +82,7 @@ def test_the_kth_rows_leave_together(tmp_path_factory: pytest.TempPathFactory, d
     done = [0] * ports
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(barriers, "CHUNK_ROWS", 5)
+        patch.setattr(barrier, "DEFAULT_BOUNDS", SMALL)
         while any(begin < len(rows) for begin, rows in zip(done, inputs, strict=True)):
             ends = [
                 min(len(rows), begin + data.draw(st.integers(0, 15)))

@@ -10,6 +10,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.graph import (
     AggregateSpec,
     AsofMatch,
+    BarrierSpec,
     CountWindow,
     DedupSpec,
     IntervalMatch,
@@ -26,6 +27,7 @@ from holdfast.language.graph import (
 )
 from holdfast.language.joins import right_names
 from holdfast.runtime.executor.asof import AsofJoin
+from holdfast.runtime.executor.barrier import Barrier
 from holdfast.runtime.executor.counted import CountedAggregate
 from holdfast.runtime.executor.dedup import Dedup
 from holdfast.runtime.executor.expiring import ExpiringAggregate
@@ -57,6 +59,11 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
             return ExpiringAggregate(remembered, ttl, emit, output, stamped)
         case DedupSpec(by=by, ttl=ttl):
             return Dedup.plan(by, ttl, schema, stamped)
+        case BarrierSpec(by=by):
+            inputs = [plan.schemas[port.streams[0]] for port in op.inputs]
+            origins = origins_at(op.inputs[0], find_origins(plan.graph)) or ()
+            number = plan.source_index[next(iter(origins))] if stamped else None
+            return Barrier.plan(by, inputs, output, number)
         case SortSpec(on=on, delays_us=delays):
             return Sort(timed_port(op, 0, (), on, delays, plan), schema, stamp_of(op, plan))
         case TopNSpec(n=n, by=by, order=order, window=None):

@@ -39,8 +39,7 @@ from holdfast.state.grouping import Grouping, group_rows
 from holdfast.state.hashing import HASH_COLUMN, I64
 from holdfast.state.keyed_map import Version, merge_versions_for
 from holdfast.state.lookup import find_rows
-from holdfast.state.merge_plan import DEFAULT_BOUNDS
-from holdfast.state.opaque import OpaqueRows, present
+from holdfast.state.opaque import OpaqueRows, bounds_for, present
 
 
 @dataclass(frozen=True)
@@ -164,12 +163,11 @@ class KeyedPython(KeyedLogic):
         changed = [row for row, answer in enumerate(answers) if answer.data != stored.get(row)]
         if not changed:
             return states
-        data = pa.array([answers[row].data for row in changed], pa.binary())
+        data = pa.array([answers[row].data for row in changed], pa.large_binary())
         rows = [single(column) for column in keys.take(pa.array(changed)).columns]
         table = pa.Table.from_arrays([*rows, data], schema=self.map.state_schema)
-        return advance(
-            states, table, self.map, place.directory, place.prefix, DEFAULT_BOUNDS, keep_in_base=present
-        )
+        bounds = bounds_for(states, table)
+        return advance(states, table, self.map, place.directory, place.prefix, bounds, keep_in_base=present)
 
     def _fresh(self, keys: pa.Table, answers: Sequence[Answer]) -> pa.Table:
         """Entries to be added to the index."""

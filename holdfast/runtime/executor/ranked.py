@@ -28,11 +28,11 @@ from holdfast.runtime.executor.windowed import WindowedAggregate
 from holdfast.state.aggregates import Aggregation, combine, finish, partial, single
 from holdfast.state.compaction import advance
 from holdfast.state.functions import POSITION
-from holdfast.state.hashing import plain
 from holdfast.state.keyed_map import Version, merge_versions_for
 from holdfast.state.lookup import Found, find_rows
 from holdfast.state.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.top import Order, changed_lists, exploded, top_name
+from holdfast.state.whole_rows import row_type, whole_rows
 from holdfast.state.windows import END, START, Windows
 
 _ROW = "__hf_whole"
@@ -136,10 +136,10 @@ class TopOfWindows(KeyedLogic):
         return (self.output,)
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        return self.windowed.own({0: with_whole_rows(rows[0], self.input)}, partition, partitions)
+        return self.windowed.own({0: self._prepared(rows[0])}, partition, partitions)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return self.windowed.shares(port, with_whole_rows(rows, self.input), partitions)
+        return self.windowed.shares(port, self._prepared(rows), partitions)
 
     def gather(self, shares: Sequence[Share]) -> Arrived | None:
         return self.windowed.gather(shares)
@@ -151,17 +151,15 @@ class TopOfWindows(KeyedLogic):
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         return self.windowed.repartition(old, partition, partitions, place)
 
-
-def row_type(schema: pa.Schema) -> pa.DataType:
-    """A whole row as one value."""
-    return pa.struct([pa.field(f.name, plain(pa.array([], f.type)).type) for f in schema])
+    def _prepared(self, rows: pa.Table) -> pa.Table:
+        """Keys, time and position of the rows, and the rows themselves."""
+        needed = dict.fromkeys((*self.windowed.columns[0], *self.windowed.port.by))
+        return with_whole_rows(rows, self.input).select(list(needed))
 
 
 def with_whole_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows with themselves as one more column."""
-    kind = row_type(schema)
-    columns = [plain(rows.column(field.name)).cast(field.type) for field in kind]
-    return rows.append_column(_ROW, pa.StructArray.from_arrays(columns, fields=list(kind)))
+    return rows.append_column(_ROW, whole_rows(rows, row_type(schema)))
 
 
 def ranked(best: pa.Table, output: pa.Schema) -> pa.Table:
