@@ -102,13 +102,13 @@ def what(operator: Operator) -> str:
         case BarrierSpec(by=by):
             return f"{len(operator.inputs)} inputs row by row" + (f", by {', '.join(by)}" if by else "")
         case SortSpec(on=on):
-            return f"in the order of {on}"
+            return f"in the order of {on}{_idle(operator.spec.idle_us)}"
         case TopNSpec(n=n, by=by, order=order, window=window):
             best = ", ".join(f"{'-' if descending else ''}{column}" for column, descending in order)
-            panes = f", windows of {window.size_us / 1e6:g} s of {window.on}" if window else ""
+            panes = f", windows of {window.size_us / 1e6:g} s of {window.on}{_idle(window.idle_us)}" if window else ""
             return f"first {n} by {', '.join(by) or 'nothing'} in the order of {best}{panes}"
         case JoinSpec() as spec:
-            return _join(spec)
+            return f"{_join(spec)}{_idle(spec.idle_us)}"
         case KeyedSpec(by=by, label=label, variables=variables):
             state = ", ".join(f"{name} {described}" for name, described in variables)
             return f"{label} by {', '.join(by)}: {state or 'no state'}"
@@ -118,6 +118,7 @@ def what(operator: Operator) -> str:
                 length = f"{window.size} rows every {window.every}"
             else:
                 length = f"{window.size_us / 1e6:g} s every {window.slide_us / 1e6:g} s of {window.on}"
+                length += _idle(window.idle_us)
             return f"by {', '.join(spec.by) or 'nothing'}: {computed}, windows of {length}"
         case SplitSpec() as spec:
             return f"into {', '.join(spec.names) or operator.outputs}"
@@ -128,6 +129,10 @@ def _lifetime(ttl: Ttl | None) -> str:
     if ttl is None:
         return ""
     return f", forgotten after {ttl.length_us / 1e6:g} s of {ttl.on or 'processing time'}"
+
+
+def _idle(idle_us: int | None) -> str:
+    return "" if idle_us is None else f", sources idle after {idle_us / 1e6:g} s"
 
 
 def _join(spec: JoinSpec) -> str:

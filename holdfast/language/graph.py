@@ -119,13 +119,15 @@ class DedupSpec:
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
     """Event-time windows of `size_us`, one every `slide_us`, over the column `on`. A window is complete when the
-    watermark has passed its end, and forgotten `lateness_us` later. `delays_us`: by source; "" for all others."""
+    watermark has passed its end, and forgotten `lateness_us` later. `delays_us`: by source; "" for all others.
+    `idle_us`: for so long of processing time the watermark waits for a source without rows; None: for ever."""
 
     size_us: int
     slide_us: int
     on: str
     delays_us: tuple[tuple[str, int], ...] = (("", 0),)
     lateness_us: int = 0
+    idle_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,8 @@ class JoinSpec:
     how: Literal["inner", "left"] = "inner"
     where: Any = None
     suffix: str = "_right"
+    idle_us: int | None = None
+    """As in windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +229,12 @@ class TopNSpec:
 
 @dataclass(frozen=True, slots=True)
 class SortSpec:
-    """Rows leave in the order of the event time `on`, as far as the watermark has passed. `delays_us`: as in windows."""
+    """Rows leave in the order of the event time `on`, as far as the watermark has passed. `delays_us`, `idle_us`: as in
+    windows."""
 
     on: str
     delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+    idle_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

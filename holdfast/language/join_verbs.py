@@ -35,6 +35,7 @@ class JoinVerbs:
         how: str = "inner",
         where: Any = None,
         suffix: str = "_right",
+        idle: Duration | None = None,
         name: str | None = None,
     ) -> Stream:
         """Rows of this stream and of another with equal keys, side by side. One of two kinds:
@@ -46,19 +47,21 @@ class JoinVerbs:
         meets the rows that the other stream keeps at that moment. With `on=` the two streams run in the order of event
         time; without, as they arrive. `where` (a function of an Arrow table giving booleans, or an Arrow expression)
         chooses among the pairs.
+
+        `idle=30`: nobody waits for a source that had no row for 30 s; see `holdfast.tumbling`.
         """
         if within is not None:
             if window is not None or other_window is not None:
                 raise TopologyError(
                     "within= does not go with windows of a join.", cure="Give within=, or window=."
                 )
-            return self._join(other, interval_spec(by, within, on, delay, how, where, suffix), name)
+            return self._join(other, interval_spec(by, within, on, delay, how, where, suffix, idle), name)
         if window is None and other_window is None:
             raise TopologyError(
                 "A join needs to know how long rows wait for each other.",
                 cure="Give within=10, on='at'; or window=holdfast.latest(rows=1000).",
             )
-        spec = window_join_spec(by, window, other_window, on, delay, how, where, suffix)
+        spec = window_join_spec(by, window, other_window, on, delay, how, where, suffix, idle)
         return self._join(other, spec, name)
 
     def asof_join(
@@ -73,11 +76,12 @@ class JoinVerbs:
         how: str = "left",
         where: Any = None,
         suffix: str = "_right",
+        idle: Duration | None = None,
         name: str | None = None,
     ) -> Stream:
         """Each row with the other stream's latest row of its key that is not later: `trades.asof_join(quotes,
         by="ticker", on="at")`. `tolerance`: at most so much older; `exact=False`: really earlier. Rows that find
         nothing come out with nulls, or not at all with `how="inner"`. A row waits until the other stream's watermark
-        has passed it.
+        has passed it; with `idle=30` not for a source that had no row for 30 s (see `holdfast.tumbling`).
         """
-        return self._join(other, asof_spec(by, on, tolerance, exact, delay, how, where, suffix), name)
+        return self._join(other, asof_spec(by, on, tolerance, exact, delay, how, where, suffix, idle), name)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
 from holdfast.language.graph import AsofMatch, IntervalMatch, JoinSpec, Latest, WindowMatch
-from holdfast.language.windows import Delay, delays_us, micros
+from holdfast.language.windows import Delay, delays_us, idle_us, micros
 
 By = str | Sequence[str] | Mapping[str, str]
 """Key columns; a mapping where they have other names on the right: {"user": "customer"}."""
@@ -47,14 +47,21 @@ def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bo
 
 
 def interval_spec(
-    by: By, within: Within, on: On | None, delay: Delay, how: str, where: Any, suffix: str
+    by: By,
+    within: Within,
+    on: On | None,
+    delay: Delay,
+    how: str,
+    where: Any,
+    suffix: str,
+    idle: Duration | None = None,
 ) -> JoinSpec:
     """The spec of a join of rows at most `within` apart."""
     ends = within if isinstance(within, tuple) else (within, within)
     if len(ends) != 2:
         raise TopologyError(f"within={within!r} has not two ends.", cure="Write within=(before, after).")
     before, after = (micros(end, "within", zero=True) for end in ends)
-    return _spec(by, on, delay, how, where, suffix, IntervalMatch(before, after))
+    return _spec(by, on, delay, how, where, suffix, IntervalMatch(before, after), idle)
 
 
 def window_join_spec(
@@ -66,6 +73,7 @@ def window_join_spec(
     how: str,
     where: Any,
     suffix: str,
+    idle: Duration | None = None,
 ) -> JoinSpec:
     """The spec of a sliding-window join."""
     windows = (window or Latest(0, None), other or Latest(0, None))
@@ -85,8 +93,12 @@ def window_join_spec(
         raise TopologyError("per_key needs keys.", cure="Name them in by=.")
     match = WindowMatch(windows[0], windows[1])
     if on is None:
+        if idle is not None:
+            raise TopologyError(
+                "idle= needs on=: in the order of arrival nobody waits.", cure="Leave it out, or give on='at'."
+            )
         return JoinSpec(keys[0], keys[1], match, None, (("", 0),), "inner", _where(where), _suffix(suffix))
-    return _spec(by, on, delay, how, where, suffix, match)
+    return _spec(by, on, delay, how, where, suffix, match, idle)
 
 
 def asof_spec(
@@ -98,10 +110,11 @@ def asof_spec(
     how: str,
     where: Any,
     suffix: str,
+    idle: Duration | None = None,
 ) -> JoinSpec:
     """The spec of an as-of join."""
     reach = None if tolerance is None else micros(tolerance, "tolerance", zero=True)
-    return _spec(by, on, delay, how, where, suffix, AsofMatch(reach, bool(exact)))
+    return _spec(by, on, delay, how, where, suffix, AsofMatch(reach, bool(exact)), idle)
 
 
 def _spec(
@@ -112,6 +125,7 @@ def _spec(
     where: Any,
     suffix: str,
     match: IntervalMatch | AsofMatch | WindowMatch,
+    idle: Duration | None,
 ) -> JoinSpec:
     if how not in ("inner", "left"):
         raise TopologyError(f"how={how!r} is not known.", cure="Use 'inner' or 'left'.")
@@ -131,6 +145,7 @@ def _spec(
         "left" if how == "left" else "inner",
         _where(where),
         _suffix(suffix),
+        idle_us(idle),
     )
 
 

@@ -10,7 +10,7 @@ from holdfast.language.barriers import barrier_spec
 from holdfast.language.expiry import dedup_spec
 from holdfast.language.graph import SortSpec, Spec, TimeWindow, Ttl
 from holdfast.language.ranking import top_n_spec
-from holdfast.language.windows import Delay, delays_us
+from holdfast.language.windows import Delay, delays_us, idle_us
 
 if TYPE_CHECKING:
     from holdfast.language.stream import Stream
@@ -47,11 +47,13 @@ class RowVerbs:
         """
         return self._then(top_n_spec(n, by, order, window), name)
 
-    def sort(self, on: str, *, delay: Delay = 0, name: str | None = None) -> Stream:
+    def sort(
+        self, on: str, *, delay: Delay = 0, idle: Duration | None = None, name: str | None = None
+    ) -> Stream:
         """Rows in the order of the timestamp column `on`: `clicks.union(orders).sort("at", delay=5, name="sorted")`.
 
         A row leaves when the watermark has passed it: the largest time so far minus `delay`, with several sources the
-        smallest of theirs. Rows of the same time are ordered by the names of their sources, then by position. Rows
+        smallest of theirs; with `idle=30` without those that had no row for 30 s (see `holdfast.tumbling`). Rows of the same time are ordered by the names of their sources, then by position. Rows
         that come after the watermark has passed them are dropped and counted as late; rows without a time are left
         out. Rows that leave have an order of their own, so that whatever depends on it may follow. One partition
         does the work.
@@ -60,7 +62,7 @@ class RowVerbs:
             raise TopologyError(
                 f"on={on!r} is no column name.", cure="Name the column that holds the event time."
             )
-        return self._then(SortSpec(on, delays_us(delay)), name)
+        return self._then(SortSpec(on, delays_us(delay), idle_us(idle)), name)
 
     def barrier(
         self, *streams: Stream, by: str | Sequence[str] | None = None, name: str | None = None

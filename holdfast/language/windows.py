@@ -129,6 +129,11 @@ def delays_us(delay: Delay) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(delays.items()))
 
 
+def idle_us(idle: Duration | None) -> int | None:
+    """How long the watermark waits for a source without rows, in microseconds; None: for ever."""
+    return None if idle is None else micros(idle, "idle")
+
+
 def micros(value: Duration, what: str, *, zero: bool = False) -> int:
     """A length of time in microseconds."""
     given = value.total_seconds() if isinstance(value, timedelta) else value

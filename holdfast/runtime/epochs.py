@@ -13,6 +13,7 @@ from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.manifest import Manifest, references
 from holdfast.checkpoint.retention import collect
+from holdfast.compiler.evolution import misfit
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.durable import remove_quietly
 from holdfast.errors import MismatchError, NoSpaceError, StoreError
@@ -84,10 +85,12 @@ class RegionEpochs:
     def _check_fit(self, manifest: Manifest) -> None:
         for name in sorted(set(self._fingerprint) | set(manifest.fingerprint)):
             now, then = self._fingerprint.get(name), manifest.fingerprint.get(name)
-            if now != then:
+            why = f"it was {then or 'not there'}, now it is {now or 'gone'}"
+            if now is not None and then is not None:
+                why = misfit(then, now) or ""
+            if why:
                 raise MismatchError(
-                    f"operator {name!r} does not fit the stored state: "
-                    f"it was {then or 'not there'}, now it is {now or 'gone'}.",
+                    f"operator {name!r} does not fit the stored state: {why}.",
                     cure="Undo the change, or start with a new store.",
                 )
 

@@ -289,8 +289,10 @@ class Job:
         if self._store is None:
             return
         for op in self.graph.operators.values():
-            if isinstance(op.spec, SourceSpec) and self._store.load_record(f"schema.{op.name}") is None:
-                self._store.save_record(f"schema.{op.name}", op.spec.source.schema().serialize().to_pybytes())
+            if isinstance(op.spec, SourceSpec):
+                schema = op.spec.source.schema().serialize().to_pybytes()
+                if self._store.load_record(f"schema.{op.name}") != schema:
+                    self._store.save_record(f"schema.{op.name}", schema)
 
     def _open_ends(self, identity: Identity, token: OwnerToken) -> None:
         regions = {member: region.name for region in self.plan.regions for member in region.members}

@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.failpoints import fp
 from holdfast.runtime.engine import KeyedTask
 from holdfast.runtime.executor.logic import Place, Segments
-from holdfast.state.segment import Segment, open_segment
+from holdfast.state.segment import Segment, open_segment, write_segment
 from holdfast.store.base import SegmentRef, Store
 
 
@@ -27,7 +27,8 @@ def load_segments(
     loaded: list[tuple[Segment, ...]] = []
     for refs in stored:
         fp("reset.op.load")
-        loaded.append(tuple(_fetch(store, ref, directory) for ref in refs))
+        fetched = [_fetch(store, ref, directory) for ref in refs]
+        loaded.append(tuple(_evolved(task, segment, directory) for segment in fetched))
         fp("reset.op.loaded")
     if len(loaded) != partitions:
         return _repartitioned(task, loaded, directory, partitions)
@@ -44,6 +45,13 @@ def _repartitioned(
         task.logic.repartition(old, p, partitions, Place(directory, f"{name}-of{partitions}-p{p}"))
         for p in range(partitions)
     )
+
+
+def _evolved(task: KeyedTask, segment: Segment, directory: Path) -> Segment:
+    """The segment, written again under a name of its own if the operator has changed since."""
+    table = open_segment(segment.path)
+    changed = task.logic.evolved(segment, table)
+    return segment if changed is table else write_segment(directory, f"evolved-{segment.name}", changed)
 
 
 def _fetch(store: Store, ref: SegmentRef, directory: Path) -> Segment:

@@ -157,7 +157,8 @@ class KeyedRun(Remembering):
         segments = [] if part is None else [[SegmentRef(*ref) for ref in p] for p in part["segments"]]
         stored = {} if part is None or part["blob"] is None else codec.decode(_blob(store, part))
         loaded = self._engine.load_keyed(self.task, segments, store)
-        self.advance(KeyedState(loaded, stored.get("meta"), stored.get("counts", {})))
+        meta = self.task.logic.resumed(stored.get("meta"))
+        self.advance(KeyedState(loaded, meta, stored.get("counts", {})))
         for refs, partition in zip(segments, self.state.partitions, strict=False):
             self._stored.update(
                 {s.name: ref for s, ref in zip(partition, refs, strict=False) if s.name == ref.key}

@@ -46,7 +46,8 @@ class Files(Source):
     object). `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
     "drop" leaves it out, "null" keeps it with nulls, as Spark's PERMISSIVE does. `options` go to Spark's reader.
     A step that ends with a file's end is a boundary (trigger="operator"; max_files_per_step=1 makes every file one).
-    With schema=None the first file with rows decides; the answer is stored with the job.
+    With schema=None the first file with rows decides; the answer is stored with the job. A schema that is given counts,
+    also on a store that was made with another one: columns may be added or left out.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Files(Source):
         self._path, self._format, self._malformed, self._header = path, format, malformed, header
         self._options = check_options(dict(options or {}))
         self._schema = TEXT if format == "text" else None
+        self._given = schema is not None
         if schema is not None and format != "text":
             self._schema = to_arrow(schema, f"the schema of the files in {path}")
         self._limits = Limits(max_rows_per_step, max_bytes_per_step, max_files_per_step)
@@ -100,7 +102,8 @@ class Files(Source):
         return self._schema
 
     def use_schema(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        if not self._given:
+            self._schema = schema
 
     def _infer(self) -> pa.Schema:
         look = FileMemory(self._path, self._memory.recursive)

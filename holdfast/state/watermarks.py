@@ -76,7 +76,7 @@ def raised(before: Mapping[int, int], more: Mapping[int, int]) -> dict[int, int]
 
 
 def watermark(reached: Mapping[int, int], delays: Mapping[int, int]) -> int | None:
-    """The minimum over all sources; None as long as one of them has not said anything."""
-    if any(source not in reached for source in delays):
+    """The minimum over all sources that have a delay; None as long as one of them has not said anything."""
+    if not delays or any(source not in reached for source in delays):
         return None
     return min(reached[source] - delay for source, delay in delays.items())

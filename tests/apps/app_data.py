@@ -295,7 +295,7 @@ APPS = {
         ),
         App(
             "anomalies", "anomalies/anomalies.py", "detectors", NAB,
-            prepare_anomalies, check_anomalies, {"rows_per_step": 400},
+            prepare_anomalies, check_anomalies, {"rows_per_step": 100},
         ),
         App(
             "vwap", "vwap/vwap.py", "market", TAQ,

@@ -93,7 +93,7 @@ def table_of(rows: Sequence[Row], first: int, colliding: bool = False) -> pa.Tab
 
 keys = st.sampled_from(["a", "b", "", None, "long enough to be no prefix of another"])
 a_row = st.tuples(keys, st.one_of(st.none(), st.integers(-20, 60)))
-some_rows = st.lists(a_row, max_size=80)
+some_rows = st.one_of(st.lists(a_row, max_size=12), st.lists(a_row, min_size=30, max_size=80))
 rising = some_rows.map(lambda rows: [(k, None if s is None else n + s // 9) for n, (k, s) in enumerate(rows)])
 lifetimes = st.builds(
     lambda length, delay: hf.ttl(length, on="at", delay=delay), st.integers(1, 30), st.sampled_from([0, 0, 5])
@@ -113,7 +113,7 @@ def drive(driven: Driven, rows: Sequence[Row], data: st.DataObject) -> list[list
     return steps
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_the_first_row_of_each_life_passes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -129,7 +129,7 @@ def test_the_first_row_of_each_life_passes(
     assert driven.counts.get("dropped", 0) == len(rows) - len(passed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_an_aggregate_starts_afresh_after_its_key_was_forgotten(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

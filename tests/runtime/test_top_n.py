@@ -105,7 +105,7 @@ def rows_of(drawn: Sequence[Any]) -> list[Row]:
     ]
 
 
-some_rows = st.lists(a_row, max_size=60).map(rows_of)
+some_rows = st.one_of(st.lists(a_row, max_size=12), st.lists(a_row, min_size=30, max_size=60)).map(rows_of)
 orders = st.sampled_from([["-x"], ["x"], ["-s", "x"], ["x", "-s"], ["-at"], ["s", "-n"]])
 
 
@@ -181,6 +181,17 @@ def test_the_best_of_a_window_leave_when_it_is_complete(
     for _ in drive(driven, rows, data, ()):
         pass
     assert comparable(driven.emitted) == comparable(best_of_windows(rows, window, count, order))
+
+
+@pytest.mark.parametrize("mappers", range(5))
+def test_equal_rows_stand_in_the_order_of_the_source(tmp_path: Path, mappers: int) -> None:
+    spec = top_n_spec(5, "k", "-x", None)
+    logic = TopRows.plan(5, ("k",), spec.order, INPUT, top_n_schema(INPUT, spec))
+    driven = Driven(logic, 1, tmp_path)
+    rows = rows_of([("a", 0, 1.5, "")] * 12)
+    driven.step(table_of(rows[4:8]), mappers)
+    driven.step(table_of([*rows[8:], *rows[:4]]), mappers)
+    assert [(row["rank"], row["n"]) for row in driven.emitted[-5:]] == [(n + 1, n) for n in range(5)]
 
 
 def test_a_key_keeps_no_more_rows_than_asked_for(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.runtime.executor.joining import (
     LEFT,
     RIGHT,
-    Reached,
+    Marks,
     TimedJoin,
     between,
     chosen,
@@ -59,8 +59,8 @@ class AsofJoin(TimedJoin):
         self,
         segments: Segments,
         rows: tuple[pa.Table | None, pa.Table | None],
-        before: Reached,
-        after: Reached,
+        was: Marks,
+        now: Marks,
         place: Place,
     ) -> tuple[Segments, pa.Table]:
         waiting, known = self.kinds
@@ -74,12 +74,11 @@ class AsofJoin(TimedJoin):
             )  # among equal times the last one counts
             whole = chosen(in_order, with_keys(in_order, known.by))
             fresh = known.fresh(whole, self.ports[RIGHT].times(whole))
-        left_mark, right_mark = self.ports[LEFT].mark(after[LEFT]), self.ports[RIGHT].mark(after[RIGHT])
+        left_mark, right_mark = now
         wait = [*(waiting.rows(segment) for segment in kept_waiting), new]
         rights = [*(known.rows(segment) for segment in kept_known), fresh]
-        was = self.ports[RIGHT].mark(before[RIGHT])
         # A kept segment may still hold rows that came out before: those earlier than the watermark then.
-        ready = [between(waiting.rows(segment), was, right_mark) for segment in kept_waiting]
+        ready = [between(waiting.rows(segment), was[RIGHT], right_mark) for segment in kept_waiting]
         ready.append(between(new, None, right_mark))
         released = sorted_side(pa.concat_tables(ready), waiting.by)
         output = self._matched(released, rights)

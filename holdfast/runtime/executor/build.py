@@ -64,12 +64,12 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
             origins = origins_at(op.inputs[0], find_origins(plan.graph)) or ()
             number = plan.source_index[next(iter(origins))] if stamped else None
             return Barrier.plan(by, inputs, output, number)
-        case SortSpec(on=on, delays_us=delays):
-            return Sort(timed_port(op, 0, (), on, delays, plan), schema, stamp_of(op, plan))
+        case SortSpec(on=on, delays_us=delays, idle_us=idle):
+            return Sort(timed_port(op, 0, (), on, delays, plan, idle), schema, stamp_of(op, plan))
         case TopNSpec(n=n, by=by, order=order, window=None):
             return TopRows.plan(n, by, order, schema, output)
         case TopNSpec(n=n, by=by, order=order, window=TimeWindow() as window):
-            port = timed_port(op, 0, by, window.on, window.delays_us, plan)
+            port = timed_port(op, 0, by, window.on, window.delays_us, plan, window.idle_us)
             return TopOfWindows.plan(n, order, window, port, schema, output)
         case AggregateSpec(by=by, aggregates=aggregates, emit=emit):
             return RunningAggregate(Aggregation.plan(by, aggregates, schema), emit, output, stamped)
@@ -81,7 +81,7 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
             windows = Windows.plan(
                 window.size_us, window.slide_us, window.lateness_us, by, aggregates, schema
             )
-            port = timed_port(op, 0, by, window.on, window.delays_us, plan)
+            port = timed_port(op, 0, by, window.on, window.delays_us, plan, window.idle_us)
             return WindowedAggregate(windows, port, schema, output, late, stamp_of(op, plan))
         case JoinSpec() as spec:
             return join_of(op, spec, plan)
@@ -99,8 +99,8 @@ def join_of(op: Operator, spec: JoinSpec, plan: Plan) -> KeyedLogic:
             return WindowJoin((spec.left_by, spec.right_by), (left, right), (mine, other), shape)
     assert spec.on is not None
     ports = (
-        timed_port(op, 0, spec.left_by, spec.on[0], spec.delays_us, plan),
-        timed_port(op, 1, spec.right_by, spec.on[1], spec.delays_us, plan),
+        timed_port(op, 0, spec.left_by, spec.on[0], spec.delays_us, plan, spec.idle_us),
+        timed_port(op, 1, spec.right_by, spec.on[1], spec.delays_us, plan, spec.idle_us),
     )
     outer = spec.how == "left"
     match spec.match:
@@ -118,11 +118,17 @@ def stamp_of(op: Operator, plan: Plan) -> int | None:
 
 
 def timed_port(
-    op: Operator, port: int, by: tuple[str, ...], on: str, delays: Sequence[tuple[str, int]], plan: Plan
+    op: Operator,
+    port: int,
+    by: tuple[str, ...],
+    on: str,
+    delays: Sequence[tuple[str, int]],
+    plan: Plan,
+    idle_us: int | None = None,
 ) -> TimedPort:
     """An input port with event time, and the delay of each source that stamped its rows."""
     origins = origins_at(op.inputs[port], find_origins(plan.graph)) or ()
     sources: dict[int, str] = {plan.source_index[name]: name for name in origins}
     given = dict(delays)
     delays_us = {number: given.get(name, given.get("", 0)) for number, name in sources.items()}
-    return TimedPort(by, on, sources, delays_us)
+    return TimedPort(by, on, sources, delays_us, idle_us)

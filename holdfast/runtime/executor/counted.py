@@ -21,8 +21,10 @@ from holdfast.runtime.executor.logic import (
 )
 from holdfast.state.compaction import advance
 from holdfast.state.count_windows import SLOT, CountWindows, step
+from holdfast.state.evolution import evolved_sums
 from holdfast.state.keyed_map import Version, merge_versions_for, sort_by_position
 from holdfast.state.merge_plan import DEFAULT_BOUNDS
+from holdfast.state.segment import Segment
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,6 @@ class CountedAggregate(KeyedLogic):
         return merge_versions_for(
             partition, partitions, versions, self.windows.aggregation, place.directory, place.prefix
         ).segments
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_sums(table, self.windows.aggregation, segment.name)

@@ -15,9 +15,11 @@ from holdfast.runtime.executor.lifetimes import Arrived
 from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.compaction import advance
+from holdfast.state.evolution import evolved_sums
 from holdfast.state.expiry import SEEN, of_lives, unexpired
 from holdfast.state.keyed_map import Version, merge_versions_for
 from holdfast.state.merge_plan import DEFAULT_BOUNDS
+from holdfast.state.segment import Segment
 
 
 @dataclass(frozen=True)
@@ -78,3 +80,6 @@ class ExpiringAggregate(KeyedLogic):
         return merge_versions_for(
             partition, partitions, versions, self.aggregation, place.directory, place.prefix
         ).segments
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_sums(table, self.aggregation, segment.name)

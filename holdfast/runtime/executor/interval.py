@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from holdfast.runtime.executor.joining import LEFT, RIGHT, Reached, TimedJoin, chosen, with_keys
+from holdfast.runtime.executor.joining import LEFT, RIGHT, Marks, TimedJoin, chosen, with_keys
 from holdfast.runtime.executor.logic import Place, Segments
 from holdfast.state.grouping import Bools
 from holdfast.state.hashing import I64
@@ -40,8 +40,8 @@ class IntervalJoin(TimedJoin):
         self,
         segments: Segments,
         rows: tuple[pa.Table | None, pa.Table | None],
-        before: Reached,
-        after: Reached,
+        was: Marks,
+        now: Marks,
         place: Place,
     ) -> tuple[Segments, pa.Table]:
         kinds = self.kinds
@@ -62,12 +62,10 @@ class IntervalJoin(TimedJoin):
             output.append(self._meet(fresh[LEFT], right))
         for left in stored[LEFT]:
             output.append(self._meet_from_right(left, fresh[RIGHT]))
-        marks = (self.ports[LEFT].mark(after[LEFT]), self.ports[RIGHT].mark(after[RIGHT]))
         if self.outer:
-            was = self.ports[RIGHT].mark(before[RIGHT])
-            output += self._lonely(stored, fresh, was, marks[RIGHT])
+            output += self._lonely(stored, fresh, was[RIGHT], now[RIGHT])
         result = pa.concat_tables([self.shape.output.empty_table(), *output])
-        needed = (lambda side: self._left_needed(side, marks), lambda side: self._right_needed(side, marks))
+        needed = (lambda side: self._left_needed(side, now), lambda side: self._right_needed(side, now))
         after_step = [
             kind.advance(kept[n], fresh[n], needed[n], place.directory, place.prefix)
             for n, kind in enumerate(kinds)
@@ -112,10 +110,10 @@ class IntervalJoin(TimedJoin):
         _, counts = self.shape.rows(left.table, pairs.probe, right.table, pairs.other)
         return np.unique(pairs.probe[counts])
 
-    def _left_needed(self, side: SideRows, marks: tuple[int | None, int | None]) -> Bools | None:
+    def _left_needed(self, side: SideRows, marks: Marks) -> Bools | None:
         return _from(side, marks[RIGHT], self.after_us)
 
-    def _right_needed(self, side: SideRows, marks: tuple[int | None, int | None]) -> Bools | None:
+    def _right_needed(self, side: SideRows, marks: Marks) -> Bools | None:
         """With `outer` also those that a left row still to be judged may have met."""
         needed = _from(side, marks[LEFT], self.before_us)
         if needed is None or not self.outer:

@@ -13,16 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.runtime.executor.idleness import PASSED, SILENT, clocked, noted, resumed
 from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
 from holdfast.runtime.executor.timed import Arrived, TimedPort
+from holdfast.state.evolution import evolved
 from holdfast.state.grouping import Bools
 from holdfast.state.hashing import I64
 from holdfast.state.pairs import SideRows, joined
+from holdfast.state.segment import Segment
 from holdfast.state.sides import Kind, Needed
 from holdfast.state.watermarks import NEVER
 
 Arrivals = tuple[Arrived | None, Arrived | None]
 Reached = tuple[dict[int, int], dict[int, int]]
+Marks = tuple[int | None, int | None]
+"""The watermarks of left and right; None: there is none yet."""
 
 LEFT, RIGHT = 0, 1
 
@@ -66,7 +71,10 @@ class PairShape:
 class TimedJoin(KeyedLogic):
     """A join of two ports with event time. A row that is late in its own source is left out and counted.
 
-    `meta`: {"reached": for each port [[source, largest event time]]}, sources by name.
+    The watermark of a port all of whose sources are idle is the other one's.
+
+    `meta`: {"reached": for each port [[source, largest event time]], "marks": the watermark of each}, sources by name;
+    if sources may be idle also what `idleness.py` keeps, for each port.
     """
 
     ports: tuple[TimedPort, TimedPort]
@@ -103,24 +111,53 @@ class TimedJoin(KeyedLogic):
         return left, right
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrivals, place: Place) -> Applied:
-        stored = (meta or {}).get("reached", [[], []])
+        meta = meta or {}
+        stored = meta.get("reached", [[], []])
         before = (self.ports[0].from_stored(stored[0]), self.ports[1].from_stored(stored[1]))
         after = (self.ports[0].after(before[0], arrived[0]), self.ports[1].after(before[1], arrived[1]))
-        rows, late = self._in_time(arrived, before)
-        kept, output = self.step(segments, rows, before, after, place)
-        reached = [port.to_stored(known) for port, known in zip(self.ports, after, strict=True)]
-        return Applied(kept, (output,), {"reached": reached}, {"late": late} if late else {})
+        past = meta.get("marks", [None, None])
+        was = (_later(self.ports[0].mark(before[0]), past[0]), _later(self.ports[1].mark(before[1]), past[1]))
+        silent = [
+            port.silences(known, meta.get(PASSED, 0), these)
+            for port, known, these in zip(self.ports, meta.get(SILENT, [[], []]), arrived, strict=True)
+        ]
+        now = self._marks(was, after, silent)
+        rows, late = self._in_time(arrived, before, was)
+        kept, output = self.step(segments, rows, was, now, place)
+        new_meta = {
+            "reached": [port.to_stored(known) for port, known in zip(self.ports, after, strict=True)],
+            "marks": list(now),
+            **noted(self._idle_us, meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
+        }
+        return Applied(kept, (output,), new_meta, {"late": late} if late else {})
+
+    @property
+    def _idle_us(self) -> int | None:
+        return self.ports[0].idle_us
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        return clocked(self._idle_us, meta, now_us)
+
+    def resumed(self, meta: Any) -> Any:
+        return resumed(self._idle_us, meta)
+
+    def _marks(self, was: Marks, reached: Reached, silent: Sequence[dict[int, int]]) -> Marks:
+        """The watermarks after a step. They never fall, also if an idle source comes back."""
+        found = [port.mark(reached[side], silent[side]) for side, port in enumerate(self.ports)]
+        idle = [len(port.idle(silent[side])) == len(port.sources) for side, port in enumerate(self.ports)]
+        left, right = (found[1 - side] if idle[side] else found[side] for side in (0, 1))
+        return _later(left, was[0]), _later(right, was[1])
 
     @abstractmethod
     def step(
         self,
         segments: Segments,
         rows: tuple[pa.Table | None, pa.Table | None],
-        before: Reached,
-        after: Reached,
+        was: Marks,
+        now: Marks,
         place: Place,
     ) -> tuple[Segments, pa.Table]:
-        """(new segments, output) from the rows of each side that are in time."""
+        """(new segments, output) from the rows of each side that are in time, and the watermarks before and after."""
 
     @property
     @abstractmethod
@@ -134,19 +171,35 @@ class TimedJoin(KeyedLogic):
             for segment in kind.repartitioned(old, partition, partitions, place.directory, place.prefix)
         )
 
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_rows(self.kinds, segment, table)
+
     def _in_time(
-        self, arrived: Arrivals, before: Reached
+        self, arrived: Arrivals, before: Reached, was: Marks
     ) -> tuple[tuple[pa.Table | None, pa.Table | None], int]:
         found: list[pa.Table | None] = []
         late = 0
-        for port, these, known in zip(self.ports, arrived, before, strict=True):
+        for port, these, known, mark in zip(self.ports, arrived, before, was, strict=True):
             if these is None:
                 found.append(None)
                 continue
-            in_time = port.times(these.rows) >= port.marks(these, known)
+            marks = np.maximum(port.marks(these, known), NEVER if mark is None else mark)
+            in_time = port.times(these.rows) >= marks
             late += int(np.count_nonzero(~in_time))
             found.append(these.rows if in_time.all() else these.rows.filter(pa.array(in_time)))
         return (found[0], found[1]), late
+
+
+def evolved_rows(kinds: Sequence[Kind], segment: Segment, table: pa.Table) -> pa.Table:
+    """Kept rows of a stream whose columns have changed: new ones are null."""
+    (kind,) = [kind for kind in kinds if kind.among([segment])]
+    return table if table.schema.equals(kind.schema) else evolved(table, kind.schema, {}, segment.name)
+
+
+def _later(mark: int | None, other: int | None) -> int | None:
+    """The later watermark of two, either of which may not be there."""
+    known = [each for each in (mark, other) if each is not None]
+    return max(known, default=None)
 
 
 def with_keys(rows: pa.Table, by: Sequence[str]) -> Bools:

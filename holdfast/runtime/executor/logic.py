@@ -82,9 +82,18 @@ class KeyedLogic(ABC):
         processing time look at it."""
         return meta
 
+    def resumed(self, meta: Any) -> Any:
+        """The `meta` with which a run goes on that finds this one stored."""
+        return meta
+
     @abstractmethod
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         """The segments of `partition` when a state is dealt out over another number of partitions."""
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        """The rows of a stored segment in today's form: the same table if the operator has not changed. Raises
+        MismatchError if it has changed too much."""
+        return table
 
 
 def owners(hashes: I64, partitions: int) -> I64:

@@ -16,7 +16,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.language.graph import Latest
 from holdfast.runtime.executor.joining import (
     Arrivals,
-    Reached,
+    Marks,
     TimedJoin,
     between,
     chosen,
@@ -79,11 +79,11 @@ class OrderedJoin(TimedJoin):
         self,
         segments: Segments,
         rows: tuple[pa.Table | None, pa.Table | None],
-        before: Reached,
-        after: Reached,
+        was: Marks,
+        now: Marks,
         place: Place,
     ) -> tuple[Segments, pa.Table]:
-        was, now = self._mark(before), self._mark(after)
+        since, upto = _both(was), _both(now)
         released: list[pa.Table] = []
         result_segments: list[Segment] = []
         for side in (0, 1):
@@ -91,18 +91,12 @@ class OrderedJoin(TimedJoin):
             kept = kind.among(segments)
             arrived = rows[side]
             new = kind.empty() if arrived is None else kind.fresh(arrived, self.ports[side].times(arrived))
-            ready = [between(kind.rows(segment), was, now) for segment in kept]
-            released.append(pa.concat_tables([*ready, between(new, None, now)]))
-            waits = not_before(now)
+            ready = [between(kind.rows(segment), since, upto) for segment in kept]
+            released.append(pa.concat_tables([*ready, between(new, None, upto)]))
+            waits = not_before(upto)
             result_segments += kind.advance(kept, new, waits, place.directory, place.prefix)
-        windows, output = self._through_windows(segments, released, now, place)
+        windows, output = self._through_windows(segments, released, upto, place)
         return (*windows, *result_segments), output
-
-    def _mark(self, reached: Reached) -> int | None:
-        """Up to here both streams are complete."""
-        marks = [port.mark(known) for port, known in zip(self.ports, reached, strict=True)]
-        known = [mark for mark in marks if mark is not None]
-        return min(known) if len(known) == 2 else None
 
     def _through_windows(
         self, segments: Segments, released: Sequence[pa.Table], now: int | None, place: Place
@@ -175,6 +169,12 @@ class OrderedJoin(TimedJoin):
             return lambda kept: above(kept.at, total - rows)
         newest = last_of_each_key(fresh)
         return lambda kept: outlived(kept, newest, rows)
+
+
+def _both(marks: Marks) -> int | None:
+    """Up to here both streams are complete."""
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if len(known) == 2 else None
 
 
 def _told(arrived: Arrived | None) -> Arrived | None:

@@ -148,6 +148,12 @@ class TopOfWindows(KeyedLogic):
         applied = self.windowed.apply(segments, meta, arrived, place)
         return replace(applied, outputs=(ranked(applied.outputs[0], self.output),))
 
+    def at(self, meta: Any, now_us: int) -> Any:
+        return self.windowed.at(meta, now_us)
+
+    def resumed(self, meta: Any) -> Any:
+        return self.windowed.resumed(meta)
+
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         return self.windowed.repartition(old, partition, partitions, place)
 

@@ -21,7 +21,9 @@ from holdfast.runtime.executor.logic import (
     with_hashes,
 )
 from holdfast.state.aggregates import Aggregation, partial
+from holdfast.state.evolution import evolved_sums
 from holdfast.state.keyed_map import Version, apply_batch, apply_partial, merge_versions_for
+from holdfast.state.segment import Segment
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ class RunningAggregate(KeyedLogic):
         return merge_versions_for(
             partition, partitions, versions, self.aggregation, place.directory, place.prefix
         ).segments
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_sums(table, self.aggregation, segment.name)
 
     def _prepared(self, rows: pa.Table) -> pa.Table:
         if self.emit == "changes":

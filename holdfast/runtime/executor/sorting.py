@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.runtime.executor.idleness import PASSED, SILENT, clocked, noted, resumed
 from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
 from holdfast.runtime.executor.timed import Arrived, TimedPort
 from holdfast.state.pending import TIME, Waiting, in_order, kept, leave, waiting
@@ -21,7 +22,7 @@ HOME = 0
 @dataclass(frozen=True)
 class Sort(KeyedLogic):
     """`meta`: {"reached": as in windows, "watermark": up to which rows have left, "left": how many have,
-    "sources": [[number in the segments, name]]}. `stamp`: the number of this operator if the rows that leave carry
+    "sources": [[number in the segments, name]]}, and what `idleness.py` keeps. `stamp`: the number of this operator if the rows that leave carry
     positions: they are numbered in the order in which they leave."""
 
     port: TimedPort
@@ -50,7 +51,8 @@ class Sort(KeyedLogic):
         before, mark = self.port.from_stored(meta.get("reached", [])), meta.get("watermark")
         fresh, late = self._in_time(arrived, before, mark)
         reached = self.port.after(before, arrived)
-        now = self.port.mark(reached)
+        silent = self.port.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
+        now = self.port.mark(reached, silent)
         if mark is not None:
             now = mark if now is None else max(now, mark)
         stored = self._renumbered([waiting(segment, mark) for segment in segments], meta)
@@ -63,6 +65,7 @@ class Sort(KeyedLogic):
             "watermark": now,
             "left": meta.get("left", 0) + rows.num_rows,
             "sources": self._numbers,
+            **noted(self.port.idle_us, meta, self.port.to_stored(silent)),
         }
         return Applied(after, (output,), new_meta, {"late": late} if late else {})
 
@@ -105,6 +108,12 @@ class Sort(KeyedLogic):
             for field, values in zip(POSITION_FIELDS, places, strict=True):
                 output = output.append_column(field, pa.array(values.astype(np.int64)).cast(field.type))
         return output.cast(self.outputs[0])
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        return clocked(self.port.idle_us, meta, now_us)
+
+    def resumed(self, meta: Any) -> Any:
+        return resumed(self.port.idle_us, meta)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         return tuple(segment for segments in old for segment in segments) if partition == HOME else ()

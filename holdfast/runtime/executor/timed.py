@@ -52,6 +52,8 @@ class TimedPort:
     """Names by number; numbers are those of this run, names are for ever."""
     delays: dict[int, int]
     """Microseconds by source number."""
+    idle_us: int | None = None
+    """A source without a row for so long of processing time no longer holds the watermark back; None: it always does."""
 
     # --- how rows arrive ---
 
@@ -104,9 +106,25 @@ class TimedPort:
             marks[of_source] = np.maximum(reached[of_source], ahead) - self.delays[int(source)]
         return marks
 
-    def mark(self, reached: Mapping[int, int]) -> int | None:
-        """The watermark of the port: the smallest of its sources'."""
-        return watermark(reached, self.delays)
+    def mark(self, reached: Mapping[int, int], silent: Mapping[int, int] | None = None) -> int | None:
+        """The watermark of the port: the smallest of its sources' that are not idle; None if they all are."""
+        idle = self.idle(silent or {})
+        return watermark(reached, {source: us for source, us in self.delays.items() if source not in idle})
+
+    def idle(self, silent: Mapping[int, int]) -> frozenset[int]:
+        """The sources that have been silent for too long."""
+        if self.idle_us is None:
+            return frozenset()
+        return frozenset(source for source, us in silent.items() if us >= self.idle_us)
+
+    def silences(self, stored: Sequence[Any], passed_us: int, arrived: Arrived | None) -> dict[int, int]:
+        """For how long each source has had no row with an event time, after a step. New ones begin with it."""
+        known = dict(stored)
+        heard = arrived.reached if arrived is not None else {}
+        return {
+            number: 0 if number in heard else known.get(name, -passed_us) + passed_us
+            for number, name in self.sources.items()
+        }
 
     def from_stored(self, stored: Sequence[Any]) -> dict[int, int]:
         """How far each source of this run had come."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.graph import Latest
-from holdfast.runtime.executor.joining import PairShape, chosen, with_keys
+from holdfast.runtime.executor.joining import PairShape, chosen, evolved_rows, with_keys
 from holdfast.runtime.executor.logic import (
     Applied,
     KeyedLogic,
@@ -173,6 +173,9 @@ class WindowJoin(KeyedLogic):
             for kind in self.kinds
             for segment in kind.repartitioned(old, partition, partitions, place.directory, place.prefix)
         )
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_rows(self.kinds, segment, table)
 
 
 def oriented(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.runtime.executor.idleness import PASSED, SILENT, clocked, noted, resumed
 from holdfast.runtime.executor.logic import (
     Applied,
     KeyedLogic,
@@ -21,8 +22,9 @@ from holdfast.runtime.executor.logic import (
 )
 from holdfast.runtime.executor.timed import Arrived, TimedPort
 from holdfast.state.aggregates import as_int64, combine, single
+from holdfast.state.evolution import evolved_sums
 from holdfast.state.opened import OPENED, opened
-from holdfast.state.segment import write_segment
+from holdfast.state.segment import Segment, write_segment
 from holdfast.state.windows import PANE, Windows, among, key_hashes, live, of_windows, results, sums
 
 REWRITTEN_ROWS = 1 << 17
@@ -33,7 +35,8 @@ SEGMENTS_MAX = 8
 
 @dataclass(frozen=True)
 class WindowedAggregate(KeyedLogic):
-    """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}; sources by name."""
+    """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}; sources by name. If
+    sources may be idle also what `idleness.py` keeps."""
 
     windows: Windows
     port: TimedPort
@@ -71,11 +74,13 @@ class WindowedAggregate(KeyedLogic):
     # --- a step ---
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
-        before = self.port.from_stored((meta or {}).get("reached", []))
-        emitted = (meta or {}).get("watermark")
+        meta = meta or {}
+        before = self.port.from_stored(meta.get("reached", []))
+        emitted = meta.get("watermark")
         fresh, late = self._sums(arrived, before, emitted)
         reached = self.port.after(before, arrived)
-        now = self.port.mark(reached)
+        silent = self.port.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
+        now = self.port.mark(reached, silent)
         if emitted is not None:
             now = emitted if now is None else max(now, emitted)
         tables = [opened(segment, self.windows.aggregation).table for segment in segments]
@@ -88,7 +93,11 @@ class WindowedAggregate(KeyedLogic):
         return Applied(
             kept,
             tuple(outputs),
-            {"reached": self.port.to_stored(reached), "watermark": now},
+            {
+                "reached": self.port.to_stored(reached),
+                "watermark": now,
+                **noted(self.port.idle_us, meta, self.port.to_stored(silent)),
+            },
             {"late": late.num_rows} if late.num_rows else {},
         )
 
@@ -145,6 +154,12 @@ class WindowedAggregate(KeyedLogic):
             used.append(write_segment(place.directory, place.prefix, added))
         return tuple(used)
 
+    def at(self, meta: Any, now_us: int) -> Any:
+        return clocked(self.port.idle_us, meta, now_us)
+
+    def resumed(self, meta: Any) -> Any:
+        return resumed(self.port.idle_us, meta)
+
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         pieces = []
         for segment in [segment for segments in old for segment in segments]:
@@ -153,3 +168,6 @@ class WindowedAggregate(KeyedLogic):
             pieces.append(table.filter(pa.array(mine)))
         joined = combine(self.windows.aggregation, pieces)
         return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_sums(table, self.windows.aggregation, segment.name)

@@ -1,0 +1,76 @@
+"""State rows of an earlier form of an operator: columns that are new are filled in, columns that are gone are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.errors import MismatchError
+from holdfast.state.accumulators import Accumulator, Count
+from holdfast.state.aggregates import Aggregation
+from holdfast.state.ordered import AtEnd
+
+
+def evolved(table: pa.Table, wanted: pa.Schema, new: dict[str, pa.Array], what: str) -> pa.Table:
+    """The rows with the columns `wanted`. `new`: what to fill in for columns; others are null. MismatchError if a column
+    has another type now, or is new and may not be null."""
+    columns = []
+    for field in wanted:
+        index = table.schema.get_field_index(field.name)
+        if index >= 0:
+            if table.schema.field(index).type != field.type:
+                raise MismatchError(
+                    f"{what}: the column {field.name!r} was of type {table.schema.field(index).type} and is"
+                    f" {field.type} now.",
+                    cure="Undo the change, or give the column a new name: it then begins without values.",
+                )
+            columns.append(table.column(index))
+        elif field.name in new:
+            columns.append(new[field.name])
+        elif field.nullable:
+            columns.append(pa.nulls(table.num_rows, field.type))
+        else:
+            raise MismatchError(
+                f"{what}: the column {field.name!r} is new, and rows kept from before have no value for it.",
+                cure="Let it be null, or start with a new store.",
+            )
+    return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def evolved_sums(table: pa.Table, aggregation: Aggregation, what: str) -> pa.Table:
+    """State rows of aggregates: those that are new have seen nothing yet."""
+    wanted = aggregation.state_schema
+    if table.schema.equals(wanted):
+        return table
+    return evolved(table, wanted, of_nothing(aggregation, table.num_rows), what)
+
+
+def of_nothing(aggregation: Aggregation, rows: int) -> dict[str, pa.Array]:
+    """What aggregates keep that have not seen a row yet, by state column."""
+    found: dict[str, pa.Array] = {}
+    for (output, _, name), acc in zip(aggregation.aggregates, aggregation.accumulators, strict=True):
+        kind = None if name is None else aggregation.schema.field(name).type
+        for (part, part_kind), column in zip(acc.parts, _nothing(acc, kind, rows), strict=True):
+            found[f"__hf_{output}.{part}"] = column.cast(part_kind)
+    return found
+
+
+def _nothing(acc: Accumulator, kind: pa.DataType | None, rows: int) -> list[pa.Array]:
+    if isinstance(acc, AtEnd):  # every real position comes later than the first, or earlier than the last
+        limits = np.iinfo(np.int64)
+        place = pa.array(np.full(rows, limits.min if acc.last else limits.max))
+        return [pa.nulls(rows, acc.kind), place, place]
+    if isinstance(acc, Count):
+        return [pa.array(np.zeros(rows, dtype=np.int64))]
+    if kind is None:
+        return [pa.nulls(rows, part) for _, part in acc.parts]
+    if any(pa.types.is_list(part) or pa.types.is_large_list(part) for _, part in acc.parts):
+        return [_empty(part, rows) for _, part in acc.parts]
+    return acc.lift(pa.nulls(rows, kind), rows)
+
+
+def _empty(kind: pa.DataType, rows: int) -> pa.Array:
+    """Empty lists, and false for flags beside them."""
+    if pa.types.is_boolean(kind):
+        return pa.array(np.zeros(rows, dtype=np.bool_))
+    return pa.array([[]], kind).take(pa.array(np.zeros(rows, dtype=np.int64)))

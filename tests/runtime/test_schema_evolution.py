@@ -1,0 +1,185 @@
+"""A changed topology on an old store: columns come and go, anything else is refused before any output."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import holdfast as hf
+from holdfast.compiler.evolution import changes, misfit
+from holdfast.errors import MismatchError
+from holdfast.language.stream import Stream
+from holdfast.testing import run_local
+
+BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+AT = pa.timestamp("us", tz="UTC")
+
+
+def feed(here: Path, number: int, **more: list[Any]) -> None:
+    """One more file: ten rows, seconds 10·number to 10·number + 9, two keys."""
+    (here / "in").mkdir(exist_ok=True)
+    at = [BEGIN + datetime.timedelta(seconds=10 * number + n) for n in range(10)]
+    columns = {"at": pa.array(at, AT), "k": list("ab" * 5), "v": list(range(10)), **more}
+    pq.write_table(pa.table(columns), here / "in" / f"part-{number}.parquet")
+
+
+def run(
+    here: Path,
+    build: Callable[[Stream], Stream],
+    schema: str = "at timestamp, k string, v long",
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Everything the topology has written so far."""
+    topology = hf.Topology("evolving")
+    source = hf.Files(str(here / "in"), "parquet", schema, max_rows_per_step=3)
+    stream = topology.source(source, name="in").consistent(period=0.01)
+    build(stream).sink(hf.FileSink(str(here / "out"), "parquet"), name="out")
+    run_local(topology, store=f"file:{here}/store", **options)
+    files = sorted((here / "out").glob("part-*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def last_of_each(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["k"]: row for row in sorted(rows, key=lambda row: row.get("n") or row.get("total") or 0)}
+
+
+def test_an_aggregate_that_is_new_begins_with_nothing_and_one_that_is_gone_is_dropped(tmp_path: Path) -> None:
+    feed(tmp_path, 0)
+    run(tmp_path, lambda s: s.aggregate("k", n=hf.count(), total=hf.sum("v"), name="sums"))
+    feed(tmp_path, 1)
+    added: dict[str, Any] = {
+        "top": hf.max("v"), "mean": hf.avg("v"), "spread": hf.stddev("v"), "newest": hf.last("v"), "oldest": hf.first("v"),
+        "all": hf.collect("v"), "kinds": hf.count_distinct("v"), "middle": hf.quantile("v", 0.5), "seen": hf.count("v"),
+    }  # fmt: skip
+    rows = run(tmp_path, lambda s: s.aggregate("k", n=hf.count(), name="sums", **added))
+    found = last_of_each([row for row in rows if "seen" in row])
+    assert found["a"]["n"] == 10, "what stayed goes on"
+    assert found["a"] | {"spread": None} == {
+        "k": "a", "n": 10, "top": 8, "mean": 4.0, "spread": None, "newest": 8, "oldest": 0, "all": [0, 2, 4, 6, 8],
+        "kinds": 5, "middle": 4.0, "seen": 5,
+    }  # fmt: skip
+    feed(tmp_path, 2)
+    rows = run(tmp_path, lambda s: s.aggregate("k", n=hf.count(), total=hf.sum("v"), name="sums"))
+    assert max(row["n"] for row in rows) == 15
+    assert last_of_each([r for r in rows if "seen" not in r])["a"]["total"] == 20, (
+        "dropped, then new: from nothing"
+    )
+
+
+def test_windows_that_are_open_take_new_aggregates(tmp_path: Path) -> None:
+    def windows(stream: Stream, **aggregates: Any) -> Stream:
+        return stream.aggregate("k", window=hf.tumbling(8, on="at"), name="w", **aggregates)
+
+    feed(tmp_path, 0)
+    run(tmp_path, lambda s: windows(s, n=hf.count()))
+    feed(tmp_path, 1)
+    rows = run(tmp_path, lambda s: windows(s, n=hf.count(), total=hf.sum("v")))
+    second = [row for row in rows if row["window_start"] == BEGIN + datetime.timedelta(seconds=8)]
+    assert {(row["k"], row["n"], row["total"]) for row in second} == {
+        ("a", 4, 0 + 2 + 4),
+        ("b", 4, 1 + 3 + 5),
+    }
+
+
+def test_rows_that_a_join_keeps_get_nulls_for_new_columns(tmp_path: Path) -> None:
+    def join(stream: Stream) -> Stream:
+        return stream.join(stream, "k", within=20, on="at", name="j")
+
+    feed(tmp_path, 0)
+    run(tmp_path, join)
+    feed(tmp_path, 1, extra=[7] * 10)
+    rows = run(tmp_path, join, "at timestamp, k string, v long, extra long")
+    crossed = [row for row in rows if row.get("extra") == 7 and row["extra_right"] is None]
+    assert len(crossed) == 50, "five new rows of each key meet five old ones that know no extra"
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda s: s.aggregate("k", n=hf.sum("v"), name="sums"), "'n' was count:int64, now it is sum"),
+        (lambda s: s.aggregate(["k", "v"], n=hf.count(), name="sums"), "it was aggregate by"),
+        (lambda s: s.aggregate("k", n=hf.count(), name="other"), "does not fit the stored state"),
+        (
+            lambda s: s.aggregate("k", n=hf.count(), window=hf.tumbling(1, on="at"), name="sums"),
+            "it was aggregate",
+        ),
+    ],
+    ids=["another function", "another key", "another name", "another kind"],
+)
+def test_anything_else_is_refused_before_any_output(
+    build: Callable[[Stream], Stream], message: str, tmp_path: Path
+) -> None:
+    feed(tmp_path, 0)
+    before = run(tmp_path, lambda s: s.aggregate("k", n=hf.count(), name="sums"))
+    feed(tmp_path, 1)
+    with pytest.raises(MismatchError, match=message):
+        run(tmp_path, build)
+    after = run(tmp_path, lambda s: s.aggregate("k", n=hf.count(), name="sums"))
+    assert after[: len(before)] == before
+    assert last_of_each(after)["a"]["n"] == 10
+
+
+def test_fingerprints_are_compared_by_name() -> None:
+    then = "aggregate by=(k:string) agg=(n:count:int64,p:quantile[0.5](v):double,s:sum(v):decimal128(38,0)) groups=128"
+    now = "aggregate by=(k:string) agg=(s:sum(v):decimal128(38,0),t:max(v):int64) groups=128"
+    assert misfit(then, now) is None
+    assert changes(then, now) == (["t"], ["n", "p"])
+    assert "'s' was" in str(misfit(then, now.replace("(38,0)", "(20,0)")))
+    assert "now it is" in str(misfit(then, now.replace("groups=128", "groups=64")))
+
+
+def test_a_kept_column_of_another_type_is_refused(tmp_path: Path) -> None:
+    feed(tmp_path, 0)
+    before = run(tmp_path, lambda s: s.join(s, "k", within=20, on="at", name="j"))
+    with pytest.raises(MismatchError, match="'v' was of type int64 and is string now"):
+        run(
+            tmp_path,
+            lambda s: s.join(s, "k", within=20, on="at", name="j"),
+            "at timestamp, k string, v string",
+        )
+    files = sorted((tmp_path / "out").glob("part-*.parquet"))
+    assert sum(pq.read_metadata(file).num_rows for file in files) == len(before)
+
+
+class Counting(hf.KeyedOperator):
+    n = hf.Value(int, default=0)
+    told = hf.Value(str, default="")
+
+    def process(self, row: Any, key: Any) -> Any:
+        self.n += 1
+        self.told = "yes"
+        return {"k": row.k, "n": self.n, "total": self.n}
+
+
+class Adding(hf.KeyedOperator):
+    n = hf.Value(int, default=0)
+    total = hf.Value(int, default=0)
+
+    def process(self, row: Any, key: Any) -> Any:
+        self.n += 1
+        self.total += row.v
+        return {"k": row.k, "n": self.n, "total": self.total}
+
+
+class Renaming(hf.KeyedOperator):
+    n = hf.Value(str, default="")
+
+    def process(self, row: Any, key: Any) -> Any:
+        return {"k": row.k, "n": 0, "total": 0}
+
+
+def test_variables_of_keyed_python_operators_come_and_go(tmp_path: Path) -> None:
+    schema = "k string, n long, total long"
+    feed(tmp_path, 0)
+    run(tmp_path, lambda s: s.keyed("k", Counting, schema, name="op"))
+    feed(tmp_path, 1)
+    rows = run(tmp_path, lambda s: s.keyed("k", Adding, schema, name="op"))
+    assert max((r["n"], r["total"]) for r in rows if r["k"] == "a") == (10, 0 + 2 + 4 + 6 + 8)
+    with pytest.raises(MismatchError, match="'n' was"):
+        run(tmp_path, lambda s: s.keyed("k", Renaming, schema, name="op"))
