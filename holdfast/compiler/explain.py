@@ -105,7 +105,11 @@ def what(operator: Operator) -> str:
             return f"in the order of {on}{_idle(operator.spec.idle_us)}"
         case TopNSpec(n=n, by=by, order=order, window=window):
             best = ", ".join(f"{'-' if descending else ''}{column}" for column, descending in order)
-            panes = f", windows of {window.size_us / 1e6:g} s of {window.on}{_idle(window.idle_us)}" if window else ""
+            panes = (
+                f", windows of {window.size_us / 1e6:g} s of {window.on}{_idle(window.idle_us)}"
+                if window
+                else ""
+            )
             return f"first {n} by {', '.join(by) or 'nothing'} in the order of {best}{panes}"
         case JoinSpec() as spec:
             return f"{_join(spec)}{_idle(spec.idle_us)}"

@@ -95,7 +95,8 @@ def window_join_spec(
     if on is None:
         if idle is not None:
             raise TopologyError(
-                "idle= needs on=: in the order of arrival nobody waits.", cure="Leave it out, or give on='at'."
+                "idle= needs on=: in the order of arrival nobody waits.",
+                cure="Leave it out, or give on='at'.",
             )
         return JoinSpec(keys[0], keys[1], match, None, (("", 0),), "inner", _where(where), _suffix(suffix))
     return _spec(by, on, delay, how, where, suffix, match, idle)

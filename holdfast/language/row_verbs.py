@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import TopologyError
+from holdfast.language.annotations import Duration
 from holdfast.language.barriers import barrier_spec
 from holdfast.language.expiry import dedup_spec
 from holdfast.language.graph import SortSpec, Spec, TimeWindow, Ttl
@@ -53,10 +54,10 @@ class RowVerbs:
         """Rows in the order of the timestamp column `on`: `clicks.union(orders).sort("at", delay=5, name="sorted")`.
 
         A row leaves when the watermark has passed it: the largest time so far minus `delay`, with several sources the
-        smallest of theirs; with `idle=30` without those that had no row for 30 s (see `holdfast.tumbling`). Rows of the same time are ordered by the names of their sources, then by position. Rows
-        that come after the watermark has passed them are dropped and counted as late; rows without a time are left
-        out. Rows that leave have an order of their own, so that whatever depends on it may follow. One partition
-        does the work.
+        smallest of theirs; with `idle=30` without those that had no row for 30 s (see `holdfast.tumbling`). Rows of the
+        same time are ordered by the names of their sources, then by position. Rows that come after the watermark has
+        passed them are dropped and counted as late; rows without a time are left out. Rows that leave have an order of
+        their own, so that whatever depends on it may follow. One partition does the work.
         """
         if not isinstance(on, str) or not on:
             raise TopologyError(

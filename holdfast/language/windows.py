@@ -29,7 +29,9 @@ Delay = Duration | Mapping[str, Duration]
 
 
 @overload
-def tumbling(size: Duration, *, on: str, delay: Delay = ..., lateness: Duration = ...) -> TimeWindow: ...
+def tumbling(
+    size: Duration, *, on: str, delay: Delay = ..., lateness: Duration = ..., idle: Duration | None = ...
+) -> TimeWindow: ...
 @overload
 def tumbling(*, rows: int) -> CountWindow: ...
 def tumbling(
@@ -38,18 +40,32 @@ def tumbling(
     on: str | None = None,
     delay: Delay = 0,
     lateness: Duration = 0,
+    idle: Duration | None = None,
     rows: int | None = None,
 ) -> TimeWindow | CountWindow:
-    """Windows of `size` side by side, over the timestamp column `on`; or of `rows` rows of a key."""
+    """Windows of `size` side by side, over the timestamp column `on`; or of `rows` rows of a key.
+
+    `idle`: a source that had no row for so long of processing time no longer holds the watermark back, until it has
+    rows again: `a.union(b).aggregate("k", window=hf.tumbling(60, on="at", idle=30), n=hf.count())`. Rows with which it
+    comes back are late if the watermark has passed them. Who is idle is decided step by step and stored with each
+    epoch; results then depend on the pace of the sources, and stay consistent over failures. Time counts while the
+    program runs. Where nothing arrives from any source no step runs, and nothing new can be complete.
+    """
     if rows is not None:
-        _refuse_time(size=size, on=on, delay=delay or None, lateness=lateness or None)
+        _refuse_time(size=size, on=on, delay=delay or None, lateness=lateness or None, idle=idle)
         return _count_window(rows, rows)
-    return _time_window(size, size, on, delay, lateness)
+    return _time_window(size, size, on, delay, lateness, idle)
 
 
 @overload
 def sliding(
-    size: Duration, slide: Duration, *, on: str, delay: Delay = ..., lateness: Duration = ...
+    size: Duration,
+    slide: Duration,
+    *,
+    on: str,
+    delay: Delay = ...,
+    lateness: Duration = ...,
+    idle: Duration | None = ...,
 ) -> TimeWindow: ...
 @overload
 def sliding(*, rows: int, every: int) -> CountWindow: ...
@@ -60,6 +76,7 @@ def sliding(
     on: str | None = None,
     delay: Delay = 0,
     lateness: Duration = 0,
+    idle: Duration | None = None,
     rows: int | None = None,
     every: int | None = None,
 ) -> TimeWindow | CountWindow:
@@ -67,14 +84,14 @@ def sliding(
     a new one every `every` rows.
 
     `delay`: how far rows may lag behind the latest one and still be in time. `lateness`: for so long after its end a
-    window takes late rows, and its corrected result is emitted again: merge by window and key.
+    window takes late rows, and its corrected result is emitted again: merge by window and key. `idle`: see `tumbling`.
     """
     if rows is not None:
-        _refuse_time(size=size, slide=slide, on=on, delay=delay or None, lateness=lateness or None)
+        _refuse_time(size=size, slide=slide, on=on, delay=delay or None, lateness=lateness or None, idle=idle)
         return _count_window(rows, every)
     if every is not None:
         raise TopologyError(f"every={every!r} goes with rows=.", cure="Write sliding(rows=100, every=10).")
-    return _time_window(size, slide, on, delay, lateness)
+    return _time_window(size, slide, on, delay, lateness, idle)
 
 
 def _refuse_time(**given: Any) -> None:
@@ -100,7 +117,9 @@ def _count_window(rows: Any, every: Any) -> CountWindow:
     return CountWindow(rows, every)
 
 
-def _time_window(size: Any, slide: Any, on: str | None, delay: Delay, lateness: Duration) -> TimeWindow:
+def _time_window(
+    size: Any, slide: Any, on: str | None, delay: Delay, lateness: Duration, idle: Duration | None
+) -> TimeWindow:
     if size is None or slide is None:
         raise TopologyError(
             "A window needs its length.",
@@ -117,7 +136,8 @@ def _time_window(size: Any, slide: Any, on: str | None, delay: Delay, lateness: 
             f"windows of {size_us / 1e6:g} s every {slide_us / 1e6:g} s would leave rows out.",
             cure="Give a slide that is not longer than the size.",
         )
-    return TimeWindow(size_us, slide_us, on, delays_us(delay), micros(lateness, "lateness", zero=True))
+    late_us = micros(lateness, "lateness", zero=True)
+    return TimeWindow(size_us, slide_us, on, delays_us(delay), late_us, idle_us(idle))
 
 
 def delays_us(delay: Delay) -> tuple[tuple[str, int], ...]:

@@ -1,0 +1,167 @@
+"""On a standalone master with two workers: partitions stay with their executors, and one that is killed is survived."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from holdfast.store.urls import open_store
+from holdfast.testing import processes
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
+
+PROGRAM = Path(__file__).with_name("standalone_program.py")
+SPARK_CLASS = Path(pyspark.__path__[0]) / "bin" / "spark-class"
+ROWS, BEGIN_US = 2_000, 1_790_000_000_000_000
+
+
+class Cluster:
+    """A master and two workers of one core, on loopback; they and what they start carry one tag."""
+
+    def __init__(self, here: Path) -> None:
+        self.tag = processes.new_tag("standalone")
+        self._here = here
+        self._environment = {
+            **os.environ,
+            processes.TAG: self.tag,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(here / "local"),
+            "SPARK_DAEMON_MEMORY": "512m",
+        }
+        (here / "local").mkdir()
+        ports = [free_port() for _ in range(2)]
+        self.master = f"spark://127.0.0.1:{ports[0]}"
+        self._start(
+            "master.Master", "--host", "127.0.0.1", "--port", str(ports[0]), "--webui-port", str(ports[1])
+        )
+        await_true(lambda: listens(ports[0]), 60, "the master does not listen")
+        for number in range(2):
+            place = here / f"worker-{number}"
+            self._start(
+                "worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
+                "--webui-port", str(free_port()), "--work-dir", str(place), self.master,
+            )  # fmt: skip
+
+    def _start(self, name: str, *arguments: str) -> None:
+        with (self._here / f"{name}.log").open("ab") as log:
+            subprocess.Popen(
+                [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *arguments],
+                stdout=log, stderr=log, env=self._environment, start_new_session=True,
+            )  # fmt: skip
+
+    def driver(self, here: Path) -> subprocess.Popen[str]:
+        command = [sys.executable, str(PROGRAM), self.master, str(here)]
+        return subprocess.Popen(
+            command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def kill_an_executor(self) -> None:
+        executor = processes.of_kind(self.tag, "executor")[0]
+        assert processes.send(executor.pid, self.tag)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def await_true(condition: Callable[[], bool], seconds: float, complaint: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    assert not processes.kill_all(made.tag), "processes of the cluster are left"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    random = np.random.default_rng(4)
+    (tmp_path / "in").mkdir()
+    at = pa.array(BEGIN_US + np.arange(ROWS) * 10_000).cast(pa.timestamp("us", tz="UTC"))
+    keys = pa.array([f"k{n}" for n in random.integers(0, 9, ROWS)])
+    table = pa.table({"at": at, "k": keys, "v": random.integers(-50, 50, ROWS)})
+    for number in range(2):
+        piece = table.slice(number * ROWS // 2, ROWS // 2)
+        pq.write_table(piece, tmp_path / "in" / f"part-{number}.parquet")
+    return tmp_path
+
+
+def written(here: Path, name: str) -> list[dict[str, Any]]:
+    return [row for path in (here / name).glob("part-*.parquet") for row in pq.read_table(path).to_pylist()]
+
+
+def check(here: Path) -> None:
+    rows = [row for path in sorted((here / "in").iterdir()) for row in pq.read_table(path).to_pylist()]
+    running: dict[str, list[int]] = defaultdict(list)
+    seconds: dict[Any, list[int]] = defaultdict(list)
+    for row in rows:
+        running[row["k"]].append(row["v"])
+        seconds[row["at"].replace(microsecond=0), row["k"]].append(row["v"])
+    told = [(row["k"], row["n"], row["total"]) for row in written(here, "sums")]
+    assert len(set(told)) == len(told), "a change was told twice"
+    assert all(total == sum(running[k][:n]) for k, n, total in told)
+    assert {k: max(n for key, n, _ in told if key == k) for k in running} == {
+        k: len(v) for k, v in running.items()
+    }
+    last = max(moment for moment, _ in seconds)
+    wanted = Counter((m, k, len(v), sum(v)) for (m, k), v in seconds.items() if m < last)
+    assert (
+        Counter((r["window_start"], r["k"], r["n"], r["total"]) for r in written(here, "seconds")) == wanted
+    )
+
+
+def finished(driver: subprocess.Popen[str]) -> dict[str, Any]:
+    out, errors = driver.communicate(timeout=150)
+    assert driver.returncode == 0, errors[-3000:]
+    status: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return status
+
+
+def test_partitions_stay_with_their_executors(cluster: Cluster, here: Path) -> None:
+    status = finished(cluster.driver(here))
+    assert status["executors"] == 2
+    assert status["resets"] == 0, "a partition that moves finds no state and resets its region"
+    check(here)
+
+
+def test_an_executor_that_is_killed_resets_the_region(cluster: Cluster, here: Path) -> None:
+    driver = cluster.driver(here)
+
+    def published() -> bool:
+        assert driver.poll() is None, driver.communicate()[1][-3000:]
+        store = here / "store"
+        return store.exists() and any(
+            e.kind == "epoch.published" for e in open_store(f"file:{store}").events()
+        )
+
+    await_true(published, 120, "no epoch is published")
+    cluster.kill_an_executor()
+    status = finished(driver)
+    assert status["resets"] >= 1
+    check(here)
