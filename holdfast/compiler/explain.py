@@ -14,16 +14,20 @@ from holdfast.language.graph import (
     BarrierSpec,
     CountWindow,
     DedupSpec,
+    DeltaWindow,
     HostedSpec,
     IntervalMatch,
     JoinSpec,
     KeyedSpec,
     Latest,
+    MarkedWindow,
     Operator,
+    RowWindow,
     SinkSpec,
     SortSpec,
     SourceSpec,
     SplitSpec,
+    TimeWindow,
     TopNSpec,
     Ttl,
     WindowMatch,
@@ -118,12 +122,7 @@ def what(operator: Operator) -> str:
             return f"{label} by {', '.join(by)}: {state or 'no state'}"
         case WindowSpec(window=window) as spec:
             computed = ", ".join(f"{name}={fn}({column or ''})" for name, fn, column in spec.aggregates)
-            if isinstance(window, CountWindow):
-                length = f"{window.size} rows every {window.every}"
-            else:
-                length = f"{window.size_us / 1e6:g} s every {window.slide_us / 1e6:g} s of {window.on}"
-                length += _idle(window.idle_us)
-            return f"by {', '.join(spec.by) or 'nothing'}: {computed}, windows of {length}"
+            return f"by {', '.join(spec.by) or 'nothing'}: {computed}, windows {_window(window)}"
         case SplitSpec() as spec:
             return f"into {', '.join(spec.names) or operator.outputs}"
     return "-"
@@ -133,6 +132,18 @@ def _lifetime(ttl: Ttl | None) -> str:
     if ttl is None:
         return ""
     return f", forgotten after {ttl.length_us / 1e6:g} s of {ttl.on or 'processing time'}"
+
+
+def _window(window: TimeWindow | RowWindow) -> str:
+    match window:
+        case CountWindow(size=size, every=every):
+            return f"of {size} rows every {every}"
+        case DeltaWindow(delta=delta, of=of, every=every):
+            return f"of {delta} of {of}" + ("" if every is None else f" every {every} rows")
+        case MarkedWindow(until=until):
+            return f"until {until}"
+    length = f"of {window.size_us / 1e6:g} s every {window.slide_us / 1e6:g} s of {window.on}"
+    return length + _idle(window.idle_us)
 
 
 def _idle(idle_us: int | None) -> str:

@@ -14,15 +14,19 @@ from holdfast.language.graph import (
     BarrierSpec,
     CountWindow,
     DedupSpec,
+    DeltaWindow,
     Graph,
     HostedSpec,
     JoinSpec,
     KeyedSpec,
+    MarkedWindow,
     Operator,
+    RowWindow,
     SinkSpec,
     SortSpec,
     SourceSpec,
     StreamRef,
+    TimeWindow,
     TopNSpec,
     WindowSpec,
 )
@@ -79,11 +83,7 @@ def fingerprint(operator: Operator, schemas: Mapping[StreamRef, pa.Schema]) -> s
         case WindowSpec(window=window) as spec:
             made = schemas[StreamRef(operator.name)]
             keys = ",".join(f"{key}:{_type(made, key)}" for key in spec.by)
-            if isinstance(window, CountWindow):
-                panes = f"rows={window.size} every={window.every}"
-            else:
-                panes = f"size={window.size_us} slide={window.slide_us} on={window.on}"
-            return f"window {panes} by=({keys}) agg=({_computed(spec, made)}) groups={KEY_GROUPS}"
+            return f"window {_panes(window)} by=({keys}) agg=({_computed(spec, made)}) groups={KEY_GROUPS}"
         case KeyedSpec() as spec:
             types = schemas[operator.inputs[0].streams[0]]
             keys = ",".join(f"{key}:{_type(types, key)}" for key in spec.by)
@@ -97,6 +97,17 @@ def fingerprint(operator: Operator, schemas: Mapping[StreamRef, pa.Schema]) -> s
             )
             return f"join {type(spec.match).__name__} on={spec.on} by={keys} groups={KEY_GROUPS}"
     return operator.kind
+
+
+def _panes(window: TimeWindow | RowWindow) -> str:
+    match window:
+        case CountWindow(size=size, every=every):
+            return f"rows={size} every={every}"
+        case DeltaWindow(delta=delta, of=of, every=every):
+            return f"delta={delta} of={of}" + ("" if every is None else f" every={every}")
+        case MarkedWindow(until=until):
+            return f"until={until}"
+    return f"size={window.size_us} slide={window.slide_us} on={window.on}"
 
 
 def _computed(spec: AggregateSpec | WindowSpec, made: pa.Schema) -> str:

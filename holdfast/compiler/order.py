@@ -61,10 +61,8 @@ def stamps(operator: Operator) -> bool:
 def carries_order(operator: Operator) -> bool:
     """True if the operator's output rows have the positions of its input rows."""
     spec = operator.spec
-    if isinstance(
-        spec, WindowSpec
-    ):  # a result of a count window has the position of the row that completed it
-        return isinstance(spec.window, CountWindow)
+    if isinstance(spec, WindowSpec):  # what rows complete has the position of the row that completed it
+        return not isinstance(spec.window, TimeWindow)
     if isinstance(spec, BarrierSpec):  # without keys rows leave in the order of the first input
         return not spec.by
     return isinstance(spec, CARRYING) or (isinstance(spec, AggregateSpec) and spec.emit == "each")
@@ -206,7 +204,9 @@ def _needs(spec: Spec) -> str:
         case JoinSpec():
             return "joins"
         case WindowSpec(window=window):
-            return "counts rows" if isinstance(window, CountWindow) else "is over windows"
+            if isinstance(window, TimeWindow):
+                return "is over windows"
+            return "counts rows" if isinstance(window, CountWindow) else "is over rows in their order"
         case AggregateSpec(emit="changes"):
             return "forgets keys by event time"
     return "has emit='each'"

@@ -14,7 +14,6 @@ from holdfast.language.graph import (
     STATEFUL,
     AggregateSpec,
     BarrierSpec,
-    CountWindow,
     Graph,
     HostedSpec,
     InputPort,
@@ -23,6 +22,7 @@ from holdfast.language.graph import (
     SinkSpec,
     SourceSpec,
     StreamRef,
+    TimeWindow,
     WindowSpec,
 )
 from holdfast.state.count_windows import ROWS
@@ -169,7 +169,7 @@ def _window_columns(spec: AggregateSpec | WindowSpec) -> list[str]:
     """The columns by which results of windows are told apart."""
     if not isinstance(spec, WindowSpec):
         return []
-    return [ROWS] if isinstance(spec.window, CountWindow) else [START, END]
+    return [START, END] if isinstance(spec.window, TimeWindow) else [ROWS]
 
 
 def check_checkpoint(operator: Operator) -> None:

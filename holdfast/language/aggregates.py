@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec, CountWindow, TimeWindow, Ttl, WindowSpec
+from holdfast.language.graph import AggregateSpec, RowWindow, TimeWindow, Ttl, WindowSpec
 from holdfast.state.arrays import is_number, list_of
 from holdfast.state.extremes import has_order
 from holdfast.state.functions import FUNCTIONS, family, is_function, quantile_name
@@ -147,12 +147,12 @@ def aggregate_spec(
 def window_spec(
     by: str | Sequence[str],
     emit: str,
-    window: TimeWindow | CountWindow,
+    window: TimeWindow | RowWindow,
     late: bool,
     aggregates: Mapping[str, Aggregate],
 ) -> WindowSpec:
     """The spec of an aggregate over windows."""
-    if not isinstance(window, TimeWindow | CountWindow):
+    if not isinstance(window, TimeWindow | RowWindow):
         raise TopologyError(
             f"window={window!r} is no window.", cure="Use holdfast.tumbling(…) or holdfast.sliding(…)."
         )
@@ -160,7 +160,7 @@ def window_spec(
         raise TopologyError(
             f"emit={emit!r} does not go with a window, which emits when it is complete.", cure="Leave it out."
         )
-    if late and isinstance(window, CountWindow):
+    if late and not isinstance(window, TimeWindow):
         raise TopologyError(
             "late=True does not go with a window of rows: no row comes too late to be counted.",
             cure="Leave it out, or use a window over event time.",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -139,13 +141,35 @@ class CountWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class DeltaWindow:
+    """Rows of a key whose attribute `of` is near enough. Without `every`, windows one behind the other: one ends before
+    the row that exceeds its first row by more than `delta`. With it, one after every `every`-th row of the key, over the
+    rows that are at most `delta` behind."""
+
+    delta: int | float | Decimal | timedelta
+    of: str
+    every: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedWindow:
+    """Rows of a key, up to and with the one whose boolean column `until` is true."""
+
+    until: str
+
+
+RowWindow = CountWindow | DeltaWindow | MarkedWindow
+"""Windows over rows of a key in the order of their positions."""
+
+
+@dataclass(frozen=True, slots=True)
 class WindowSpec:
     """Aggregates over windows, per key; without keys over all rows. `late`: one more port with the rows that came too
     late, which only event time knows."""
 
     by: tuple[str, ...]
     aggregates: tuple[tuple[str, str, str | None], ...]
-    window: TimeWindow | CountWindow
+    window: TimeWindow | RowWindow
     late: bool = False
 
 

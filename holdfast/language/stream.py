@@ -23,12 +23,12 @@ from holdfast.language.builder import Builder
 from holdfast.language.connectors import Sink
 from holdfast.language.expiry import checked_ttl
 from holdfast.language.graph import (
-    CountWindow,
     FilterSpec,
     HostedSpec,
     InputPort,
     JoinSpec,
     MapArrowSpec,
+    RowWindow,
     SelectSpec,
     SinkSpec,
     Spec,
@@ -143,7 +143,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         by: str | Sequence[str],
         emit: str = ...,
         *,
-        window: TimeWindow | CountWindow | None = ...,
+        window: TimeWindow | RowWindow | None = ...,
         late: Literal[False] = ...,
         ttl: Ttl | None = ...,
         name: str | None = ...,
@@ -166,7 +166,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         by: str | Sequence[str],
         emit: str = "changes",
         *,
-        window: TimeWindow | CountWindow | None = None,
+        window: TimeWindow | RowWindow | None = None,
         late: bool = False,
         ttl: Ttl | None = None,
         name: str | None = None,
@@ -178,7 +178,8 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         key; `emit="each"` one per input row. With `window=holdfast.tumbling(60, on="at")` (or `sliding`) each window
         gives one row per key when it is complete, with window_start and window_end; `by=[]` is one key for all rows.
         `late=True` makes it [results, late rows]. With `window=holdfast.tumbling(rows=100)` (or `sliding`) a window is
-        rows of one key in the order of their positions, and window_rows tells how many the key had so far.
+        rows of one key in the order of their positions, and window_rows tells how many the key had so far; so are those of
+        `holdfast.tumbling(delta=10, of="mileage")` and `holdfast.tumbling(until="is_end")`.
 
         Without a window `ttl=holdfast.ttl(3600, on="at")` forgets keys that had no row for so long: the next row of
         such a key starts afresh.

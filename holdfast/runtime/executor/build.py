@@ -13,9 +13,11 @@ from holdfast.language.graph import (
     BarrierSpec,
     CountWindow,
     DedupSpec,
+    DeltaWindow,
     IntervalMatch,
     JoinSpec,
     KeyedSpec,
+    MarkedWindow,
     Operator,
     SortSpec,
     StreamRef,
@@ -26,7 +28,9 @@ from holdfast.language.graph import (
     WindowSpec,
 )
 from holdfast.language.joins import right_names
+from holdfast.language.windows import attribute_of
 from holdfast.runtime.executor.asof import AsofJoin
+from holdfast.runtime.executor.attributed import AttributedAggregate
 from holdfast.runtime.executor.barrier import Barrier
 from holdfast.runtime.executor.counted import CountedAggregate
 from holdfast.runtime.executor.dedup import Dedup
@@ -44,7 +48,9 @@ from holdfast.runtime.executor.window_join import WindowJoin
 from holdfast.runtime.executor.windowed import WindowedAggregate
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.count_windows import CountWindows
+from holdfast.state.delta_windows import DeltaWindows
 from holdfast.state.expiry import remembering
+from holdfast.state.run_windows import RunWindows
 from holdfast.state.windows import Windows
 
 
@@ -77,6 +83,15 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
             return CountedAggregate(
                 CountWindows.plan(size, every, by, aggregates, schema), by, output, stamped
             )
+        case WindowSpec(by=by, aggregates=aggregates, window=MarkedWindow(until=until)):
+            marked = RunWindows.plan(until, by, aggregates, schema)
+            return AttributedAggregate(marked, by, output, stamped)
+        case WindowSpec(by=by, aggregates=aggregates, window=DeltaWindow(every=every) as window):
+            of = attribute_of(schema, window)
+            if every is None:
+                return AttributedAggregate(RunWindows.plan(of, by, aggregates, schema), by, output, stamped)
+            near = DeltaWindows.plan(of, every, by, aggregates, schema)
+            return AttributedAggregate(near, by, output, stamped)
         case WindowSpec(by=by, aggregates=aggregates, window=TimeWindow() as window, late=late):
             windows = Windows.plan(
                 window.size_us, window.slide_us, window.lateness_us, by, aggregates, schema
