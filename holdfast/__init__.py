@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from holdfast.language.keyed_python import KeyedOperator as KeyedOperator
     from holdfast.language.stream import Stream as Stream
     from holdfast.language.topology import Topology as Topology
+    from holdfast.language.user_aggregates import udaf as udaf
     from holdfast.language.windows import sliding as sliding
     from holdfast.language.windows import tumbling as tumbling
     from holdfast.sinks import ConsoleSink as ConsoleSink
@@ -94,6 +95,7 @@ _HOMES = {
     "collect": "holdfast.language.aggregates",
     "collect_set": "holdfast.language.aggregates",
     "quantile": "holdfast.language.aggregates",
+    "udaf": "holdfast.language.user_aggregates",
     "tumbling": "holdfast.language.windows",
     "sliding": "holdfast.language.windows",
     "latest": "holdfast.language.joins",

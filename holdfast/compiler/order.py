@@ -40,7 +40,7 @@ from holdfast.language.graph import (
     WindowSpec,
     WithColumnsSpec,
 )
-from holdfast.state.functions import ORDERED
+from holdfast.state.functions import is_ordered
 
 Origins = frozenset[OperatorName] | None
 
@@ -87,7 +87,7 @@ def forgets_by_event_time(spec: Spec) -> bool:
 def ordered_functions(spec: Spec) -> tuple[str, ...]:
     """What is computed that depends on the order of rows: `last(price)`, …"""
     computed = spec.aggregates if isinstance(spec, AGGREGATING) else ()
-    return tuple(f"{function}({column})" for _, function, column in computed if function in ORDERED)
+    return tuple(f"{function}({column})" for _, function, column in computed if is_ordered(function))
 
 
 def find_origins(graph: Graph) -> Mapping[OperatorName, Origins]:

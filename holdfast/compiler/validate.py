@@ -26,7 +26,7 @@ from holdfast.language.graph import (
     WindowSpec,
 )
 from holdfast.state.count_windows import ROWS
-from holdfast.state.functions import FUNCTIONS, GROWING, family, is_function
+from holdfast.state.functions import FUNCTIONS, is_function, is_growing
 from holdfast.state.windows import END, START
 
 
@@ -148,7 +148,7 @@ def check_aggregate(operator: Operator) -> None:
                 f"{where} uses {function}({column or ''}), which is not known.",
                 cure=f"Use {', '.join(FUNCTIONS)}.",
             )
-        if isinstance(spec, AggregateSpec) and spec.emit == "each" and family(function) in GROWING:
+        if isinstance(spec, AggregateSpec) and spec.emit == "each" and is_growing(function):
             raise TopologyError(
                 f"{where} has emit='each' and computes {function}({column}), which keeps lists: one for every row"
                 " would cost the square of the rows.",

@@ -18,7 +18,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.graph import AggregateSpec, RowWindow, TimeWindow, Ttl, WindowSpec
 from holdfast.state.arrays import is_number, list_of
 from holdfast.state.extremes import has_order
-from holdfast.state.functions import FUNCTIONS, family, is_function, quantile_name
+from holdfast.state.functions import FUNCTIONS, UserFunction, family, is_function, quantile_name
 from holdfast.state.hashing import plain
 
 EMITS = ("changes", "each")
@@ -224,6 +224,10 @@ def _result_type(schema: pa.Schema, function: str, column: str | None) -> pa.Dat
         )
     if function == "count" and column is None:
         return pa.int64()
+    if isinstance(function, UserFunction):
+        for name in function.columns:
+            _kept(_type_of(schema, name), function, name)
+        return function.result
     type_ = _type_of(schema, column or "")
     match family(function):
         case "count":

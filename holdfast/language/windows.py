@@ -168,7 +168,7 @@ def _name(value: Any, argument: str, what: str) -> str:
 
 
 def _count_window(rows: Any, every: Any) -> CountWindow:
-    if _rows("every", every) > _rows("rows", rows):
+    if _rows("rows", rows) < _rows("every", every):
         raise TopologyError(
             f"windows of {rows} rows every {every} rows would leave rows out.",
             cure="Give an every= that is not larger than rows=.",

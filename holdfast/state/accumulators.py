@@ -20,6 +20,7 @@ the same `fold`, so results cannot differ between them.
 | count_distinct | anything with an order | sorted list of values: see distinct.py | int64 |
 | collect_set | the same | the same | list of its type |
 | quantile[q] | number | values and counts: see quantiles.py | double |
+| udaf[…] | columns, with positions | lists of the rows: see user_functions.py | as declared |
 | top[…] | whole rows, with positions | lists of the best: see top.py | list of rows |
 
 Nulls are left out, as in SQL, except by first and last, as in Spark; over no value counts are zero, lists are empty and
@@ -38,12 +39,13 @@ from holdfast.errors import StateError
 from holdfast.state import extremes, floatsum, widesum
 from holdfast.state.arrays import floats, ints, is_number, masked
 from holdfast.state.distinct import Distinct
-from holdfast.state.functions import FUNCTIONS, share_of
+from holdfast.state.functions import FUNCTIONS, UserFunction, share_of
 from holdfast.state.grouping import Runs
 from holdfast.state.moments import Variance
 from holdfast.state.ordered import AtEnd, Collected, has_values
 from holdfast.state.quantiles import Quantile
 from holdfast.state.top import top_of
+from holdfast.state.user_functions import Custom
 
 Columns = list[pa.Array]
 
@@ -81,6 +83,8 @@ def accumulator(output: str, function: str, kind: pa.DataType | None) -> Accumul
 
 
 def _over(output: str, function: str, kind: pa.DataType) -> Accumulator | None:
+    if isinstance(function, UserFunction):
+        return Custom(output, function, kind)
     if function in ("first", "last", "collect") and has_values(kind):
         return Collected(kind) if function == "collect" else AtEnd(kind, function == "last")
     if (top := top_of(function, kind)) is not None:

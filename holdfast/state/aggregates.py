@@ -21,10 +21,11 @@ import pyarrow as pa
 
 from holdfast.errors import StateError
 from holdfast.state.accumulators import Accumulator, accumulator
-from holdfast.state.functions import POSITION, is_ordered
+from holdfast.state.functions import POSITION, UserFunction, columns_of, is_ordered
 from holdfast.state.grouping import Runs, group_rows
 from holdfast.state.hashing import HASH_COLUMN, I64, canonical_key, key_hash, plain
 from holdfast.state.ordered import with_position
+from holdfast.state.user_functions import row_of
 
 Aggregate = tuple[str, str, str | None]
 """(output column, function, input column or None)."""
@@ -42,7 +43,8 @@ class Aggregation:
     @staticmethod
     def plan(by: Sequence[str], aggregates: Sequence[Aggregate], schema: pa.Schema) -> Aggregation:
         """Settle types. StateError if a column is missing, a name is used twice or a function does not fit."""
-        used = list(dict.fromkeys([*by, *(name for _, _, name in aggregates if name is not None)]))
+        inputs = [name for _, function, column in aggregates for name in columns_of(function, column)]
+        used = list(dict.fromkeys([*by, *inputs]))
         for name in used:
             if schema.get_field_index(name) < 0:
                 raise StateError(
@@ -69,9 +71,14 @@ class Aggregation:
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
         return tuple(
-            accumulator(output, function, None if name is None else self.schema.field(name).type)
+            accumulator(output, function, self._input_type(function, name))
             for output, function, name in self.aggregates
         )
+
+    def _input_type(self, function: str, name: str | None) -> pa.DataType | None:
+        if isinstance(function, UserFunction):
+            return pa.struct([self.schema.field(column) for column in function.columns])
+        return None if name is None else self.schema.field(name).type
 
     @cached_property
     def parts(self) -> tuple[slice, ...]:
@@ -187,7 +194,10 @@ def _input(columns: Mapping[str, pa.Array], function: str, name: str | None) -> 
     """What an accumulator is given: its column, with positions if it orders by them."""
     if name is None or not is_ordered(function):
         return None if name is None else columns[name]
-    return with_position(columns[name], *(columns[position] for position in POSITION))
+    own = columns[name]
+    if isinstance(function, UserFunction):
+        own = row_of([columns[column] for column in function.columns], function.columns)
+    return with_position(own, *(columns[position] for position in POSITION))
 
 
 def _typed(batch: pa.Table, field: pa.Field) -> pa.Array:

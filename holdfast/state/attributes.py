@@ -33,19 +33,21 @@ _DIGITS = 18
 
 def in_units(delta: Delta, kind: pa.DataType) -> int | float | None:
     """The distance in the unit in which values of the type are compared; None if they do not fit together."""
-    if pa.types.is_timestamp(kind):
-        if isinstance(delta, Decimal):
-            return None
-        length = delta.total_seconds() if isinstance(delta, timedelta) else delta
-        return min(round(length * 1_000_000), _LARGEST)
-    if isinstance(delta, timedelta):
-        return None
     if pa.types.is_floating(kind):
-        return float(delta)
+        return None if isinstance(delta, timedelta) else float(delta)
+    if pa.types.is_timestamp(kind):
+        length = delta.total_seconds() if isinstance(delta, timedelta) else delta
+        units = round(length * 1_000_000)
+    elif isinstance(delta, timedelta):
+        return None
     # Between whole numbers, more than 2.5 is more than 2.
-    if pa.types.is_decimal128(kind) and kind.precision <= _DIGITS:
-        return min(math.floor(Decimal(str(delta)).scaleb(kind.scale)), _LARGEST)
-    return min(math.floor(delta), _LARGEST) if pa.types.is_signed_integer(kind) else None
+    elif pa.types.is_decimal128(kind) and kind.precision <= _DIGITS:
+        units = math.floor(Decimal(str(delta)).scaleb(kind.scale))
+    elif pa.types.is_signed_integer(kind):
+        units = math.floor(delta)
+    else:
+        return None
+    return units if units <= _LARGEST else None
 
 
 @dataclass(frozen=True)

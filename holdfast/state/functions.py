@@ -6,6 +6,10 @@ A quantile carries its share in its name: `quantile[0.99]`. Names are part of fi
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any, Self
+
+import pyarrow as pa
 
 FUNCTIONS = (
     "count",
@@ -36,21 +40,55 @@ POSITION = ("__hf_ordinal", "__hf_row")
 """Where a row stands in its source: the columns by which `ORDERED` functions order. The source's own number is not
 among them: it may change when sources are added, and rows of several sources are refused."""
 
+USER = "udaf["
+"""How the name of a function begins that the user wrote."""
+
 _QUANTILE = re.compile(r"quantile\[(\d[\d.e+-]*)\]")
+
+
+class UserFunction(str):
+    """The name of an aggregate that the user wrote, `udaf[price,volume]`, which carries the function itself wherever it
+    goes, also by pickle. Names are equal if the columns are: what the function does is no part of fingerprints."""
+
+    fn: Callable[..., Any]
+    columns: tuple[str, ...]
+    result: pa.DataType
+
+    def __new__(cls, fn: Callable[..., Any], columns: tuple[str, ...], result: pa.DataType) -> Self:
+        made = super().__new__(cls, f"{USER}{','.join(columns)}]")
+        made.fn, made.columns, made.result = fn, columns, result
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UserFunction, (self.fn, self.columns, self.result)
+
+
+def columns_of(function: str, column: str | None) -> tuple[str, ...]:
+    """The input columns of a function that was given `column`."""
+    if isinstance(function, UserFunction):
+        return function.columns
+    return () if column is None else (column,)
 
 
 def family(function: str) -> str:
     """The function without what it carries in its name: `quantile[0.5]` is a quantile."""
+    if isinstance(function, UserFunction):
+        return "udaf"
     return function if share_of(function) is None else "quantile"
 
 
 def is_ordered(function: str) -> bool:
     """Whether the function is given positions."""
-    return function in ORDERED or function.startswith(TOP)
+    return function in ORDERED or function.startswith((TOP, USER))
+
+
+def is_growing(function: str) -> bool:
+    """Whether the function keeps lists."""
+    return family(function) in GROWING or function.startswith(USER)
 
 
 def is_function(function: str) -> bool:
-    return family(function) in FUNCTIONS and function != "quantile"
+    return isinstance(function, UserFunction) or (family(function) in FUNCTIONS and function != "quantile")
 
 
 def quantile_name(share: float) -> str:

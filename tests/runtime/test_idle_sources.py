@@ -16,11 +16,14 @@ from driven import Driven
 
 import holdfast as hf
 from holdfast.errors import TopologyError
-from holdfast.language.joins import asof_spec, interval_spec, join_schema, right_names
+from holdfast.language.graph import Latest
+from holdfast.language.joins import asof_spec, interval_spec, join_schema, right_names, window_join_spec
 from holdfast.runtime.executor.asof import AsofJoin
 from holdfast.runtime.executor.interval import IntervalJoin
 from holdfast.runtime.executor.joining import PairShape
 from holdfast.runtime.executor.logic import KeyedLogic
+from holdfast.runtime.executor.ordered_join import OrderedJoin
+from holdfast.runtime.executor.ranked import TopOfWindows
 from holdfast.runtime.executor.sorting import Sort
 from holdfast.runtime.executor.timed import TimedPort
 from holdfast.runtime.executor.windowed import WindowedAggregate
@@ -206,13 +209,18 @@ def joined(kind: str) -> KeyedLogic:
         spec = asof_spec("k", "at", None, True, 0, "left", None, "_right", 3)
         shape = PairShape(join_schema(INPUT, right, spec), right_names(right, spec))
         return AsofJoin(ports, (INPUT, right), shape, True, None, True)
+    if kind == "ordered":
+        keeps = (Latest(3, None, True), Latest(2, None, True))
+        spec = window_join_spec("k", *keeps, "at", 0, "inner", None, "_right", 3)
+        shape = PairShape(join_schema(INPUT, right, spec), right_names(right, spec))
+        return OrderedJoin(ports, (INPUT, right), shape, False, keeps)
     spec = interval_spec("k", (2, 4), "at", 0, "left", None, "_right", 3)
     shape = PairShape(join_schema(INPUT, right, spec), right_names(right, spec))
     return IntervalJoin(ports, (INPUT, right), shape, True, 2 * SECOND, 4 * SECOND)
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("kind", ["asof", "interval"])
+@pytest.mark.parametrize("kind", ["asof", "interval", "ordered"])
 def test_joins_do_not_wait_for_an_idle_stream(kind: str, seed: int, tmp_path: Path) -> None:
     chance = random.Random(200 + seed)
     steps = drawn(chance, 2)
@@ -220,6 +228,7 @@ def test_joins_do_not_wait_for_an_idle_stream(kind: str, seed: int, tmp_path: Pa
     ports, late = (Port({0: 1}), Port({1: 2})), 0
     kept: tuple[list[Row], list[Row]] = ([], [])
     waiting: list[Row] = []
+    in_order: list[list[Row]] = []
     wanted: Counter[Any] = Counter()
     for passed, rows in steps:
         for side, port in enumerate(ports):
@@ -227,7 +236,7 @@ def test_joins_do_not_wait_for_an_idle_stream(kind: str, seed: int, tmp_path: Pa
             in_time = [row for row, mark in taken if row[2] >= mark]
             kept[side].extend(in_time)
             late += len(taken) - len(in_time)
-            waiting += in_time if side == 0 else []
+            waiting += in_time if side == 0 or kind == "ordered" else []
         found = [port.found() for port in ports]
         for side, port in enumerate(ports):
             port.rise(found[1 - side][1] if found[side][0] else found[side][1])
@@ -239,8 +248,15 @@ def test_joins_do_not_wait_for_an_idle_stream(kind: str, seed: int, tmp_path: Pa
                 best = max((other[2] for other in known), default=None)
                 last = [other for other in known if other[2] == best]
                 wanted[row[1:], last[-1][2:] if last else (None, None)] += 1
+        if kind == "ordered" and None not in (ports[0].mark, ports[1].mark):
+            upto = min(port.mark for port in ports if port.mark is not None)
+            ready = [row for row in waiting if row[2] < upto]
+            waiting = [row for row in waiting if row[2] >= upto]
+            in_order.append(sorted(ready, key=lambda row: (row[2], row[0])))  # stable: then by position
     if kind == "interval":
         wanted = _pairs(kept, ports[1].mark)
+    if kind == "ordered":
+        wanted = _through_windows([row for rows in in_order for row in rows])
     got = Counter(
         ((r["k"], _second(r["at"]), r["v"]), (_second(r["at_right"]), r["v_right"])) for r in driven.emitted
     )
@@ -255,6 +271,18 @@ def _pairs(kept: tuple[list[Row], list[Row]], mark: int | None) -> Counter[Any]:
         found.update((row[1:], other[2:]) for other in met)
         if not met and mark is not None and row[2] + 4 < mark:
             found[row[1:], (None, None)] += 1
+    return found
+
+
+def _through_windows(rows: list[Row]) -> Counter[Any]:
+    """Each row meets what the other stream keeps of its key, then enters its own window."""
+    found: Counter[Any] = Counter()
+    windows: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        for other in windows[1 - row[0], row[1]]:
+            left, right = (row, other) if row[0] == 0 else (other, row)
+            found[left[1:], right[2:]] += 1
+        windows[row[0], row[1]] = [*windows[row[0], row[1]], row][-(3 - row[0]) :]
     return found
 
 
@@ -305,6 +333,26 @@ def test_time_in_which_nothing_ran_makes_nobody_idle(tmp_path: Path) -> None:
     driven.meta = driven.logic.resumed(driven.meta)
     assert stepped(driven, 5000, [(0, "a", 51, 1), (2, "a", 51, 1)]) == [], "silent for two seconds only"
     assert len(stepped(driven, 5001, [(0, "a", 52, 1), (2, "a", 52, 1)])) == 1
+
+
+def test_a_step_that_brought_nobody_a_row_is_time_that_passed(tmp_path: Path) -> None:
+    driven = Driven(windowed(), 1, tmp_path)
+    stepped(driven, 0, [(0, "a", 1, 1), (1, "a", 1, 1), (2, "a", 1, 1)])
+    for second in (2, 3):
+        driven.meta = driven.logic.at(driven.meta, second * SECOND)
+    assert len(stepped(driven, 4, [(0, "a", 50, 1), (2, "a", 50, 1)])) == 1
+
+
+def test_the_best_rows_of_windows_do_not_wait_either(tmp_path: Path) -> None:
+    output = pa.schema([(START, UTC), (END, UTC), ("rank", pa.int64()), *INPUT])
+    window = hf.tumbling(SIZE, on="at", idle=3)
+    logic = TopOfWindows.plan(1, (("v", True),), window, port_of({0: 0, 1: 0}), INPUT, output)
+    driven = Driven(logic, 2, tmp_path)
+    assert stepped(driven, 0, [(0, "a", 1, 5), (1, "a", 1, 7)]) == []
+    assert stepped(driven, 2, [(0, "a", 30, 1)]) == []
+    driven.meta = logic.resumed(driven.meta)
+    (row,) = stepped(driven, 100, [(0, "b", 31, 1)]) or stepped(driven, 101, [(0, "b", 31, 1)])
+    assert (row["rank"], row["v"]) == (1, 7)
 
 
 # --- mistakes ---

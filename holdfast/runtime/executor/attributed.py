@@ -22,9 +22,11 @@ from holdfast.runtime.executor.logic import (
 )
 from holdfast.state.compaction import advance
 from holdfast.state.delta_windows import DeltaWindows
+from holdfast.state.evolution import evolved_sums
 from holdfast.state.keyed_map import Version, merge_versions_for, sort_by_position
 from holdfast.state.opaque import bounds_for
 from holdfast.state.run_windows import RunWindows
+from holdfast.state.segment import Segment
 
 
 @dataclass(frozen=True)
@@ -74,3 +76,8 @@ class AttributedAggregate(KeyedLogic):
         return merge_versions_for(
             partition, partitions, versions, self.windows.map, place.directory, place.prefix
         ).segments
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        if isinstance(self.windows, DeltaWindows):  # aggregates that are new would need rows that are gone
+            return table
+        return evolved_sums(table, self.windows.aggregation, segment.name)

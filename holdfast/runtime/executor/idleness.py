@@ -19,9 +19,11 @@ def clocked(idle_us: int | None, meta: Any, now_us: int) -> Any:
     """What `KeyedLogic.at` gives: with the step's own time, which never falls, and what passed since the last step."""
     if idle_us is None:
         return meta
-    before = (meta or {}).get(NOW, now_us)
+    known = meta or {}
+    before = known.get(NOW, now_us)
     now = max(now_us, before)
-    return {**(meta or {}), NOW: now, PASSED: now - before}
+    # A step that brought nobody a row has not used up what had passed before it.
+    return {**known, NOW: now, PASSED: known.get(PASSED, 0) + now - before}
 
 
 def resumed(idle_us: int | None, meta: Any) -> Any:
