@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 
 from holdfast.runtime.job import Job
 
@@ -46,7 +46,7 @@ def show_store(found: dict[str, Any]) -> None:
 def status_tables(status: dict[str, Any]) -> Group:
     """Regions and elements of one status."""
     regions = Table(
-        "region", "phase", "epoch", "age", "last epoch", "resets", "reason",
+        Column("region", overflow="fold"), "phase", "epoch", "age", "last epoch", "resets", "reason",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)", title_justify="left",
     )  # fmt: skip
     for name, region in status["regions"].items():
@@ -54,7 +54,16 @@ def status_tables(status: dict[str, Any]) -> Group:
             name, region["phase"], str(region["epoch"]), _seconds(region["age_s"]),
             _millis(region["last_epoch_ms"]), str(region["resets"]), region["reason"][:60],
         )  # fmt: skip
-    elements = Table("element", "rows", "rows/s", "steps", "step", "failures", "lost rows", "waits for")
+    elements = Table(
+        Column("element", overflow="fold"),
+        "rows",
+        "rows/s",
+        "steps",
+        "step",
+        "failures",
+        "lost rows",
+        "waits for",
+    )
     for name, element in status["elements"].items():
         elements.add_row(
             name, f"{element['rows']:,}", f"{element['rows_per_s']:,}", str(element["steps"]),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from holdfast.store.base import Event
 from holdfast.store.urls import open_store
 
 RECENT_EVENTS = 12
+ENDED_STATES = ("ended", "failed", "parked")
 
 
 def read_status(url: str) -> dict[str, Any]:
@@ -21,6 +24,8 @@ def read_status(url: str) -> dict[str, Any]:
     ][-RECENT_EVENTS:]
     owner = store.owner()
     alive = bool(owner and owner.get("alive"))
+    if summary is not None and not alive:
+        _say_how_it_ended(summary, events)
     return {
         "store": store.url,
         "owner": dict(owner) if owner else None,
@@ -28,3 +33,15 @@ def read_status(url: str) -> dict[str, Any]:
         "summary": summary,
         "events": recent,
     }
+
+
+def _say_how_it_ended(summary: dict[str, Any], events: Sequence[Event]) -> None:
+    """The last summary of a run that was killed says "running", and misses what was published after it."""
+    if summary.get("state") not in ENDED_STATES:
+        summary["state"] = "killed, or its machine went down"
+    regions = {name: dict(region) for name, region in summary.get("regions", {}).items()}
+    for event in events:
+        if event.kind == "epoch.published" and event.data["region"] in regions:
+            region = regions[event.data["region"]]
+            region["epoch"] = max(region["epoch"], event.data["epoch"])
+    summary["regions"] = regions

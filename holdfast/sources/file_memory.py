@@ -53,6 +53,8 @@ class FileMemory:
     def __init__(self, path: str, recursive: bool = False) -> None:
         self._pattern = os.path.abspath(path.removeprefix("file://"))
         self._is_glob = glob.has_magic(self._pattern) and not os.path.isdir(self._pattern)
+        if os.path.isfile(self._pattern):
+            self._is_glob, self._pattern = True, glob.escape(self._pattern)
         self.recursive = recursive
         self._only: set[str] | None = None
         self.forget()

@@ -225,6 +225,15 @@ def test_missing_directory_and_foreign_compression_are_refused(tmp_path: Path) -
         opened(tmp_path).next_slice()
 
 
+def test_a_single_file_will_do(tmp_path: Path) -> None:
+    path = tmp_path / "one [1].csv"
+    write(path, 1)
+    write(tmp_path / "two.csv", 2)
+    source = Files(str(path), "csv", "a long")
+    source.seek(None)
+    assert rows_of(source, read_all(source)) == [(1,)]
+
+
 def test_recursive_listing_and_globs(tmp_path: Path) -> None:
     for name in ("x/a.csv", "y/b.csv", "y/_hidden/c.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
