@@ -6,6 +6,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
+# Two processes: many tests wait for others' processes. A file stays together, with what it shares.
+SIDE_BY_SIDE ?= -n 2 --dist loadfile
 CODE := $(wildcard holdfast tests examples scripts)
 
 # Spark starts its Python workers with this interpreter.
@@ -29,7 +31,7 @@ demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/holdfast demo
 
 test: check ## run the checks, then all tests but the chaos ones
-	@$(WITH_JAVA) $(PYTHON) -m pytest $(PYTEST_ARGS)
+	@$(WITH_JAVA) $(PYTHON) -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 check: setup ## check formatting, lint and types
 	@$(PYTHON) -m ruff format --check $(CODE)

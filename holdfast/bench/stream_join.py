@@ -8,7 +8,6 @@ comes to.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from holdfast.bench import side_spark
-from holdfast.bench.alternate import Alternation, Round, Side, Stretch, pairs_of
+from holdfast.bench.alternate import Stretch
+from holdfast.bench.duel import THEIRS, duel
 from holdfast.bench.inputs import Inputs
-from holdfast.bench.place import Place, bench_place
-from holdfast.bench.ratios import Ratio, quantile, speedup_of
-from holdfast.bench.report import by_side, durability, figure, latency_figures, show, side_figures
-from holdfast.bench.side_holdfast import PERIOD_S, CountingStore, run_topology
+from holdfast.bench.place import Place
+from holdfast.bench.side_holdfast import PERIOD_S
 from holdfast.errors import HoldfastError
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
 
-OURS, THEIRS = "holdfast", "spark_default"
 STREAMS = ("left", "right")
 SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("key", pa.int64()), ("value", pa.int64())])
 BEGIN_US = 1_790_000_000_000_000
@@ -97,13 +94,21 @@ def bench_stream_join(
 ) -> dict[str, Any]:
     """Run the benchmark; the result is plain data."""
     shape = shape or Shape()
-    with bench_place(quiet) as place:
-        inputs = TwoStreams(place.root / "inputs", shape)
-        sides = [Side(OURS, partial(_run_holdfast, place)), Side(THEIRS, partial(_run_spark, place))]
-        alternation = Alternation(place, inputs, sides, partial(look, inputs))
-        alternation.warm_up(shape.warm_up_steps)
-        steps = alternation.steps_of(seconds, at_least=shape.steps_at_least)
-        return _report(place, shape, alternation.measure(pairs, steps))
+    return duel(
+        "stream-join",
+        lambda root: TwoStreams(root, shape),
+        _ours,
+        _theirs,
+        look,
+        warm_up_steps=shape.warm_up_steps,
+        steps_at_least=shape.steps_at_least,
+        pairs=pairs,
+        seconds=seconds,
+        quiet=quiet,
+        rows_per_step=shape.rows,
+        keys=shape.keys,
+        join=f"equal keys, at most {WITHIN_S} s apart, delay {DELAY_S} s",
+    )
 
 
 def look(inputs: TwoStreams, out: Path, steps: int) -> dict[str, int]:
@@ -130,7 +135,7 @@ def look(inputs: TwoStreams, out: Path, steps: int) -> dict[str, int]:
 # --- sides ----------------------------------------------------------------------------------------------------------
 
 
-def _run_holdfast(place: Place, files: Path, out: Path) -> Stretch:
+def _ours(files: Path, out: Path) -> Topology:
     topology = Topology("bench")
     left, right = (
         topology.source(
@@ -140,11 +145,10 @@ def _run_holdfast(place: Place, files: Path, out: Path) -> Stretch:
     )
     joined = left.join(right, "key", within=WITHIN_S, on="at", delay=DELAY_S, name="joined")
     joined.sink(FileSink(str(out), format="parquet"), name="out")
-    with place.directory("store") as store:
-        return run_topology(topology, place.session, files, CountingStore(store))
+    return topology
 
 
-def _run_spark(place: Place, files: Path, out: Path) -> Stretch:
+def _theirs(place: Place, files: Path, out: Path) -> Stretch:
     with place.directory("checkpoint") as checkpoint:
         return side_spark.run_query(
             place.session,
@@ -169,34 +173,3 @@ def joined(left: DataFrame, right: DataFrame) -> DataFrame:
         f" and at_right <= at + interval {WITHIN_S} seconds"
     )
     return left.withWatermark("at", f"{DELAY_S} seconds").join(other, near).drop("other")
-
-
-# --- figures --------------------------------------------------------------------------------------------------------
-
-
-def _report(place: Place, shape: Shape, rounds: list[Round]) -> dict[str, Any]:
-    ratios: dict[str, Ratio] = {
-        "ratio_vs_spark_default": speedup_of(pairs_of(rounds, OURS, THEIRS, lambda s: s.rows_per_s)),
-        "latency_ratio_p50": speedup_of(
-            pairs_of(rounds, OURS, THEIRS, lambda s: quantile(s.latencies_s, 0.5))
-        ),
-    }
-    show(place.console, f"stream-join: {shape.rows:,} rows per second of event time", ratios, rounds)
-    result: dict[str, Any] = {"bench": "stream-join"}
-    for name, ratio in ratios.items():
-        result |= figure(name, ratio)
-    return {
-        **result,
-        **side_figures(rounds),
-        "latency_ms": latency_figures(rounds),
-        **durability(by_side(rounds)[OURS]),
-        "outputs_equal": True,
-        "configuration": place.configuration(
-            rows_per_step=shape.rows,
-            keys=shape.keys,
-            join=f"equal keys, at most {WITHIN_S} s apart, delay {DELAY_S} s",
-            period_s=PERIOD_S,
-            common=side_spark.COMMON,
-            state_stores={THEIRS: side_spark.PROVIDERS[THEIRS]},
-        ),
-    }

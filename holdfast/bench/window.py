@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from holdfast.bench import side_spark
-from holdfast.bench.alternate import Alternation, Round, Side, Stretch, pairs_of
+from holdfast.bench.alternate import Stretch
+from holdfast.bench.duel import THEIRS, duel
 from holdfast.bench.inputs import Inputs
-from holdfast.bench.place import Place, bench_place
-from holdfast.bench.ratios import Ratio, quantile, speedup_of
-from holdfast.bench.report import by_side, durability, figure, latency_figures, show, side_figures
-from holdfast.bench.side_holdfast import PERIOD_S, CountingStore, run_topology
+from holdfast.bench.place import Place
+from holdfast.bench.side_holdfast import PERIOD_S
 from holdfast.errors import HoldfastError
 from holdfast.language import aggregates, windows
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
 
-OURS, THEIRS = "holdfast", "spark_default"
 SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("key", pa.int64()), ("value", pa.int64())])
 BEGIN_US = 1_790_000_000_000_000
 SECOND_US = 1_000_000
@@ -91,13 +88,21 @@ def bench_window(
 ) -> dict[str, Any]:
     """Run the benchmark; the result is plain data."""
     shape = shape or Shape()
-    with bench_place(quiet) as place:
-        inputs = TimedInputs(place.root / "inputs", shape)
-        sides = [Side(OURS, partial(_run_holdfast, place)), Side(THEIRS, partial(_run_spark, place))]
-        alternation = Alternation(place, inputs, sides, partial(look, inputs))
-        alternation.warm_up(shape.warm_up_steps)
-        steps = alternation.steps_of(seconds, at_least=shape.steps_at_least)
-        return _report(place, shape, alternation.measure(pairs, steps))
+    return duel(
+        "window",
+        lambda root: TimedInputs(root, shape),
+        _ours,
+        _theirs,
+        look,
+        warm_up_steps=shape.warm_up_steps,
+        steps_at_least=shape.steps_at_least,
+        pairs=pairs,
+        seconds=seconds,
+        quiet=quiet,
+        rows_per_step=shape.rows,
+        keys=shape.keys,
+        window=f"{SIZE_S} s every {SLIDE_S} s, delay {DELAY_S} s",
+    )
 
 
 def look(inputs: TimedInputs, out: Path, steps: int) -> dict[str, int]:
@@ -125,7 +130,7 @@ def look(inputs: TimedInputs, out: Path, steps: int) -> dict[str, int]:
 # --- sides ----------------------------------------------------------------------------------------------------------
 
 
-def _run_holdfast(place: Place, files: Path, out: Path) -> Stretch:
+def _ours(files: Path, out: Path) -> Topology:
     topology = Topology("bench")
     source = Files(str(files), format="parquet", schema=SCHEMA, max_files_per_step=1)
     rows = topology.source(source, name="in").consistent(name="bench", period=PERIOD_S)
@@ -138,11 +143,10 @@ def _run_holdfast(place: Place, files: Path, out: Path) -> Stretch:
         top=aggregates.max("value"),
     )
     made.sink(FileSink(str(out), format="parquet"), name="out")
-    with place.directory("store") as store:
-        return run_topology(topology, place.session, files, CountingStore(store))
+    return topology
 
 
-def _run_spark(place: Place, files: Path, out: Path) -> Stretch:
+def _theirs(place: Place, files: Path, out: Path) -> Stretch:
     with place.directory("checkpoint") as checkpoint:
         return side_spark.run_query(
             place.session, THEIRS, files, out, checkpoint, query=windowed, schema=SCHEMA, mode="append"
@@ -158,34 +162,3 @@ def windowed(rows: DataFrame) -> DataFrame:
     return made.select(
         F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), "key", "total", "n", "top"
     )  # fmt: skip
-
-
-# --- figures --------------------------------------------------------------------------------------------------------
-
-
-def _report(place: Place, shape: Shape, rounds: list[Round]) -> dict[str, Any]:
-    ratios: dict[str, Ratio] = {
-        "ratio_vs_spark_default": speedup_of(pairs_of(rounds, OURS, THEIRS, lambda s: s.rows_per_s)),
-        "latency_ratio_p50": speedup_of(
-            pairs_of(rounds, OURS, THEIRS, lambda s: quantile(s.latencies_s, 0.5))
-        ),
-    }
-    show(place.console, f"window: {shape.rows:,} rows per second of event time", ratios, rounds)
-    result: dict[str, Any] = {"bench": "window"}
-    for name, ratio in ratios.items():
-        result |= figure(name, ratio)
-    return {
-        **result,
-        **side_figures(rounds),
-        "latency_ms": latency_figures(rounds),
-        **durability(by_side(rounds)[OURS]),
-        "outputs_equal": True,
-        "configuration": place.configuration(
-            rows_per_step=shape.rows,
-            keys=shape.keys,
-            window=f"{SIZE_S} s every {SLIDE_S} s, delay {DELAY_S} s",
-            period_s=PERIOD_S,
-            common=side_spark.COMMON,
-            state_stores={THEIRS: side_spark.PROVIDERS[THEIRS]},
-        ),
-    }

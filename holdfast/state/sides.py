@@ -110,3 +110,16 @@ class Kind:
     @property
     def _suffix(self) -> str:
         return f"-k{self.number}"
+
+
+def repartitioned(
+    kinds: Sequence[Kind],
+    old: Sequence[Segments],
+    partition: int,
+    partitions: int,
+    directory: Path,
+    prefix: str,
+) -> Segments:
+    """The segments of one partition, of all kinds."""
+    dealt = [kind.repartitioned(old, partition, partitions, directory, prefix) for kind in kinds]
+    return tuple(segment for of_kind in dealt for segment in of_kind)

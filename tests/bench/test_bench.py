@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.bench import stateless
+from holdfast.bench import stateless, stream_join
+from holdfast.bench.join import Cell, Scale, bench_join
 from holdfast.bench.keyed import WORKLOADS, bench_keyed
 from holdfast.bench.registry import BENCHES, run_bench
 from holdfast.bench.state_growth import Growth, bench_state_growth
@@ -19,13 +20,23 @@ def test_an_unknown_benchmark_is_refused_with_the_list() -> None:
     with pytest.raises(ConfigError, match="no benchmark 'kyed'") as refused:
         run_bench("kyed", pairs=1, seconds=1.0, quiet=True)
     assert refused.value.cure is not None
-    for name in ("stateless", "keyed", "keyed-big", "keyed-1m", "state-growth", "window"):
+    for name in (
+        "stateless",
+        "keyed",
+        "keyed-big",
+        "keyed-1m",
+        "state-growth",
+        "window",
+        "join",
+        "stream-join",
+    ):
         assert name in BENCHES
         assert name in refused.value.cure
 
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_session")
 def test_a_small_stateless_benchmark_runs_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stateless, "ROWS_PER_FILE", 2_000)
     monkeypatch.setattr(stateless, "WARM_UP_FILES", 2)
@@ -39,6 +50,7 @@ def test_a_small_stateless_benchmark_runs_through(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_session")
 def test_a_small_keyed_benchmark_runs_through() -> None:
     work = replace(
         WORKLOADS["keyed-1m"], rows=2_000, keys=300, warm_up_steps=1, rocksdb_steps_max=2, distinct=2
@@ -55,6 +67,7 @@ def test_a_small_keyed_benchmark_runs_through() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_session")
 def test_a_small_state_growth_benchmark_runs_through() -> None:
     growth = Growth(sizes=(100, 1_000), rows=200, filling_rows=600, warm_up_steps=2, steps_at_least=3)
     result = bench_state_growth(growth, pairs=1, seconds=0.1, quiet=True)
@@ -70,9 +83,34 @@ def test_a_small_state_growth_benchmark_runs_through() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_session")
 def test_a_small_window_benchmark_runs_through() -> None:
     shape = Shape(rows=500, keys=7, warm_up_steps=2, steps_at_least=12)
     result = bench_window(shape, pairs=1, seconds=0.1, quiet=True)
     assert result["outputs_equal"]
     assert result["ratio_vs_spark_default"] > 0
     assert result["epochs_published"] > 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_session")
+def test_a_small_join_benchmark_runs_through() -> None:
+    cells = [Cell("small", 600, 20, 20, False, 100.0, 200.0), Cell("per", 60, 10, 40, True, 100.0, 200.0)]
+    scale = Scale(output_rows=12_000, rows_max=400, steps_at_least=4)
+    result = bench_join(scale, cells, pairs=1, seconds=0.1, quiet=True)
+    for cell in result["cells"].values():
+        assert cell["input_rows_per_s"] > 0
+        assert cell["output_rows_per_s"] > cell["input_rows_per_s"]
+        assert cell["ratio_vs_document"] > 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_session")
+def test_a_small_stream_join_benchmark_runs_through() -> None:
+    shape = stream_join.Shape(rows=2_000, keys=50, warm_up_steps=1, steps_at_least=3)
+    result = stream_join.bench_stream_join(shape, pairs=1, seconds=0.1, quiet=True)
+    assert result["outputs_equal"]
+    assert result["epochs_published"] > 0
+    assert result["ratio_vs_spark_default"] > 0

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
@@ -35,20 +36,20 @@ def run_all() -> Outcome:
 
 @pytest.mark.slow
 def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(
-    capsys: pytest.CaptureFixture[str],
+    tell: Callable[..., None],
 ) -> None:
     began = time.perf_counter()
     total = run_all()
     elapsed_s = time.perf_counter() - began
     element_legal, element_taken = legal_moves(ELEMENT_MOVES), total.element_moves
     controller_legal, controller_taken = legal_moves(CONTROLLER_MOVES), total.controller_moves
-    with capsys.disabled():
-        print(f"\nsimulator: {total.figures()}")
-        print(f"simulator: {elapsed_s:.1f} s, {SCHEDULES / elapsed_s:.0f} schedules/s with {WORKERS} workers")
-        print(
-            f"simulator: element moves {len(element_taken)}/{len(element_legal)}, "
-            f"controller moves {len(controller_taken)}/{len(controller_legal)}"
-        )
+    tell(
+        "simulator",
+        total.figures(),
+        f"{elapsed_s:.1f} s, {SCHEDULES / elapsed_s:.0f} schedules/s with {WORKERS} workers",
+        f"element moves {len(element_taken)}/{len(element_legal)}, "
+        f"controller moves {len(controller_taken)}/{len(controller_legal)}",
+    )
     assert total.schedules == SCHEDULES
     assert element_taken == element_legal
     assert controller_taken == controller_legal

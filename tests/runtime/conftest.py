@@ -1,4 +1,4 @@
-"""Places for runs in fast memory, and a table of all faults at the end."""
+"""Places for runs in fast memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import campaign
 import pytest
-
-TABLES: dict[str, list[str]] = {}
-"""Title → lines, printed after the run."""
 
 
 @pytest.fixture(scope="session")
@@ -37,16 +33,3 @@ def place(fast_directory: Path, orders: Path, request: pytest.FixtureRequest) ->
     root = Path(tempfile.mkdtemp(prefix="run-", dir=fast_directory))
     yield campaign.Place(orders, root)
     shutil.rmtree(root, ignore_errors=True)
-
-
-@pytest.fixture
-def table() -> Any:
-    """table(title, line) adds a line to the report at the end of the test run."""
-    return lambda title, line: TABLES.setdefault(title, []).append(line)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for title, lines in TABLES.items():
-        terminalreporter.section(title)
-        for line in lines:
-            terminalreporter.write_line(line)

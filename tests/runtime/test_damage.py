@@ -120,7 +120,7 @@ def test_the_list_of_files_read_by_a_restore_is_complete(read_by_restore: list[s
 
 @pytest.mark.timeout(280)
 def test_a_flipped_byte_in_any_file_read_by_a_restore_is_refused_and_nothing_changes(
-    killed: Place, read_by_restore: list[str], fast_directory: Path, table: Any
+    killed: Place, read_by_restore: list[str], fast_directory: Path, tell: Any
 ) -> None:
     broken = []
     flips = [(name, position) for name in read_by_restore for position in POSITIONS]
@@ -138,7 +138,7 @@ def test_a_flipped_byte_in_any_file_read_by_a_restore_is_refused_and_nothing_cha
         if changed := sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k)):
             broken.append(f"changed {changed}: {story}")
         shutil.rmtree(place.root)
-    table(
+    tell(
         "flipped bytes", f"{len(flips)} flips in {len(read_by_restore)} files, {len(broken)} not refused well"
     )
     assert not broken, "\n".join(broken)

@@ -206,7 +206,7 @@ def state(place: Place) -> dict[str, Any]:
 
 
 def judge(
-    flips: list[Flip], killed: Place, directory: Path, table: Callable[[str, str], None], title: str
+    flips: list[Flip], killed: Place, directory: Path, tell: Callable[[str, str], None], title: str
 ) -> Counter[str]:
     """How many flips ended in which way; fails unless each was refused, by whatever error, or made no difference."""
 
@@ -219,7 +219,7 @@ def judge(
         outcomes = list(pool.map(one, enumerate(flips)))
     counts = Counter(outcomes)
     figures = ", ".join(f"{counts[kind]} {kind}" for kind in (REFUSED, EXACT) if counts[kind])
-    table("flipped bytes, SQLite", f"{title}: {len(flips)} flips, {figures}")
+    tell("flipped bytes, SQLite", f"{title}: {len(flips)} flips, {figures}")
     broken = [
         f"{flip.what}: {outcome}"
         for flip, outcome in zip(flips, outcomes, strict=True)
@@ -230,34 +230,34 @@ def judge(
 
 
 def test_a_flipped_byte_in_any_value_read_by_a_restore_is_refused_and_nothing_changes(
-    killed: Place, fast_directory: Path, table: Callable[[str, str], None]
+    killed: Place, fast_directory: Path, tell: Callable[[str, str], None]
 ) -> None:
     rows = read_by_restore(killed.store)
     assert all(rows[name] for name in TABLES), "a table has no row: nothing is learnt about it"
-    counts = judge(list(flips_of_values(killed.store)), killed, fast_directory, table, "values")
+    counts = judge(list(flips_of_values(killed.store)), killed, fast_directory, tell, "values")
     assert counts[REFUSED] >= 3 * sum(map(len, rows.values()))
 
 
 def test_a_flipped_byte_in_a_page_or_in_the_files_header_is_refused_or_without_effect(
-    killed: Place, fast_directory: Path, table: Callable[[str, str], None]
+    killed: Place, fast_directory: Path, tell: Callable[[str, str], None]
 ) -> None:
     flips = [*flips_of_pages(killed.store), *flips_of_header()]
-    counts = judge(flips, killed, fast_directory, table, "pages")
+    counts = judge(flips, killed, fast_directory, tell, "pages")
     assert counts[REFUSED] > counts[EXACT]
 
 
 def test_a_flipped_byte_in_the_schema_is_refused_or_without_effect(
-    killed: Place, fast_directory: Path, table: Callable[[str, str], None]
+    killed: Place, fast_directory: Path, tell: Callable[[str, str], None]
 ) -> None:
-    counts = judge(list(flips_of_schema(killed.store, LOW_BIT)), killed, fast_directory, table, "schema")
+    counts = judge(list(flips_of_schema(killed.store, LOW_BIT)), killed, fast_directory, tell, "schema")
     assert counts[REFUSED] > counts[EXACT]
 
 
 def test_a_flipped_byte_that_makes_the_schema_no_text_is_refused_or_without_effect(
-    killed: Place, fast_directory: Path, table: Callable[[str, str], None]
+    killed: Place, fast_directory: Path, tell: Callable[[str, str], None]
 ) -> None:
     flips = list(flips_of_schema(killed.store, HIGH_BIT))
-    counts = judge(flips, killed, fast_directory, table, "schema as no text")
+    counts = judge(flips, killed, fast_directory, tell, "schema as no text")
     assert counts[REFUSED] > counts[EXACT]
 
 

@@ -204,7 +204,7 @@ def judge(case: Case, place: Place, lives: list[Life]) -> str:
 
 
 def run_all(
-    cases: list[Case], directory: Path, orders: Path, table: Callable[[str, str], None], title: str
+    cases: list[Case], directory: Path, orders: Path, tell: Callable[[str, str], None], title: str
 ) -> None:
     def one(numbered: tuple[int, Case]) -> Result:
         number, case = numbered
@@ -218,11 +218,11 @@ def run_all(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(one, enumerate(cases)))
     for result in results:
-        table(f"faults: {title}", result.line())
+        tell(f"faults: {title}", result.line())
     kills = sum(life.killed for result in results for life in result.lives)
     armed = sum(result.case.armed.total() for result in results)
     fired = sum(len(result.story.firings) for result in results)
-    table(
+    tell(
         f"faults: {title}",
         f"{len(results)} runs, {sum(len(r.lives) for r in results)} lives, {kills} kills, "
         f"{armed} faults armed, {fired} fired, {sum(r.resets for r in results)} resets in place, "
@@ -230,7 +230,7 @@ def run_all(
     )
     broken = [result for result in results if result.problem]
     for result in broken:
-        table(f"faults: {title}", f"kept for inspection: {result.line()}")
+        tell(f"faults: {title}", f"kept for inspection: {result.line()}")
     assert not broken, "\n".join(result.line() for result in broken)
     assert fired == armed, f"{armed} faults armed, {fired} fired"
 
@@ -245,25 +245,25 @@ def test_an_undisturbed_run_has_many_epochs_and_reaches_every_ordinary_failpoint
     assert {name for name in (*ORDINARY, *WHEN_STARTED) if not told.hits[name]} == set(NEVER)
 
 
-def test_one_fault_anywhere_leaves_the_output_exact(fast_directory: Path, orders: Path, table) -> None:  # type: ignore[no-untyped-def]
-    run_all(single_faults(), fast_directory, orders, table, "ordinary")
+def test_one_fault_anywhere_leaves_the_output_exact(fast_directory: Path, orders: Path, tell) -> None:  # type: ignore[no-untyped-def]
+    run_all(single_faults(), fast_directory, orders, tell, "ordinary")
 
 
-def test_a_fault_while_taking_over_leaves_the_output_exact(fast_directory: Path, orders: Path, table) -> None:  # type: ignore[no-untyped-def]
-    run_all(faults_of_starting(), fast_directory, orders, table, "starting")
+def test_a_fault_while_taking_over_leaves_the_output_exact(fast_directory: Path, orders: Path, tell) -> None:  # type: ignore[no-untyped-def]
+    run_all(faults_of_starting(), fast_directory, orders, tell, "starting")
 
 
-def test_a_fault_in_a_reset_leaves_the_output_exact(fast_directory: Path, orders: Path, table) -> None:  # type: ignore[no-untyped-def]
-    run_all(faults_of_resetting(), fast_directory, orders, table, "resetting")
+def test_a_fault_in_a_reset_leaves_the_output_exact(fast_directory: Path, orders: Path, tell) -> None:  # type: ignore[no-untyped-def]
+    run_all(faults_of_resetting(), fast_directory, orders, tell, "resetting")
 
 
 def test_a_second_fault_in_the_following_reset_leaves_the_output_exact(
-    fast_directory: Path, orders: Path, table: Callable[[str, str], None]
+    fast_directory: Path, orders: Path, tell: Callable[[str, str], None]
 ) -> None:
-    run_all(double_faults(), fast_directory, orders, table, "double")
+    run_all(double_faults(), fast_directory, orders, tell, "double")
 
 
 def test_whether_an_epoch_counts_is_found_out_before_anything_is_withdrawn(
-    fast_directory: Path, orders: Path, table: Callable[[str, str], None]
+    fast_directory: Path, orders: Path, tell: Callable[[str, str], None]
 ) -> None:
-    run_all(faults_of_unknown_outcome(), fast_directory, orders, table, "unknown outcome")
+    run_all(faults_of_unknown_outcome(), fast_directory, orders, tell, "unknown outcome")

@@ -13,9 +13,6 @@ from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
 from holdfast.sinks import MemorySink
 
-KILLS: dict[str, list[Kill]] = {}
-"""Title → kills, printed after the run."""
-
 
 class OnSpark:
     """Runs a stream to its end on the shared session and gives what reached its sink."""
@@ -51,14 +48,8 @@ def on_spark(spark: Any, tmp_path: Path) -> OnSpark:
 
 
 @pytest.fixture
-def note_kills(request: pytest.FixtureRequest) -> Callable[[list[Kill]], None]:
+def note_kills(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Callable[[list[Kill]], None]:
     """note_kills(kills) puts them into the table at the end of the test run."""
-    return lambda kills: KILLS.setdefault(request.node.name, []).extend(kills)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for title, kills in KILLS.items():
-        terminalreporter.section(f"kills: {title}")
-        terminalreporter.write_line(HEADER)
-        for line in table(kills):
-            terminalreporter.write_line(line)
+    title = f"kills: {request.node.name}"
+    tell(title, HEADER)
+    return lambda kills: tell(title, *table(kills))

@@ -1,6 +1,6 @@
 """Child of test_spark_short_way_kills: Parquet → running aggregate and windows → Parquet, tasks read and write themselves.
 
-`DEADLY=1`: the first task of step 5 kills its own worker after all its work. `FULL=path`: while that file is there, tasks
+`DEADLY=1`: the first task from step 5 on kills its own worker after all its work. `FULL=path`: while that file is there, tasks
 that write for the sink find the disk full. Everything here is shipped to the workers by value.
 """
 
@@ -32,7 +32,8 @@ def main(here: str) -> None:
         def apply(self, partition: int, attempt: int, arrived: Any) -> dict[str, Any] | None:
             done = super().apply(partition, attempt, arrived)
             marker = f"{here}/died-in-{self.task.operator}"
-            if done and self.prefix.endswith("-s5") and not os.path.exists(marker):
+            step = int(self.prefix.rpartition("-s")[2])
+            if done and step >= 5 and not os.path.exists(marker):
                 os.close(os.open(marker, os.O_CREAT))
                 os.kill(os.getpid(), signal.SIGKILL)
             return done

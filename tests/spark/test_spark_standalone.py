@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from exact_sums import check
 
 from holdfast.store.urls import open_store
 from holdfast.testing import processes
@@ -112,30 +112,6 @@ def here(tmp_path: Path) -> Path:
         piece = table.slice(number * ROWS // 2, ROWS // 2)
         pq.write_table(piece, tmp_path / "in" / f"part-{number}.parquet")
     return tmp_path
-
-
-def written(here: Path, name: str) -> list[dict[str, Any]]:
-    return [row for path in (here / name).glob("part-*.parquet") for row in pq.read_table(path).to_pylist()]
-
-
-def check(here: Path) -> None:
-    rows = [row for path in sorted((here / "in").iterdir()) for row in pq.read_table(path).to_pylist()]
-    running: dict[str, list[int]] = defaultdict(list)
-    seconds: dict[Any, list[int]] = defaultdict(list)
-    for row in rows:
-        running[row["k"]].append(row["v"])
-        seconds[row["at"].replace(microsecond=0), row["k"]].append(row["v"])
-    told = [(row["k"], row["n"], row["total"]) for row in written(here, "sums")]
-    assert len(set(told)) == len(told), "a change was told twice"
-    assert all(total == sum(running[k][:n]) for k, n, total in told)
-    assert {k: max(n for key, n, _ in told if key == k) for k in running} == {
-        k: len(v) for k, v in running.items()
-    }
-    last = max(moment for moment, _ in seconds)
-    wanted = Counter((m, k, len(v), sum(v)) for (m, k), v in seconds.items() if m < last)
-    assert (
-        Counter((r["window_start"], r["k"], r["n"], r["total"]) for r in written(here, "seconds")) == wanted
-    )
 
 
 def finished(driver: subprocess.Popen[str]) -> dict[str, Any]:

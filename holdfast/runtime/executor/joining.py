@@ -21,7 +21,7 @@ from holdfast.state.grouping import Bools
 from holdfast.state.hashing import I64
 from holdfast.state.pairs import SideRows, joined
 from holdfast.state.segment import Segment
-from holdfast.state.sides import Kind, Needed
+from holdfast.state.sides import Kind, Needed, repartitioned
 from holdfast.state.watermarks import NEVER
 
 Arrivals = tuple[Arrived | None, Arrived | None]
@@ -165,11 +165,7 @@ class TimedJoin(KeyedLogic):
         """What is kept."""
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        return tuple(
-            segment
-            for kind in self.kinds
-            for segment in kind.repartitioned(old, partition, partitions, place.directory, place.prefix)
-        )
+        return repartitioned(self.kinds, old, partition, partitions, place.directory, place.prefix)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         return evolved_rows(self.kinds, segment, table)

@@ -16,16 +16,12 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.graph import Ttl
 from holdfast.runtime.executor.logic import Share, own_rows, split, with_hashes
+from holdfast.runtime.executor.timed import REACHED, STAIRS_NOTE, as_bytes
 from holdfast.state.aggregates import as_int64, single
 from holdfast.state.expiry import LONG_AGO, SEEN
 from holdfast.state.hashing import I64
 from holdfast.state.keyed_map import sort_by_position
 from holdfast.state.watermarks import join_stairs, stairs
-
-REACHED = "__hf_reached"
-"""Column of arrived rows: the largest event time up to them, within the step."""
-
-_STAIRS = b"holdfast.stairs"
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ def shares(rows: pa.Table, by: Sequence[str], ttl: Ttl | None, partitions: int) 
         return split(with_hashes(rows, by), partitions)
     rows = sort_by_position(rows, POSITION_COLUMNS)
     positions = [as_int64(single(rows.column(name))) for name in POSITION_COLUMNS]
-    note = {_STAIRS: _as_bytes(stairs(positions, event_times(rows, ttl.on)))}
+    note = {STAIRS_NOTE: as_bytes(stairs(positions, event_times(rows, ttl.on)))}
     rows = with_hashes(rows, by)
     parts, empty = split(rows, partitions), rows.slice(0, 0)
     return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
@@ -78,7 +74,7 @@ def gather(given: Sequence[Share], ttl: Ttl | None) -> Arrived | None:
         return None
     if ttl is None or ttl.on is None:
         return Arrived(pa.concat_tables([rows for _, rows in given]))
-    steps = [pa.ipc.open_stream(rows.schema.metadata[_STAIRS]).read_all() for _, rows in given]
+    steps = [pa.ipc.open_stream(rows.schema.metadata[STAIRS_NOTE]).read_all() for _, rows in given]
     joined = pa.concat_tables([rows.replace_schema_metadata(None) for _, rows in given])
     reached = join_stairs(steps, *(as_int64(single(joined.column(name))) for name in POSITION_COLUMNS))
     furthest = max(int(as_int64(single(step.column("time"))).max(initial=LONG_AGO)) for step in steps)
@@ -116,10 +112,3 @@ def clocked(ttl: Ttl | None, meta: Any, now_us: int) -> Any:
     if ttl is None or ttl.on is not None:
         return meta
     return {"now": max(now_us, (meta or {}).get("now", now_us))}
-
-
-def _as_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())

@@ -31,7 +31,8 @@ from holdfast.state.watermarks import (
 REACHED = "__hf_reached"
 """Column of arrived rows: the largest event time of their source up to them, within the step."""
 
-_STAIRS = b"holdfast.stairs"
+STAIRS_NOTE = b"holdfast.stairs"
+"""Under this name shares carry the stairs of their mapping task."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class TimedPort:
     def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         rows = self._timed(rows)
         positions = [longs(rows, name) for name in POSITION_COLUMNS]
-        note = {_STAIRS: as_bytes(stairs(positions, self.times(rows)))}
+        note = {STAIRS_NOTE: as_bytes(stairs(positions, self.times(rows)))}
         rows = with_hashes(rows, self.by)
         parts = split(rows, partitions)
         empty = rows.slice(0, 0)
@@ -75,7 +76,7 @@ class TimedPort:
     def gather(self, shares: Sequence[pa.Table]) -> Arrived | None:
         if not shares:
             return None
-        steps = [pa.ipc.open_stream(share.schema.metadata[_STAIRS]).read_all() for share in shares]
+        steps = [pa.ipc.open_stream(share.schema.metadata[STAIRS_NOTE]).read_all() for share in shares]
         rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
         reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
         every = pa.concat_tables(steps)

@@ -35,7 +35,7 @@ from holdfast.state.hashing import I64
 from holdfast.state.keyed_map import sort_by_position
 from holdfast.state.pairs import SideRows, matches, sorted_side, with_coordinate
 from holdfast.state.segment import Segment
-from holdfast.state.sides import Kind
+from holdfast.state.sides import Kind, repartitioned
 from holdfast.state.window_pairs import (
     before,
     interleaved,
@@ -168,11 +168,7 @@ class WindowJoin(KeyedLogic):
         return lambda kept: outlived(kept, newest, rows)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        return tuple(
-            segment
-            for kind in self.kinds
-            for segment in kind.repartitioned(old, partition, partitions, place.directory, place.prefix)
-        )
+        return repartitioned(self.kinds, old, partition, partitions, place.directory, place.prefix)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         return evolved_rows(self.kinds, segment, table)
