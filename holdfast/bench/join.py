@@ -29,6 +29,7 @@ from holdfast.language.topology import Topology
 from holdfast.runtime.job import Job
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
+from holdfast.state.hashing import I64
 
 ONE = pa.schema([("key", pa.int64()), ("number", pa.int64()), ("text", pa.string())])
 TWO = pa.schema([("key", pa.int64()), ("name", pa.string())])
@@ -139,7 +140,7 @@ def _run(place: Place, cell: Cell, rows: int, fill: int, steps: int) -> Rate:
         if len(times.done) != steps_in(files):
             raise HoldfastError(f"{steps_in(files)} files became {len(times.done)} steps.")
         begun = times.done[fill - 1][0]
-        return Rate(2 * rows * steps, _output_rows(out, cell, rows, fill), ended - begun)
+        return Rate(2 * rows * steps, _output_rows(out, cell, rows, fill, steps), ended - begun)
 
 
 def _topology(files: Path, out: Path, cell: Cell) -> Topology:
@@ -157,44 +158,50 @@ def _topology(files: Path, out: Path, cell: Cell) -> Topology:
 
 
 def _write(files: Path, cell: Cell, rows: int, steps: int) -> None:
-    """Files of both streams. `number` counts the rows of stream 1, so that the output can be checked."""
+    """Files of both streams."""
     for name in ("one", "two"):
         (files / name).mkdir()
     for step in range(steps):
-        random = np.random.default_rng([cell.window, cell.keys, step])
+        random = np.random.default_rng(step)
         letters = random.integers(97, 123, size=(rows, 80), dtype=np.uint8)
         texts = pa.array([bytes(row[:70]).decode() for row in letters])
         names = pa.array([bytes(row[70:]).decode() for row in letters])
         numbers = pa.array(np.arange(step * rows, (step + 1) * rows))
-        keys = [pa.array(random.integers(0, count, rows)) for count in (cell.keys, cell.other_keys)]
+        keys = [pa.array(keys) for keys in _keys(cell, rows, step)]
         path = f"part-{step:05}.parquet"
         pq.write_table(pa.table([keys[0], numbers, texts], schema=ONE), files / "one" / path)
         pq.write_table(pa.table([keys[1], names], schema=TWO), files / "two" / path)
 
 
-def _output_rows(out: Path, cell: Cell, rows: int, fill: int) -> int:
-    """Rows written since the windows were full: those whose stream-2 row came then. It must be about what full windows
-    give."""
-    found = 0
-    highest = 0
-    for file in out.glob("*.parquet"):
-        numbers = pq.read_table(file, columns=["number"]).column("number").to_numpy()
-        # A row of stream 1 meets rows of the steps in which it is kept; those before the windows were full do not count.
-        found += len(numbers)
-        highest = max(highest, int(numbers.max(initial=0)))
-    steps = highest // rows + 1
-    before = _pairs_while_filling(cell, rows, fill)
-    wanted = cell.pairs_per_row * rows * (steps - fill)
-    measured = found - before
-    if not 0.95 * wanted <= measured <= 1.05 * wanted:
-        raise HoldfastError(f"{measured:,.0f} pairs were written where full windows give {wanted:,.0f}.")
-    return round(measured)
+def _output_rows(out: Path, cell: Cell, rows: int, fill: int, steps: int) -> int:
+    """Rows written since the windows were full. All that was written must be every pair of the input, once."""
+    pairs = _pairs(cell, rows, fill + steps)
+    found = sum(pq.read_metadata(file).num_rows for file in out.glob("*.parquet"))
+    if found != pairs.sum():
+        raise HoldfastError(f"{found:,} pairs were written instead of {pairs.sum():,}.")
+    return int(pairs[fill * rows :].sum())
 
 
-def _pairs_while_filling(cell: Cell, rows: int, fill: int) -> float:
-    """What windows that fill give, by expectation: a row of stream 2 meets its share of what is there."""
-    kept = np.minimum(np.arange(fill * rows) * 1.0, cell.rows_kept)
-    return float(kept.sum() / max(cell.keys, cell.other_keys))
+def _pairs(cell: Cell, rows: int, steps: int) -> I64:
+    """How many rows each row of stream 2 meets, computed without a join: both streams have as many rows in a step, so
+    they alternate, and row t of stream 2 comes right behind row t of stream 1."""
+    one, two = (
+        np.concatenate(keys) for keys in zip(*(_keys(cell, rows, n) for n in range(steps)), strict=True)
+    )
+    order = np.argsort(one, kind="stable")
+    places = one[order] * len(one) + order
+    now = np.arange(len(two))
+    seen = np.searchsorted(places, two * len(one) + now, "right")
+    if cell.per_key:
+        return np.minimum(seen - np.searchsorted(places, two * len(one)), np.int64(cell.window))
+    oldest = np.maximum(now - cell.window + 1, 0)
+    return np.asarray(seen - np.searchsorted(places, two * len(one) + oldest))
+
+
+def _keys(cell: Cell, rows: int, step: int) -> tuple[I64, I64]:
+    """Keys of one step, of both streams."""
+    random = np.random.default_rng([cell.window, cell.keys, step])
+    return random.integers(0, cell.keys, rows), random.integers(0, cell.other_keys, rows)
 
 
 def _show(place: Place, results: dict[str, Any]) -> None:
