@@ -193,7 +193,7 @@ def _pairs(cell: Cell, rows: int, steps: int) -> I64:
     now = np.arange(len(two))
     seen = np.searchsorted(places, two * len(one) + now, "right")
     if cell.per_key:
-        return np.minimum(seen - np.searchsorted(places, two * len(one)), np.int64(cell.window))
+        return np.asarray(np.minimum(seen - np.searchsorted(places, two * len(one)), cell.window))
     oldest = np.maximum(now - cell.window + 1, 0)
     return np.asarray(seen - np.searchsorted(places, two * len(one) + oldest))
 
