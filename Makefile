@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
 # Two processes: many tests wait for others' processes. A file stays together, with what it shares.
-SIDE_BY_SIDE ?= -n 2 --dist loadfile
+SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
 CODE := $(wildcard holdfast tests examples scripts)
 
 # Spark starts its Python workers with this interpreter.

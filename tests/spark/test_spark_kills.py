@@ -1,4 +1,5 @@
-"""Exactly-once under real kills on Spark: a fixed sample. `make chaos` runs the long campaigns."""
+"""Exactly-once under real kills on Spark: a fixed sample. `make chaos` runs the long campaigns, all failpoints among them;
+test_spark_short_way_kills has some of them."""
 
 from __future__ import annotations
 
@@ -54,28 +55,6 @@ def test_a_python_worker_may_be_killed_in_the_middle_of_a_step(tmp_path: Path, n
     assert run.counted == 1
     assert run.resets() >= 1
     assert len(run.drivers) == 1, "the driver went on by itself"
-
-
-CHOSEN = {
-    "when the epoch is published and nothing else is known yet": "ckpt.epoch.published=kill@2",
-    "between two sinks' commits": "sink.commit.applied=kill@5",
-}
-
-
-def test_the_driver_may_die_when_it_has_published_or_while_it_commits(
-    tmp_path: Path, note_kills: Note
-) -> None:
-    """One life after the other, each ended by a failpoint after an epoch of its own."""
-    with Run(tmp_path / "run", SMALL, SEED) as run:
-        for what, failpoint in CHOSEN.items():
-            before = run.place.trail.stat().st_size
-            driver = run.start(failpoint)
-            assert driver.wait() == -9, f"{what}: {driver.last_words()}"
-            assert run.note_failpoint(driver, before), f"{what}: does not count"
-            campaign.check(run.place, complete=False)
-        run.to_the_end()
-        note_kills(run.kills)
-        assert [kill.failpoint for kill in run.kills] == [f.partition("=")[0] for f in CHOSEN.values()]
 
 
 def test_the_oracle_notices_what_is_lost_repeated_or_wrong(tmp_path: Path) -> None:
