@@ -44,10 +44,9 @@ def load(root: Path) -> Identity | None:
 
 def require(root: Path) -> Identity:
     """The identity of a store that must exist."""
-    identity = load(root)
+    identity = _load_or_refuse(root)
     if identity is not None:
         return identity
-    _refuse_leftovers(root)
     raise StoreError(
         f"there is no store at {root}.", cure="Check the path; a run creates its store when it starts."
     )
@@ -55,9 +54,8 @@ def require(root: Path) -> Identity:
 
 def open_or_create(root: Path, topology: str) -> Identity:
     """The identity of the store, made if the directory is new. MismatchError for another topology."""
-    identity = load(root)
+    identity = _load_or_refuse(root)
     if identity is None:
-        _refuse_leftovers(root)
         identity = _create(root, topology)
     check_topology(str(root), identity, topology)
     for name in DIRECTORIES:
@@ -74,9 +72,18 @@ def check_topology(place: str, identity: Identity, topology: str) -> None:
         )
 
 
-def _refuse_leftovers(root: Path) -> None:
-    """DamagedError if there is data without an identity, ConfigError if the directory is something else's."""
+def _load_or_refuse(root: Path) -> Identity | None:
+    """None: nothing is there. DamagedError if there is data without an identity, ConfigError if the directory is
+    something else's."""
+    identity = load(root)
+    if identity is not None:
+        return identity
     names = [n for n in sealed.list_directory(root) if n not in _NOT_DATA and not n.startswith(_NEW)]
+    # Looked for again: another process may have made the store meanwhile. It makes the identity first, so whatever was
+    # listed without one has none.
+    identity = load(root)
+    if identity is not None:
+        return identity
     if set(names) & set(DIRECTORIES):
         raise DamagedError(
             f"{root / FILE} is missing, but the directory holds a store's data.", cure=sealed.RESTORE
@@ -86,6 +93,7 @@ def _refuse_leftovers(root: Path) -> None:
             f"{root} is neither a store nor empty (it holds {names[0]!r}).",
             cure="Name a new or empty directory.",
         )
+    return None
 
 
 def _create(root: Path, topology: str) -> Identity:

@@ -1,4 +1,5 @@
-"""On a standalone master with two workers: partitions stay with their executors, and one that is killed is survived.
+"""On a standalone master with two workers: partitions stay with their executors, one that is killed is survived, and
+tasks that Spark starts twice count once. The workers have addresses of their own: Spark speculates on another host only.
 
 Part of `make chaos`: two daemons, two executors and a driver are a lot for a small machine."""
 
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from exact_sums import check
+from exact_sums import check, written
 
 from holdfast.store.urls import open_store
 from holdfast.testing import processes
@@ -27,6 +29,7 @@ from holdfast.testing import processes
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).with_name("standalone_program.py")
+SPECULATION = Path(__file__).with_name("speculation_program.py")
 SPARK_CLASS = Path(pyspark.__path__[0]) / "bin" / "spark-class"
 ROWS, BEGIN_US = 1_000, 1_790_000_000_000_000
 
@@ -52,9 +55,9 @@ class Cluster:
         )
         await_true(lambda: listens(ports[0]), 60, "the master does not listen")
         for number in range(2):
-            place = here / f"worker-{number}"
+            place, host = here / f"worker-{number}", f"127.0.0.{number + 1}"
             self._start(
-                "worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
+                "worker.Worker", "--host", host, "--cores", "1", "--memory", "1g",
                 "--webui-port", str(free_port()), "--work-dir", str(place), self.master,
             )  # fmt: skip
 
@@ -62,11 +65,11 @@ class Cluster:
         with (self._here / f"{name}.log").open("ab") as log:
             subprocess.Popen(
                 [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *arguments],
-                stdout=log, stderr=log, env=self._environment, start_new_session=True,
+                stdout=log, stderr=log, env={**self._environment, "SPARK_LOCAL_IP": arguments[1]}, start_new_session=True,
             )  # fmt: skip
 
-    def driver(self, here: Path) -> subprocess.Popen[str]:
-        command = [sys.executable, str(PROGRAM), self.master, str(here)]
+    def driver(self, here: Path, program: Path = PROGRAM) -> subprocess.Popen[str]:
+        command = [sys.executable, str(program), self.master, str(here)]
         return subprocess.Popen(
             command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -143,3 +146,19 @@ def test_an_executor_that_is_killed_resets_the_region(cluster: Cluster, here: Pa
     status = finished(driver)
     assert status["resets"] >= 1
     check(here)
+
+
+def test_a_task_that_spark_starts_twice_counts_once(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    wanted: Counter[str] = Counter()
+    for number in range(8):
+        ids = list(range(number * 100, number * 100 + 100))
+        keys = [f"k{n % 7}" for n in ids]
+        pq.write_table(pa.table({"id": ids, "k": keys}), tmp_path / "in" / f"part-{number}.parquet")
+        wanted.update(keys)
+    status = finished(cluster.driver(tmp_path, SPECULATION))
+    assert (tmp_path / "second-attempt").exists(), "Spark did not start the slow task again"
+    assert status["resets"] == 0
+    told = [(row["k"], row["n"]) for row in written(tmp_path, "sums")]
+    assert len(set(told)) == len(told), "a change was told twice"
+    assert {k: max(n for key, n in told if key == k) for k in wanted} == dict(wanted)
