@@ -6,21 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import JoinSpec, Latest
+from holdfast.language.graph import Latest
 from holdfast.language.joins import By, On, Within, asof_spec, interval_spec, window_join_spec
+from holdfast.language.verbs import Verbs
 from holdfast.language.windows import Delay
 
 if TYPE_CHECKING:
     from holdfast.language.stream import Stream
 
 
-class JoinVerbs:
-    """A part of `Stream`, which says how the operator is added."""
+class JoinVerbs(Verbs):
+    """Verbs of `Stream`."""
 
     __slots__ = ()
-
-    def _join(self, other: Stream, spec: JoinSpec, name: str | None) -> Stream:
-        raise NotImplementedError
 
     def join(
         self,
@@ -55,14 +53,16 @@ class JoinVerbs:
                 raise TopologyError(
                     "within= does not go with windows of a join.", cure="Give within=, or window=."
                 )
-            return self._join(other, interval_spec(by, within, on, delay, how, where, suffix, idle), name)
+            return self._beside(
+                (other,), interval_spec(by, within, on, delay, how, where, suffix, idle), name
+            )
         if window is None and other_window is None:
             raise TopologyError(
                 "A join needs to know how long rows wait for each other.",
                 cure="Give within=10, on='at'; or window=holdfast.latest(rows=1000).",
             )
         spec = window_join_spec(by, window, other_window, on, delay, how, where, suffix, idle)
-        return self._join(other, spec, name)
+        return self._beside((other,), spec, name)
 
     def asof_join(
         self,
@@ -84,4 +84,6 @@ class JoinVerbs:
         nothing come out with nulls, or not at all with `how="inner"`. A row waits until the other stream's watermark
         has passed it; with `idle=30` not for a source that had no row for 30 s (see `holdfast.tumbling`).
         """
-        return self._join(other, asof_spec(by, on, tolerance, exact, delay, how, where, suffix, idle), name)
+        return self._beside(
+            (other,), asof_spec(by, on, tolerance, exact, delay, how, where, suffix, idle), name
+        )

@@ -6,21 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import Spec
 from holdfast.language.keyed_python import keyed_spec, mapped_operator
+from holdfast.language.verbs import Verbs
 from holdfast.state.declarations import Variable
 
 if TYPE_CHECKING:
     from holdfast.language.stream import Stream
 
 
-class KeyedVerbs:
-    """A part of `Stream`, which says how the operator is added."""
+class KeyedVerbs(Verbs):
+    """Verbs of `Stream`."""
 
     __slots__ = ()
-
-    def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
-        raise NotImplementedError
 
     def keyed(
         self,

@@ -9,16 +9,17 @@ from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
 from holdfast.language.barriers import barrier_spec
 from holdfast.language.expiry import dedup_spec
-from holdfast.language.graph import SortSpec, Spec, TimeWindow, Ttl
+from holdfast.language.graph import SortSpec, TimeWindow, Ttl
 from holdfast.language.ranking import top_n_spec
+from holdfast.language.verbs import Verbs
 from holdfast.language.windows import Delay, delays_us, idle_us
 
 if TYPE_CHECKING:
     from holdfast.language.stream import Stream
 
 
-class RowVerbs:
-    """Part of `Stream`."""
+class RowVerbs(Verbs):
+    """Verbs of `Stream`."""
 
     __slots__ = ()
 
@@ -78,9 +79,3 @@ class RowVerbs:
         if not streams:
             raise TopologyError("barrier() needs another stream.", cure="Write a.barrier(b).")
         return self._beside(streams, barrier_spec(by), name)
-
-    def _beside(self, others: Sequence[Stream], spec: Spec, name: str | None) -> Stream:
-        raise NotImplementedError
-
-    def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
-        raise NotImplementedError

@@ -26,7 +26,6 @@ from holdfast.language.graph import (
     FilterSpec,
     HostedSpec,
     InputPort,
-    JoinSpec,
     MapArrowSpec,
     RowWindow,
     SelectSpec,
@@ -271,11 +270,6 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         together = (self, *others)
         ports = [input_port(self._builder, (stream,)) for stream in together]
         made = self._builder.add(spec, ports, name=name, isolated=any_isolated(together))
-        return Stream(self._builder, StreamRef(made))
-
-    def _join(self, other: Stream, spec: JoinSpec, name: str | None) -> Stream:
-        ports = [input_port(self._builder, (stream,)) for stream in (self, other)]
-        made = self._builder.add(spec, ports, name=name, isolated=any_isolated((self, other)))
         return Stream(self._builder, StreamRef(made))
 
     def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
