@@ -8,31 +8,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.runtime.executor.logic import (
-    Applied,
-    KeyedLogic,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    own_rows,
-    split,
-    with_hashes,
-)
-from holdfast.state.compaction import advance
+from holdfast.errors import MismatchError
+from holdfast.runtime.executor.keyed_maps import RowWindows, Stepped
+from holdfast.runtime.executor.logic import Segments
+from holdfast.state.aggregates import Aggregation
 from holdfast.state.delta_windows import DeltaWindows
-from holdfast.state.evolution import evolved_sums
-from holdfast.state.keyed_map import Version, merge_versions_for, sort_by_position
+from holdfast.state.merge_plan import Bounds
 from holdfast.state.opaque import bounds_for
 from holdfast.state.run_windows import RunWindows
 from holdfast.state.segment import Segment
 
 
 @dataclass(frozen=True)
-class AttributedAggregate(KeyedLogic):
-    """Rows with positions travel and are applied in their order. `stamped`: the output carries positions, a window's
-    being that of the row that completed it."""
+class AttributedAggregate(RowWindows):
+    """Windows one behind the other, or of rows that are near enough by their attribute."""
 
     windows: RunWindows | DeltaWindows
     by: tuple[str, ...]
@@ -40,44 +29,27 @@ class AttributedAggregate(KeyedLogic):
     stamped: bool = False
 
     @property
-    def columns(self) -> tuple[tuple[str, ...], ...]:
-        return (tuple(dict.fromkeys((*self.windows.used, *POSITION_COLUMNS))),)
+    def keyed_map(self) -> Aggregation:
+        return self.windows.map
 
     @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (pa.schema([*self.output, *POSITION_FIELDS]) if self.stamped else self.output,)
+    def used(self) -> Sequence[str]:
+        return self.windows.used
 
-    def own(self, rows: PortRows, partition: int, partitions: int) -> list[pa.Table] | None:
-        mine = own_rows(self.windows.present(rows[0]), self.by, partition, partitions)
-        return [mine] if mine.num_rows else None
+    def present(self, rows: pa.Table) -> pa.Table:
+        return self.windows.present(rows)
 
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return split(with_hashes(self.windows.present(rows), self.by), partitions)
+    def stepped(self, segments: Segments, rows: pa.Table) -> Stepped:
+        return self.windows.step(segments, rows)
 
-    def gather(self, shares: Sequence[Share]) -> list[pa.Table] | None:
-        return [rows for _, rows in shares] or None
-
-    def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
-        rows = sort_by_position(pa.concat_tables(arrived), POSITION_COLUMNS)
-        stepped = self.windows.step(segments, rows)
-        output = stepped.results
-        if self.stamped:
-            completing = rows.select(POSITION_COLUMNS).take(pa.array(stepped.completed_by))
-            for name in POSITION_COLUMNS:
-                output = output.append_column(name, completing.column(name))
-        schema = self.outputs[0]
-        output = output.select(schema.names).cast(schema)  # first: what fails must not leave a segment behind
-        bounds = bounds_for(segments, stepped.changed)
-        after = advance(segments, stepped.changed, self.windows.map, place.directory, place.prefix, bounds)
-        return Applied(after, (output,))
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        versions = [Version(segments) for segments in old]
-        return merge_versions_for(
-            partition, partitions, versions, self.windows.map, place.directory, place.prefix
-        ).segments
+    def bounds(self, segments: Segments, changed: pa.Table) -> Bounds:
+        return bounds_for(segments, changed)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
-        if isinstance(self.windows, DeltaWindows):  # aggregates that are new would need rows that are gone
-            return table
-        return evolved_sums(table, self.windows.aggregation, segment.name)
+        if isinstance(self.windows, DeltaWindows) and not table.schema.equals(self.keyed_map.state_schema):
+            raise MismatchError(
+                f"{segment.name}: the aggregates of sliding windows by an attribute have changed, and new ones would"
+                " need rows that are gone.",
+                cure="Undo the change, or give the operator a new name: it then begins without rows.",
+            )
+        return super().evolved(segment, table)

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.barriers import Names, barrier_names
-from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.runtime.executor.keyed_maps import MapLogic, with_positions
 from holdfast.runtime.executor.logic import (
     Applied,
-    KeyedLogic,
     Place,
     PortRows,
     Segments,
@@ -26,7 +26,7 @@ from holdfast.state.aggregates import Aggregation
 from holdfast.state.barriers import Matched, collecting, in_chunks, match, some_wait
 from holdfast.state.compaction import advance
 from holdfast.state.grouping import Bools
-from holdfast.state.keyed_map import Version, merge_versions_for, sort_by_position
+from holdfast.state.keyed_map import sort_by_position
 from holdfast.state.merge_plan import DEFAULT_BOUNDS
 
 HOME = 0
@@ -34,7 +34,7 @@ HOME = 0
 
 
 @dataclass(frozen=True)
-class Barrier(KeyedLogic):
+class Barrier(MapLogic):
     """Rows travel with positions. `meta`, without keys: {"rows": how many came by each port}. `stamp`: the number of
     the first input's source, if what leaves carries the positions of the first input's rows."""
 
@@ -58,7 +58,11 @@ class Barrier(KeyedLogic):
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        return (self.output if self.stamp is None else pa.schema([*self.output, *POSITION_FIELDS]),)
+        return (with_positions(self.output, self.stamp is not None),)
+
+    @property
+    def keyed_map(self) -> Aggregation:
+        return self.aggregation
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> dict[int, pa.Table] | None:
         if not self.by and partition != HOME:
@@ -115,9 +119,3 @@ class Barrier(KeyedLogic):
             columns += [source, pa.array(ordinals).take(order), pa.array(numbers).take(order)]
         schema = self.outputs[0]
         return pa.table(columns, names=schema.names).cast(schema)
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        versions = [Version(segments) for segments in old]
-        return merge_versions_for(
-            partition, partitions, versions, self.aggregation, place.directory, place.prefix
-        ).segments

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.runtime.executor.logic import (
-    Applied,
-    KeyedLogic,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    own_rows,
-    split,
-    with_hashes,
-)
-from holdfast.state.compaction import advance
+from holdfast.runtime.executor.keyed_maps import RowWindows, Stepped
+from holdfast.runtime.executor.logic import Segments
+from holdfast.state.aggregates import Aggregation
 from holdfast.state.count_windows import SLOT, CountWindows, step
-from holdfast.state.evolution import evolved_sums
-from holdfast.state.keyed_map import Version, merge_versions_for, sort_by_position
-from holdfast.state.merge_plan import DEFAULT_BOUNDS
-from holdfast.state.segment import Segment
+from holdfast.state.merge_plan import DEFAULT_BOUNDS, Bounds
 
 
 @dataclass(frozen=True)
-class CountedAggregate(KeyedLogic):
-    """Rows with positions travel and are applied in their order. `stamped`: the output carries positions, a window's
-    being that of the row that completed it."""
+class CountedAggregate(RowWindows):
+    """The last rows of a key after every so many of its rows."""
 
     windows: CountWindows
     by: tuple[str, ...]
@@ -38,43 +23,15 @@ class CountedAggregate(KeyedLogic):
     stamped: bool = False
 
     @property
-    def columns(self) -> tuple[tuple[str, ...], ...]:
-        used = [name for name in self.windows.aggregation.schema.names if name != SLOT]
-        return (tuple(dict.fromkeys((*used, *POSITION_COLUMNS))),)
+    def keyed_map(self) -> Aggregation:
+        return self.windows.aggregation
 
     @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (pa.schema([*self.output, *POSITION_FIELDS]) if self.stamped else self.output,)
+    def used(self) -> list[str]:
+        return [name for name in self.windows.aggregation.schema.names if name != SLOT]
 
-    def own(self, rows: PortRows, partition: int, partitions: int) -> list[pa.Table] | None:
-        mine = own_rows(rows[0], self.by, partition, partitions)
-        return [mine] if mine.num_rows else None
+    def stepped(self, segments: Segments, rows: pa.Table) -> Stepped:
+        return step(self.windows, segments, rows)
 
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return split(with_hashes(rows, self.by), partitions)
-
-    def gather(self, shares: Sequence[Share]) -> list[pa.Table] | None:
-        return [rows for _, rows in shares] or None
-
-    def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
-        rows = sort_by_position(pa.concat_tables(arrived), POSITION_COLUMNS)
-        stepped = step(self.windows, segments, rows)
-        output = stepped.results
-        if self.stamped:
-            completing = rows.select(POSITION_COLUMNS).take(pa.array(stepped.completed_by))
-            for name in POSITION_COLUMNS:
-                output = output.append_column(name, completing.column(name))
-        schema = self.outputs[0]
-        output = output.select(schema.names).cast(schema)  # first: what fails must not leave a segment behind
-        aggregation = self.windows.aggregation
-        after = advance(segments, stepped.changed, aggregation, place.directory, place.prefix, DEFAULT_BOUNDS)
-        return Applied(after, (output,))
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        versions = [Version(segments) for segments in old]
-        return merge_versions_for(
-            partition, partitions, versions, self.windows.aggregation, place.directory, place.prefix
-        ).segments
-
-    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
-        return evolved_sums(table, self.windows.aggregation, segment.name)
+    def bounds(self, segments: Segments, changed: pa.Table) -> Bounds:
+        return DEFAULT_BOUNDS

@@ -8,20 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.graph import Ttl
 from holdfast.runtime.executor import lifetimes
+from holdfast.runtime.executor.keyed_maps import LivingLogic, with_positions
 from holdfast.runtime.executor.lifetimes import Arrived
-from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
+from holdfast.runtime.executor.logic import Applied, Place, Segments
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.compaction import advance
 from holdfast.state.expiry import first_of_lives, remembering, unexpired
-from holdfast.state.keyed_map import Version, merge_versions_for
 from holdfast.state.merge_plan import DEFAULT_BOUNDS
 
 
 @dataclass(frozen=True)
-class Dedup(KeyedLogic):
+class Dedup(LivingLogic):
     """The state is a keyed map of the keys that were seen, with the times of the rows that passed if there is a
     lifetime. `stamped`: the output carries positions."""
 
@@ -41,19 +41,15 @@ class Dedup(KeyedLogic):
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        return (pa.schema([*self.input, *POSITION_FIELDS]) if self.stamped else self.input,)
+        return (with_positions(self.input, self.stamped),)
 
-    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        return lifetimes.own(rows[0], self.aggregation.by, self.ttl, partition, partitions)
+    @property
+    def keyed_map(self) -> Aggregation:
+        return self.aggregation
 
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return lifetimes.shares(rows, self.aggregation.by, self.ttl, partitions)
-
-    def gather(self, shares: Sequence[Share]) -> Arrived | None:
-        return lifetimes.gather(shares, self.ttl)
-
-    def at(self, meta: Any, now_us: int) -> Any:
-        return lifetimes.clocked(self.ttl, meta, now_us)
+    @property
+    def lifetime(self) -> Ttl | None:
+        return self.ttl
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         marked = lifetimes.marked(arrived, self.ttl, meta)
@@ -70,9 +66,3 @@ class Dedup(KeyedLogic):
             )
         dropped = marked.rows.num_rows - len(passed)
         return Applied(segments, (output,), marked.meta, {"dropped": dropped} if dropped else {})
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        versions = [Version(segments) for segments in old]
-        return merge_versions_for(
-            partition, partitions, versions, self.aggregation, place.directory, place.prefix
-        ).segments

@@ -12,6 +12,7 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.graph import TimeWindow
 from holdfast.language.ranking import RANK
+from holdfast.runtime.executor.keyed_maps import MapLogic
 from holdfast.runtime.executor.logic import (
     Applied,
     KeyedLogic,
@@ -28,7 +29,6 @@ from holdfast.runtime.executor.windowed import WindowedAggregate
 from holdfast.state.aggregates import Aggregation, combine, finish, partial, single
 from holdfast.state.compaction import advance
 from holdfast.state.functions import POSITION
-from holdfast.state.keyed_map import Version, merge_versions_for
 from holdfast.state.lookup import Found, find_rows
 from holdfast.state.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.top import Order, changed_lists, exploded, top_name
@@ -42,7 +42,7 @@ _ALL = "__hf_all"
 
 
 @dataclass(frozen=True)
-class TopRows(KeyedLogic):
+class TopRows(MapLogic):
     """The best rows a key has had. Sums travel, not rows: at most so many rows of a key leave a mapping task."""
 
     aggregation: Aggregation
@@ -55,6 +55,10 @@ class TopRows(KeyedLogic):
         widened = schema.append(pa.field(_ROW, row_type(schema))).append(pa.field(_ALL, pa.int64()))
         best = ((_BEST, top_name(count, order), _ROW),)
         return TopRows(Aggregation.plan(by or (_ALL,), best, widened), by, schema, output)
+
+    @property
+    def keyed_map(self) -> Aggregation:
+        return self.aggregation
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
@@ -94,12 +98,6 @@ class TopRows(KeyedLogic):
         positions = [single(column).take(at) for column in combined.columns[-2:]]
         changed[found.rows] = changed_lists(found.values[-2:], positions)
         return combined if changed.all() else combined.take(pa.array(np.flatnonzero(changed)))
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        versions = [Version(segments) for segments in old]
-        return merge_versions_for(
-            partition, partitions, versions, self.aggregation, place.directory, place.prefix
-        ).segments
 
     def _prepared(self, rows: pa.Table) -> pa.Table:
         rows = with_whole_rows(with_hashes(rows, self.by), self.input)

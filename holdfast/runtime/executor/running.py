@@ -8,10 +8,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.runtime.executor.keyed_maps import MapLogic, with_positions
 from holdfast.runtime.executor.logic import (
     Applied,
-    KeyedLogic,
     Place,
     PortRows,
     Segments,
@@ -21,13 +21,11 @@ from holdfast.runtime.executor.logic import (
     with_hashes,
 )
 from holdfast.state.aggregates import Aggregation, partial
-from holdfast.state.evolution import evolved_sums
-from holdfast.state.keyed_map import Version, apply_batch, apply_partial, merge_versions_for
-from holdfast.state.segment import Segment
+from holdfast.state.keyed_map import Version, apply_batch, apply_partial
 
 
 @dataclass(frozen=True)
-class RunningAggregate(KeyedLogic):
+class RunningAggregate(MapLogic):
     """`emit="changes"`: sums of rows travel instead of rows, and the order of rows does not matter: functions that order
     keep positions in their sums. `emit="each"`: rows with positions travel and are applied in their order. `stamped`:
     the output carries positions."""
@@ -44,7 +42,11 @@ class RunningAggregate(KeyedLogic):
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        return (pa.schema([*self.output, *POSITION_FIELDS]) if self.stamped else self.output,)
+        return (with_positions(self.output, self.stamped),)
+
+    @property
+    def keyed_map(self) -> Aggregation:
+        return self.aggregation
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> list[pa.Table] | None:
         mine = own_rows(rows[0], self.aggregation.by, partition, partitions)
@@ -72,15 +74,6 @@ class RunningAggregate(KeyedLogic):
             )
         schema = self.outputs[0]
         return Applied(version.segments, (output.select(schema.names).cast(schema),))
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        versions = [Version(segments) for segments in old]
-        return merge_versions_for(
-            partition, partitions, versions, self.aggregation, place.directory, place.prefix
-        ).segments
-
-    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
-        return evolved_sums(table, self.aggregation, segment.name)
 
     def _prepared(self, rows: pa.Table) -> pa.Table:
         if self.emit == "changes":
