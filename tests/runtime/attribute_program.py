@@ -1,4 +1,4 @@
-"""Child of test_attribute_windows_survive_kills: windows by an attribute and by marks, to the end of their input."""
+"""Child of test_operators_survive_kills: windows by an attribute and by marks, to the end of their input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child of test_idle_sources_survive_kills: two sources, one of which soon falls silent, to the end of the other."""
+"""Child of test_operators_survive_kills: two sources, one of which soon falls silent, to the end of the other."""
 
 from __future__ import annotations
 

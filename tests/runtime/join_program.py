@@ -1,4 +1,4 @@
-"""Child of test_joins_survive_kills: every kind of join over two streams, to the end of its input."""
+"""Child of test_operators_survive_kills: every kind of join over two streams, to the end of its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child of test_keyed_python_survives_kills: sessions with timers and lifetimes, in a class of __main__."""
+"""Child of test_operators_survive_kills: sessions with timers and lifetimes, in a class of __main__."""
 
 from __future__ import annotations
 

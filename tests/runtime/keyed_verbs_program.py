@@ -1,4 +1,4 @@
-"""Child of test_keyed_verbs_survive_kills: keyed operators of all kinds over one input, to its end."""
+"""Child of test_operators_survive_kills: keyed operators of all kinds over one input, to its end."""
 
 from __future__ import annotations
 
@@ -43,6 +43,9 @@ def main(here: str) -> None:
         "best": stream.top_n(2, by="k", order=["-n", "at"], window=minutes, name="best"),
         "sixes": in_order.aggregate("k", window=hf.tumbling(rows=6), all=hf.collect("n"), name="sixes"),
         "both": stream.barrier(other, by="k", name="both"),
+        "paired": stream.barrier(other, name="paired"),
+        "clocked": stream.dedup(["k", "n"], ttl=hf.ttl(3600), name="clocked"),
+        "running": stream.top_n(3, by="k", order="-n", name="running"),
     }
     for name, out in outputs.items():
         out.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")

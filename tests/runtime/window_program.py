@@ -1,4 +1,4 @@
-"""Child of test_windows_survive_kills: windows over time and over rows, with late rows, to the end of its input."""
+"""Child of test_operators_survive_kills: windows over time and over rows, with late rows, to the end of its input."""
 
 from __future__ import annotations
 
