@@ -264,16 +264,6 @@ Spec = (
     | SinkSpec
 )
 
-STATELESS = (
-    FilterSpec,
-    SelectSpec,
-    WithColumnsSpec,
-    TransformSpec,
-    SqlSpec,
-    MapArrowSpec,
-    UnionSpec,
-    SplitSpec,
-)
 AGGREGATING = (AggregateSpec, WindowSpec)
 KEYED = (*AGGREGATING, JoinSpec, DedupSpec, TopNSpec, SortSpec, BarrierSpec, KeyedSpec)
 """Operators whose state lies with the executors, by key."""

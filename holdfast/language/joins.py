@@ -8,7 +8,6 @@ suffix on the right. Null keys are equal to nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -225,8 +224,3 @@ def _type(schema: pa.Schema, name: str, side: str) -> pa.DataType:
             f"There is no column {name!r} on the {side}.", cure=f"It has {', '.join(schema.names)}."
         )
     return schema.field(index).type
-
-
-def seconds_of(value: int) -> str:
-    """Microseconds for people."""
-    return f"{timedelta(microseconds=value).total_seconds():g} s"

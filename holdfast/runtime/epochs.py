@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.manifest import Manifest, references
 from holdfast.checkpoint.retention import collect
-from holdfast.compiler.evolution import misfit
+from holdfast.compiler.evolution import changes, misfit
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.durable import remove_quietly
 from holdfast.errors import MismatchError, NoSpaceError, StoreError
@@ -27,6 +28,8 @@ from holdfast.state import codec
 from holdfast.store.base import Identity, SegmentRef, Store
 
 PROBE_BYTES = 256 << 10
+
+logger = logging.getLogger("holdfast")
 
 
 class RegionEpochs:
@@ -65,6 +68,7 @@ class RegionEpochs:
         for epoch in epochs:
             self.current = self._read(epoch)
         raw = self.store.load_record(f"controller.{self._region.name}")
+        self._tell_what_changed()
         return newest, None if raw is None else ControllerRecord(**json.loads(raw))
 
     def save(self, record: ControllerRecord) -> None:
@@ -92,6 +96,19 @@ class RegionEpochs:
                 raise MismatchError(
                     f"operator {name!r} does not fit the stored state: {why}.",
                     cure="Undo the change, or start with a new store.",
+                )
+
+    def _tell_what_changed(self) -> None:
+        """People hear what is taken over in another form."""
+        if self.current is None:
+            return
+        for name, then in self.current.fingerprint.items():
+            new, gone = changes(then, self._fingerprint[name])
+            if new or gone:
+                told = [f"{', '.join(new)} begins with nothing"] if new else []
+                told += [f"{', '.join(gone)} is dropped"] if gone else []
+                logger.warning(
+                    "operator %r has changed since epoch %s: %s.", name, self.current.epoch, "; ".join(told)
                 )
 
     # --- what elements ask ----------------------------------------------------------------------------------------

@@ -49,7 +49,9 @@ def last_of_each(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {row["k"]: row for row in sorted(rows, key=lambda row: row.get("n") or row.get("total") or 0)}
 
 
-def test_an_aggregate_that_is_new_begins_with_nothing_and_one_that_is_gone_is_dropped(tmp_path: Path) -> None:
+def test_an_aggregate_that_is_new_begins_with_nothing_and_one_that_is_gone_is_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     feed(tmp_path, 0)
     run(tmp_path, lambda s: s.aggregate("k", n=hf.count(), total=hf.sum("v"), name="sums"))
     feed(tmp_path, 1)
@@ -60,6 +62,7 @@ def test_an_aggregate_that_is_new_begins_with_nothing_and_one_that_is_gone_is_dr
     rows = run(tmp_path, lambda s: s.aggregate("k", n=hf.count(), name="sums", **added))
     found = last_of_each([row for row in rows if "seen" in row])
     assert found["a"]["n"] == 10, "what stayed goes on"
+    assert "top begins with nothing; total is dropped" in caplog.text.replace(", ".join(sorted(added)), "top")
     assert found["a"] | {"spread": None} == {
         "k": "a", "n": 10, "top": 8, "mean": 4.0, "spread": None, "newest": 8, "oldest": 0, "all": [0, 2, 4, 6, 8],
         "kinds": 5, "middle": 4.0, "seen": 5,
@@ -183,3 +186,14 @@ def test_variables_of_keyed_python_operators_come_and_go(tmp_path: Path) -> None
     assert max((r["n"], r["total"]) for r in rows if r["k"] == "a") == (10, 0 + 2 + 4 + 6 + 8)
     with pytest.raises(MismatchError, match="'n' was"):
         run(tmp_path, lambda s: s.keyed("k", Renaming, schema, name="op"))
+
+
+def test_sliding_windows_by_an_attribute_refuse_other_aggregates(tmp_path: Path) -> None:
+    def windows(stream: Stream, **aggregates: Any) -> Stream:
+        return stream.aggregate("k", window=hf.sliding(delta=3, of="v", every=1), name="w", **aggregates)
+
+    feed(tmp_path, 0)
+    before = run(tmp_path, lambda s: windows(s, n=hf.count()))
+    with pytest.raises(MismatchError, match="need rows that are gone"):
+        run(tmp_path, lambda s: windows(s, n=hf.count(), total=hf.sum("v")))
+    assert run(tmp_path, lambda s: windows(s, n=hf.count())) == before
