@@ -105,7 +105,8 @@ def references(manifest: Manifest) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for part in manifest.parts.values():
         for operator in part["operators"].values():
-            found.update(_blob_keys(operator.get("blob")))
+            for ref in (operator.get("blob"), *operator.get("pairs", ())):
+                found.update(_blob_keys(ref))
             for partition in operator.get("segments", ()):
                 found.update((ref[0], ref[1]) for ref in partition)
         for batches in part.get("kept", {}).values():
