@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from holdfast.language.aggregates import stddev as stddev
     from holdfast.language.aggregates import sum as sum
     from holdfast.language.aggregates import variance as variance
+    from holdfast.language.checkpoint_form import full as full
+    from holdfast.language.checkpoint_form import groups as groups
+    from holdfast.language.checkpoint_form import incremental as incremental
     from holdfast.language.connectors import Sink as Sink
     from holdfast.language.connectors import Source as Source
     from holdfast.language.expiry import ttl as ttl
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from holdfast.language.user_aggregates import udaf as udaf
     from holdfast.language.windows import sliding as sliding
     from holdfast.language.windows import tumbling as tumbling
+    from holdfast.runtime.spark.state_reader import read_state as read_state
     from holdfast.sinks import ConsoleSink as ConsoleSink
     from holdfast.sinks import FileSink as FileSink
     from holdfast.sinks import ForeachBatch as ForeachBatch
@@ -100,6 +104,10 @@ _HOMES = {
     "sliding": "holdfast.language.windows",
     "latest": "holdfast.language.joins",
     "ttl": "holdfast.language.expiry",
+    "full": "holdfast.language.checkpoint_form",
+    "groups": "holdfast.language.checkpoint_form",
+    "incremental": "holdfast.language.checkpoint_form",
+    "read_state": "holdfast.runtime.spark.state_reader",
     "Source": "holdfast.language.connectors",
     "Sink": "holdfast.language.connectors",
     "Files": "holdfast.sources",

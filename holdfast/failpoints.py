@@ -35,7 +35,8 @@ NAMES: tuple[str, ...] = (
     "ckpt.epoch.published",
     "sink.write", "sink.prepare", "sink.prepared",
     "sink.commit.begin", "sink.commit.applied", "sink.commit.recorded",
-    "gc.list", "gc.select", "gc.delete",
+    "gc.list", "gc.select", "gc.pieces", "gc.delete",
+    "savepoint.name", "founding.begun", "founding.copied",
     "reset.begin", "reset.choose_epoch", "reset.op.load", "reset.op.loaded", "reset.source.seek",
     "reset.sink.rollback", "reset.resume",
 )  # fmt: skip

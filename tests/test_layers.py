@@ -39,6 +39,9 @@ NEIGHBOURS = {
 # The third-party packages a layer may use; layers not named here are free.
 LIBRARIES: dict[int, set[str]] = {WORDS: set(), PARTS: {"numpy", "pyarrow", "msgpack"}}
 
+# Libraries that only the files beginning with a path may use, whatever their layer.
+LIBRARY_HOMES = {"redis": "store/redis", "fsspec": "store/objects"}
+
 SPARK_HOMES = ("runtime/spark", "sources", "sinks", "bench", "demo")
 
 
@@ -135,6 +138,9 @@ def outer_rule_broken(path: Path, found: Import) -> str | None:
             return None
         homes = ", ".join(SPARK_HOMES)
         return f"pyspark may only be imported in {homes}, or under `if TYPE_CHECKING:`"
+    if library in LIBRARY_HOMES:
+        home = LIBRARY_HOMES[library]
+        return None if path.as_posix().startswith(home) else f"only {home}*.py may use {library}"
     layer = LAYER_OF.get(unit_of(path))
     if layer not in LIBRARIES or library in LIBRARIES[layer]:
         return None
@@ -182,6 +188,7 @@ def test_imports_only_point_downwards() -> None:
         ("cli/main.py", "def demo():\n    from holdfast.demo import run"),
         ("__init__.py", "from holdfast.runtime import run\nfrom holdfast.language import stream"),
         ("bench/run.py", "from holdfast import stream"),
+        ("store/redis_link.py", "import redis"),
     ],
 )
 def test_looking_down_is_allowed(path: str, source: str) -> None:
@@ -203,6 +210,7 @@ def test_looking_down_is_allowed(path: str, source: str) -> None:
         ("runtime/driver.py", "import pyspark", 1, "pyspark may only be imported in runtime/spark"),
         ("runtime/driver.py", "from holdfast.testing import x", 1, "runtime may not import testing"),
         ("runtime/driver.py", "import_module('holdfast.cli')", 1, "may not import cli (layer 5, faces)"),
+        ("store/files.py", "import redis", 1, "only store/redis*.py may use redis"),
         ("demo/run.py", "from holdfast.bench import x", 1, "demo may not import bench: both are faces"),
         ("__init__.py", "from .cli import main", 1, "the top of holdfast may not import a face (cli)"),
         ("gadgets.py", "", 1, "gadgets has no place in the layers"),

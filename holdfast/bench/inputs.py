@@ -14,6 +14,9 @@ from holdfast.bench.changelog import VALUE_MAX, Totals, joined, totals_of
 
 KEYED_SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 
+OLD = 1_700_000_000
+"""Seconds since 1970, before any of the files."""
+
 Write = Callable[[Path, int], None]
 """Writes the distinct file of a number."""
 
@@ -28,6 +31,8 @@ class Inputs:
         self.distinct = [root / f"distinct-{number:05}.parquet" for number in range(distinct)]
         for number, path in enumerate(self.distinct):
             write(path, number)
+            # Structured Streaming reads files in the order of these times, and two may be written in one tick.
+            os.utime(path, (OLD + number, OLD + number))
 
     def directory(self, steps: int) -> Path:
         """A directory of `steps` files; the same one each time."""

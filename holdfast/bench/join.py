@@ -24,6 +24,7 @@ from holdfast.bench.inputs import steps_in
 from holdfast.bench.place import Place, bench_place
 from holdfast.bench.side_holdfast import PERIOD_S, CountingStore, wait_until_visible, watch_steps
 from holdfast.errors import HoldfastError
+from holdfast.language.checkpoint_form import groups
 from holdfast.language.joins import latest
 from holdfast.language.topology import Topology
 from holdfast.runtime.job import Job
@@ -46,6 +47,8 @@ class Cell:
     per_key: bool
     document_input: float
     document_output: float
+    zipf: bool = False
+    """Keys of stream 1 by Zipf's law: the n-th one comes a n-th as often as the first."""
 
     @property
     def rows_kept(self) -> int:
@@ -130,9 +133,9 @@ def _cell(place: Place, cell: Cell, scale: Scale, pairs: int, seconds: float) ->
 def _run(place: Place, cell: Cell, rows: int, fill: int, steps: int) -> Rate:
     """Fill the windows, then measure so many steps until their output is visible."""
     with place.directory("in") as files, place.directory("out") as out, place.directory("store") as store:
-        _write(files, cell, rows, fill + steps)
+        write_streams(files, cell, rows, fill + steps)
         place.settle()
-        job: Job = _topology(files, out, cell).submit(
+        job: Job = join_topology(files, out, cell).submit(
             spark=place.session, store=CountingStore(store), until="available"
         )
         times = watch_steps(job)
@@ -140,24 +143,31 @@ def _run(place: Place, cell: Cell, rows: int, fill: int, steps: int) -> Rate:
         if len(times.done) != steps_in(files):
             raise HoldfastError(f"{steps_in(files)} files became {len(times.done)} steps.")
         begun = times.done[fill - 1][0]
-        return Rate(2 * rows * steps, _output_rows(out, cell, rows, fill, steps), ended - begun)
+        return Rate(2 * rows * steps, output_rows(out, cell, rows, fill, steps), ended - begun)
 
 
-def _topology(files: Path, out: Path, cell: Cell) -> Topology:
+def join_topology(
+    files: Path, out: Path, cell: Cell, period: float | None = PERIOD_S, group_rows: int | None = None
+) -> Topology:
+    """The join of a cell, in a region with epochs every `period` seconds; None: in none."""
     topology = Topology("bench")
     one, two = (
         topology.source(
             Files(str(files / name), format="parquet", schema=schema, max_files_per_step=1), name=name
-        ).consistent(name="bench", period=PERIOD_S)
+        )
         for name, schema in (("one", ONE), ("two", TWO))
     )
+    if period is not None:
+        one, two = (stream.consistent(name="bench", period=period) for stream in (one, two))
     window = latest(rows=cell.window, per_key=cell.per_key)
     joined = one.join(two, "key", window=window, other_window=latest(rows=0), name="joined")
+    if group_rows is not None:
+        joined = joined.checkpoint(form=groups(group_rows))
     joined.sink(FileSink(str(out), format="parquet"), name="out")
     return topology
 
 
-def _write(files: Path, cell: Cell, rows: int, steps: int) -> None:
+def write_streams(files: Path, cell: Cell, rows: int, steps: int) -> None:
     """Files of both streams."""
     for name in ("one", "two"):
         (files / name).mkdir()
@@ -173,7 +183,7 @@ def _write(files: Path, cell: Cell, rows: int, steps: int) -> None:
         pq.write_table(pa.table([keys[1], names], schema=TWO), files / "two" / path)
 
 
-def _output_rows(out: Path, cell: Cell, rows: int, fill: int, steps: int) -> int:
+def output_rows(out: Path, cell: Cell, rows: int, fill: int, steps: int) -> int:
     """Rows written since the windows were full. All that was written must be every pair of the input, once."""
     pairs = _pairs(cell, rows, fill + steps)
     found = sum(pq.read_metadata(file).num_rows for file in out.glob("*.parquet"))
@@ -201,7 +211,12 @@ def _pairs(cell: Cell, rows: int, steps: int) -> I64:
 def _keys(cell: Cell, rows: int, step: int) -> tuple[I64, I64]:
     """Keys of one step, of both streams."""
     random = np.random.default_rng([cell.window, cell.keys, step])
-    return random.integers(0, cell.keys, rows), random.integers(0, cell.other_keys, rows)
+    if cell.zipf:
+        shares = 1 / np.arange(1, cell.keys + 1)
+        ones = random.choice(cell.keys, rows, p=shares / shares.sum())
+    else:
+        ones = random.integers(0, cell.keys, rows)
+    return ones, random.integers(0, cell.other_keys, rows)
 
 
 def _show(place: Place, results: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from holdfast.bench.scratch import scratch
 from holdfast.runtime.spark.session import make_session
 
 SETTINGS = {"spark.driver.memory": "4g"}
@@ -72,10 +73,9 @@ def _wake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @contextmanager
 def bench_place(quiet: bool) -> Iterator[Place]:
     """A session and a scratch directory that end with the benchmark."""
-    root = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
-    session = make_session("holdfast bench", settings=SETTINGS)
-    try:
-        yield Place(session, root, Console(stderr=True, quiet=quiet))
-    finally:
-        session.stop()
-        shutil.rmtree(root, ignore_errors=True)
+    with scratch() as root:
+        session = make_session("holdfast bench", settings=SETTINGS)
+        try:
+            yield Place(session, root, Console(stderr=True, quiet=quiet))
+        finally:
+            session.stop()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from holdfast.bench.checkpoint import PARTS, bench_checkpoint
 from holdfast.bench.join import bench_join
 from holdfast.bench.keyed import WORKLOADS, bench_keyed
 from holdfast.bench.state_growth import bench_state_growth
@@ -21,6 +22,8 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "window": bench_window,
     "join": bench_join,
     "stream-join": bench_stream_join,
+    "checkpoint": bench_checkpoint,
+    **PARTS,
 }
 
 

@@ -173,7 +173,8 @@ class Simulator:
         if final and not self.is_sticky and self.controller.phase is not ControllerPhase.RUNNING:
             return
         self.is_final_asked = final
-        self.tell_controller(EpochDue(final, self.is_sticky))
+        drained = self.checkers.epochs_begun % 3 == 2  # as for a savepoint
+        self.tell_controller(EpochDue(final, self.is_sticky, drained))
 
     def _when_idle(self) -> None:
         """Look whether anything at all can go on; if not, time passes until the next timer, trigger or person."""

@@ -55,6 +55,8 @@ class Cost:
 
     bytes: int
     seconds: float
+    overhead: int = 0
+    """Bytes beside: a base may hold rows that newer ones replace. A restore reads them too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,11 @@ def _fits(history: History, chain: Cost, deltas: int, limits: Limits, speed: Spe
 
 
 def _base_seconds(base: Cost, speed: Speed | None) -> float:
-    return RESTORE_OVER_CHECKPOINT * base.seconds if speed is None else speed.base_seconds(base.bytes)
+    return (
+        RESTORE_OVER_CHECKPOINT * base.seconds
+        if speed is None
+        else speed.base_seconds(base.bytes + base.overhead)
+    )
 
 
 def _delta_seconds(chain: Cost, deltas: int, speed: Speed | None) -> float:

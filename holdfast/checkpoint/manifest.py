@@ -1,6 +1,6 @@
 """The manifest of an epoch: one line of header, then JSON. See docs/formats/manifest.md.
 
-    holdfast-manifest 1 crc32=89abcdef
+    holdfast-manifest 2 crc32=89abcdef
     {"job": …, "region": …, "epoch": …, "parts": {element: part}, …}
 
 A *part* is an element's share: {"epoch", "attempt", "operators": {name: {"blob": ref | null, "segments": …}},
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.checkpoint.blobs import BlobRef, keys_of
@@ -20,7 +20,8 @@ from holdfast.errors import DamagedError, MismatchError
 from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
 
 MAGIC = b"holdfast-manifest"
-VERSION = 1
+VERSION = 2
+"""1 had neither "form" nor "pairs": it is read as well."""
 
 Part = dict[str, Any]
 
@@ -39,6 +40,17 @@ class Manifest:
     fingerprint: Mapping[str, str]
     parts: Mapping[ElementName, Part]
     previous: Epoch
+    origin: Mapping[str, Any] | None = None
+    """How the epoch was made if no run established it: {"kind": "fork" | "import" | "reset-operator", …}."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of operators in the positions of rows that are stored."""
+
+    def may_begin(self, operator: str) -> bool:
+        """True if an operator of which this epoch holds nothing begins with its initial state here."""
+        if self.origin is None:
+            return False
+        is_founded = self.origin["kind"] in ("fork", "import")
+        return operator in self.origin.get("reset", ()) or (is_founded and operator not in self.fingerprint)
 
     def operators(self) -> dict[str, dict[str, Any]]:
         """Operator parts of all elements, by operator name: operators may move between elements."""
@@ -47,8 +59,12 @@ class Manifest:
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest's bytes as they are published."""
-    body = json.dumps(
+    optional: dict[str, Any] = {} if manifest.origin is None else {"origin": dict(manifest.origin)}
+    if manifest.numbers:
+        optional["numbers"] = dict(manifest.numbers)
+    body = _one_line_per_field(
         {
+            **optional,
             "job": manifest.job_id,
             "topology": manifest.topology,
             "region": manifest.region,
@@ -59,11 +75,18 @@ def encode(manifest: Manifest) -> bytes:
             "fingerprint": dict(manifest.fingerprint),
             "parts": dict(manifest.parts),
             "previous": manifest.previous,
-        },
-        sort_keys=True,
-        indent=1,
+        }
     ).encode()
     return MAGIC + f" {VERSION} crc32={checksum(body):08x}\n".encode() + body
+
+
+def _one_line_per_field(fields: Mapping[str, Any]) -> str:
+    """JSON with a line for each field: a chain of many segments would be mostly blanks if all were indented."""
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(fields[name], sort_keys=True, separators=(',', ':'))}"
+        for name in sorted(fields)
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def decode(data: bytes, where: str) -> Manifest:
@@ -77,7 +100,7 @@ def decode(data: bytes, where: str) -> Manifest:
             f"{where} has manifest version {int(words[1])}, newer than this holdfast reads ({VERSION}).",
             cure="Use the newer holdfast that wrote it.",
         )
-    if int(words[1]) != VERSION or words[2] != f"crc32={checksum(body):08x}".encode():
+    if int(words[1]) < 1 or words[2] != f"crc32={checksum(body):08x}".encode():
         raise _damaged(where, "its checksum does not match")
     try:
         return _from_json(json.loads(body))
@@ -97,6 +120,8 @@ def _from_json(raw: Any) -> Manifest:
         fingerprint=raw["fingerprint"],
         parts={ElementName(name): part for name, part in raw["parts"].items()},
         previous=Epoch(raw["previous"]),
+        origin=raw.get("origin"),
+        numbers=raw.get("numbers", {}),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from holdfast.cli import checkpoints, savepoint
 from holdfast.errors import ConfigError, HoldfastError
 
 app = typer.Typer(
@@ -19,12 +20,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Fault-tolerant stream graphs on Spark.",
 )
+app.add_typer(checkpoints.app, name="checkpoints")
+savepoint.register(app)
 errors = Console(stderr=True)
 
 File = Annotated[
     str, typer.Argument(help="FILE.py or FILE.py:NAME of a topology in it.", metavar="FILE[:TOPOLOGY]")
 ]
-StoreUrl = Annotated[str, typer.Argument(help="Store: a path, file:PATH or sqlite:PATH.", metavar="STORE")]
+StoreUrl = Annotated[
+    str, typer.Argument(help="Store: a path, file:PATH, sqlite:PATH, redis://… or s3://…", metavar="STORE")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -32,7 +37,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 def run_topology(
     file: File,
     store: Annotated[
-        str | None, typer.Option(help="Where epochs are kept: a path, file:PATH, sqlite:PATH.")
+        str | None,
+        typer.Option(help="Where epochs are kept: a path, file:PATH, sqlite:PATH, redis://…, s3://…"),
     ] = None,
     until: Annotated[str | None, typer.Option(help="'available': process what is there, then end.")] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
@@ -122,6 +128,7 @@ def bench(
     ] = None,
     pairs: Annotated[int, typer.Option(help="Pairs of alternating stretches.", min=1)] = 5,
     seconds: Annotated[float, typer.Option(help="Length of one stretch.")] = 10.0,
+    plot: Annotated[Path | None, typer.Option(help="Directory for pictures (checkpoint benchmarks).")] = None,
 ) -> None:
     """Measure holdfast side by side with plain Spark in one warmed session."""
     from holdfast.bench.registry import BENCHES, run_bench
@@ -129,7 +136,13 @@ def bench(
     if name is None:
         print("\n".join(BENCHES))
         return
-    _write_json(run_bench(name, pairs=pairs, seconds=seconds, quiet=as_json == "-"), as_json)
+    result = run_bench(name, pairs=pairs, seconds=seconds, quiet=as_json == "-")
+    _write_json(result, as_json)
+    if plot is not None:
+        from holdfast.bench.plots import draw
+
+        for file in draw(result, plot):
+            print(file, file=sys.stderr)
 
 
 def _until(value: str | None) -> Any:

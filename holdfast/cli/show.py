@@ -46,13 +46,15 @@ def show_store(found: dict[str, Any]) -> None:
 def status_tables(status: dict[str, Any]) -> Group:
     """Regions and elements of one status."""
     regions = Table(
-        Column("region", overflow="fold"), "phase", "epoch", "age", "last epoch", "resets", "reason",
+        Column("region", overflow="fold"), "phase", "epoch", "age", "last epoch", "late", "next restore", "resets",
+        "reason",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)", title_justify="left",
     )  # fmt: skip
     for name, region in status["regions"].items():
         regions.add_row(
             name, region["phase"], str(region["epoch"]), _seconds(region["age_s"]),
-            _millis(region["last_epoch_ms"]), str(region["resets"]), region["reason"][:60],
+            _millis(region["last_epoch_ms"]), str(region.get("epochs_late", 0)), _seconds(region.get("restore_next_s")),
+            str(region["resets"]), region["reason"][:60],
         )  # fmt: skip
     elements = Table(
         Column("element", overflow="fold"),

@@ -23,6 +23,7 @@ from holdfast.language.graph import (
     SourceSpec,
     StreamRef,
     TimeWindow,
+    WindowMatch,
     WindowSpec,
 )
 from holdfast.state.count_windows import ROWS
@@ -173,9 +174,21 @@ def _window_columns(spec: AggregateSpec | WindowSpec) -> list[str]:
 
 
 def check_checkpoint(operator: Operator) -> None:
-    """`.checkpoint(every=…)` makes sense only where there is state."""
-    marked = operator.annotations.checkpoint_every_s is not None
-    if marked and not isinstance(operator.spec, (*STATEFUL, SourceSpec)):
+    """`.checkpoint(…)` makes sense only where there is state."""
+    marks = operator.annotations
+    if marks.checkpoint_form is not None and not isinstance(operator.spec, STATEFUL):
+        raise TopologyError(
+            f"Operator {operator.name!r} ({operator.kind}) has no state that could be stored in one form or another.",
+            cure="Put .checkpoint(form=…) right behind an aggregate, a join or a Python operator.",
+        )
+    form, spec = marks.checkpoint_form, operator.spec
+    is_window = isinstance(spec, JoinSpec) and isinstance(spec.match, WindowMatch) and spec.on is None
+    if form is not None and form.kind == "groups" and not is_window:
+        raise TopologyError(
+            f"Operator {operator.name!r} ({operator.kind}) keeps no window of rows as they come.",
+            cure="Use hf.groups(…) behind join(…, window=hf.latest(…)) only; elsewhere hf.incremental(…).",
+        )
+    if marks.checkpoint_every_s is not None and not isinstance(operator.spec, (*STATEFUL, SourceSpec)):
         raise TopologyError(
             f"Operator {operator.name!r} ({operator.kind}) has no state to checkpoint.",
             cure="Put .checkpoint(every=…) right behind an aggregate, a Python operator or a source.",

@@ -51,6 +51,9 @@ def region_settings(
     drain_timeout: Duration = 180.0,
     reset_timeout: Duration = 180.0,
     max_consecutive_resets: int = 5,
+    keep: int = 3,
+    keep_for: Duration | None = None,
+    restore_within: Duration | None = None,
 ) -> RegionSettings:
     """The arguments of `.consistent(…)`, checked, with their defaults filled in."""
     if name is not None:
@@ -63,6 +66,9 @@ def region_settings(
         drain_timeout_s=seconds(drain_timeout, "drain_timeout"),
         reset_timeout_s=seconds(reset_timeout, "reset_timeout"),
         max_consecutive_resets=_attempts(max_consecutive_resets),
+        keep=_epochs(keep),
+        keep_for_s=None if keep_for is None else seconds(keep_for, "keep_for"),
+        restore_within_s=None if restore_within is None else seconds(restore_within, "restore_within"),
     )
 
 
@@ -92,5 +98,14 @@ def _attempts(count: int) -> int:
         raise TopologyError(
             f"max_consecutive_resets must be a whole number above 0, not {count!r}.",
             cure="Give the number of resets in a row after which the region is parked; the default is 5.",
+        )
+    return count
+
+
+def _epochs(count: int) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise TopologyError(
+            f"keep must be a whole number above 0, not {count!r}.",
+            cure="Give the number of newest epochs that are never deleted; the default is 3.",
         )
     return count

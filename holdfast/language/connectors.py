@@ -192,10 +192,16 @@ class Sink(ABC):
         """Make the epoch's rows visible; doing it again changes nothing."""
 
     def restore(self, epoch: Epoch, prepared: Any | None) -> None:
-        """Roll `epoch` forward (commit), withdraw everything later. Epoch 0: withdraw everything unpublished."""
+        """Roll `epoch` forward (commit), withdraw everything later. Epoch 0: withdraw everything unpublished.
+        A later epoch with nothing prepared: the job begins there (a fork); refuse what another job wrote."""
 
     def verify(self, epoch: Epoch, prepared: Any | None) -> None:
         """Refuse, before anything is changed, what `restore` would refuse. Called once, when a run starts."""
+
+    def is_withheld(self, epoch: Epoch, prepared: Any) -> bool:
+        """True if it is certain that nothing of a published epoch was ever visible: a run may then go back behind
+        it. Changes nothing; in doubt False."""
+        return False
 
     def accepts_writes(self) -> bool:
         """Probe after a NoSpaceError of this sink: is there space again?"""

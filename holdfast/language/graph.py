@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from holdfast.ids import OperatorName
+from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
 from holdfast.language.window_values import CountWindow as CountWindow
 from holdfast.language.window_values import DeltaWindow as DeltaWindow
@@ -235,6 +236,7 @@ class HostedSpec:
     schemas: tuple[pa.Schema, ...]
     label: str = "operator"
     """The user's class, for `explain()`."""
+    checkpoint: CheckpointForm = INCREMENTAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +286,12 @@ class RegionSettings:
     drain_timeout_s: float = 180.0
     reset_timeout_s: float = 180.0
     max_consecutive_resets: int = 5
+    keep: int = 3
+    """Epochs that are always kept: the newest ones."""
+    keep_for_s: float | None = None
+    """Younger epochs are kept too."""
+    restore_within_s: float | None = None
+    """Checkpoints are formed so that restoring one takes at most so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +301,7 @@ class Annotations:
     consistent: RegionSettings | None = None
     autonomous: bool = False
     checkpoint_every_s: float | None = None
+    checkpoint_form: CheckpointForm | None = None
     isolated: bool = False
 
 

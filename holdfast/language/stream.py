@@ -20,6 +20,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.annotations import Duration, region_settings, seconds
 from holdfast.language.builder import Builder
+from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.expiry import checked_ttl
 from holdfast.language.graph import (
@@ -197,13 +198,22 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
             return made
         return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in (0, 1)]
 
-    def apply(self, operator: Any, schema: Any, *, name: str | None = None) -> Stream:
+    def apply(
+        self,
+        operator: Any,
+        schema: Any,
+        *,
+        name: str | None = None,
+        checkpoint: CheckpointForm | None = None,
+    ) -> Stream:
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
 
+        `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
         For several ports use `Topology.operator`.
         """
         make, label = maker(operator)
-        return self._then(HostedSpec(make, (to_arrow(schema, f"the schema of {label}"),), label), name)
+        schemas = (to_arrow(schema, f"the schema of {label}"),)
+        return self._then(HostedSpec(make, schemas, label, checked_form(checkpoint)), name)
 
     # --- the end ---
 
@@ -232,11 +242,17 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         drain_timeout: Duration = 180,
         reset_timeout: Duration = 180,
         max_consecutive_resets: int = 5,
+        keep: int = 3,
+        keep_for: Duration | None = None,
+        restore_within: Duration | None = None,
     ) -> Stream:
         """Start a region at the operator that made this stream; everything reachable belongs to it.
 
         Epochs are established every `period` (default 2 s), or as `trigger` says: "operator" (the source decides) or
         "manual". Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
+        The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
+        `restore_within`: a restore is to take at most so long; checkpoints are formed accordingly, and you are warned
+        if the state is too large for it.
         """
         settings = region_settings(
             name=name,
@@ -246,13 +262,25 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
             drain_timeout=drain_timeout,
             reset_timeout=reset_timeout,
             max_consecutive_resets=max_consecutive_resets,
+            keep=keep,
+            keep_for=keep_for,
+            restore_within=restore_within,
         )
         self._builder.mark(self.ref.operator, consistent=settings)
         return self
 
-    def checkpoint(self, every: Duration) -> Stream:
-        """Outside of regions: save the state of the operator that made this stream every so often, on its own."""
-        self._builder.mark(self.ref.operator, checkpoint_every_s=seconds(every, "every"))
+    def checkpoint(self, every: Duration | None = None, *, form: CheckpointForm | None = None) -> Stream:
+        """How the state of the operator that made this stream is saved.
+
+        `every`: outside of regions, so often, on its own. `form`: `hf.incremental(…)` (the default: what changed, as
+        long as that pays and the bounds allow it) or `hf.full()`.
+        """
+        if every is None and form is None:
+            raise TopologyError("checkpoint() says nothing.", cure="Give every=… or form=hf.incremental(…).")
+        if every is not None:
+            self._builder.mark(self.ref.operator, checkpoint_every_s=seconds(every, "every"))
+        if form is not None:
+            self._builder.mark(self.ref.operator, checkpoint_form=checked_form(form))
         return self
 
     # --- borders before what follows ---

@@ -10,6 +10,7 @@ from holdfast.errors import ConfigError, TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.annotations import safe_name
 from holdfast.language.builder import Builder
+from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Source
 from holdfast.language.graph import Graph, HostedSpec, SourceSpec, StreamRef
 from holdfast.language.hosted import maker
@@ -79,6 +80,7 @@ class Topology:
         *,
         schema: Any,
         name: str | None = None,
+        checkpoint: CheckpointForm | None = None,
     ) -> Stream: ...
 
     @overload
@@ -90,6 +92,7 @@ class Topology:
         *,
         schemas: Sequence[Any] = (),
         name: str | None = None,
+        checkpoint: CheckpointForm | None = None,
     ) -> list[Stream]: ...
 
     def operator(
@@ -101,18 +104,21 @@ class Topology:
         schema: Any = None,
         schemas: Sequence[Any] = (),
         name: str | None = None,
+        checkpoint: CheckpointForm | None = None,
     ) -> Stream | list[Stream]:
         """A Python operator hosted in the driver, with as many ports as needed.
 
         `inputs` are its data ports, `control` its control ports; each is a stream, or a list of streams that meet
         there. Ports are numbered in that order, data first. With `schema` it has one output and its stream is
-        returned; with `schemas` one per schema, as a list; with neither it has none.
+        returned; with `schemas` one per schema, as a list; with neither it has none. `checkpoint`: how declared variables
+        are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
         """
         if schema is not None and schemas:
             raise TopologyError("operator() was given schema and schemas.", cure="Give one of them.")
         make, label = maker(operator)
         given = [schema] if schema is not None else list(schemas)
-        spec = HostedSpec(make, tuple(to_arrow(each, f"the schema of {label}") for each in given), label)
+        columns = tuple(to_arrow(each, f"the schema of {label}") for each in given)
+        spec = HostedSpec(make, columns, label, checked_form(checkpoint))
         data, extra = _per_port(inputs, label), _per_port(control, label)
         ports = [input_port(self._builder, streams) for streams in data]
         ports += [input_port(self._builder, streams, control=True) for streams in extra]

@@ -110,6 +110,7 @@ class RegionController:
         self._waiting: set[ElementName] = set()  # elements that still have to answer
         self._parts: dict[ElementName, object] = {}
         self._due = False  # an ordinary epoch is wanted
+        self._drained_due = False  # and nothing may be in flight at it
         self._stop_due = False  # a final epoch is wanted, whatever happens: kept until it is committed
         self._end_due = (
             False  # a final epoch is wanted because the input was read to its end: a reset voids that
@@ -260,6 +261,7 @@ class RegionController:
             self._end_due = True
         elif not event.final and self.phase is not ControllerPhase.PARKED:
             self._due = True
+            self._drained_due |= event.drained
         else:
             return self._ignore()
         return self._begin_epoch() if self.phase is ControllerPhase.RUNNING else []
@@ -272,9 +274,10 @@ class RegionController:
 
     def _begin_epoch(self) -> list[ControllerCommand]:
         self._phases.move(ControllerPhase.ESTABLISHING)
-        self._due = False
         self._is_final = self._stop_due or self._end_due
-        self._style = "token" if self._mode == "async" and not self._is_final else "drain"
+        goes_on = self._mode == "async" and not self._is_final and not self._drained_due
+        self._style = "token" if goes_on else "drain"
+        self._due = self._drained_due = False
         epoch = self._epoch = self._next_epoch
         self._next_epoch = Epoch(epoch + 1)
         self._waiting = set(self._shape.elements)

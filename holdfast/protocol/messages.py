@@ -178,10 +178,12 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class EpochDue:
     """The trigger fired (period, operator, manual). `final`: nothing follows; stop when it is committed.
-    A final wish that is not `sticky` is forgotten by a reset: input that was read to its end must be read again."""
+    A final wish that is not `sticky` is forgotten by a reset: input that was read to its end must be read again.
+    `drained`: whatever the region's mode, nothing may be in flight at the epoch."""
 
     final: bool = False
     sticky: bool = True
+    drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,18 @@ import pyarrow as pa
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.durable import remove_quietly
+from holdfast.errors import DamagedError
 from holdfast.ids import Attempt, ElementName, OperatorName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.runtime.batch import Batch, Hold
+from holdfast.runtime.executor.changes import stored_changes
 from holdfast.runtime.executor.logic import KeyedLogic, Segments
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
 Frame = Any
+Spare = Callable[[SegmentRef, DamagedError], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,14 @@ class KeyedOutput:
     rows: int
     holds: tuple[Hold, ...] = ()
     delivered: tuple[Sink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Live segments of a restored state. `as_stored`: they hold what the store has, dealt out and formed as there."""
+
+    partitions: tuple[Segments, ...]
+    as_stored: bool = True
 
 
 class Engine(ABC):
@@ -174,15 +185,40 @@ class Engine(ABC):
 
     @abstractmethod
     def load_keyed(
-        self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
-    ) -> tuple[Segments, ...]:
-        """Bring stored segments to where steps will need them, verified. No segments: the initial state."""
+        self,
+        task: KeyedTask,
+        segments: list[list[SegmentRef]],
+        store: Store | None,
+        spare: Spare | None = None,
+    ) -> Loaded:
+        """Bring stored segments to where steps will need them, verified. No segments: the initial state. `spare` hears
+        of damaged segments that the operator can do without; without it damage is an error."""
 
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
     ) -> list[SegmentRef]:
         """Make live segments durable in the store, each given with its partition; in background priority."""
         return [store.put_segment(entry, s.name, Path(s.path), s.crc) for _, s in segments]
+
+    def put_joined(
+        self,
+        task: KeyedTask,
+        entry: str,
+        changes: Sequence[tuple[int, Segments]],
+        store: Store,
+        as_base: bool = False,
+    ) -> list[list[SegmentRef]]:
+        """Make what steps changed durable, joined, for each partition given; in background priority. `as_base`: what is
+        given are whole versions."""
+        assert task.logic.chained is not None
+        rows = task.logic.chained
+        directory = self.live / "uploads"
+        directory.mkdir(parents=True, exist_ok=True)
+
+        def put(segment: Segment) -> SegmentRef:
+            return store.put_segment(entry, segment.name, Path(segment.path), segment.crc)
+
+        return [stored_changes(rows, segments, directory, put, as_base) for _, segments in changes]
 
     def remove_live(self, segment: Segment) -> None:
         """A live segment nobody needs any more."""

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.checkpoint import manifest as manifests
-from holdfast.checkpoint.blobs import get_blob
+from holdfast.checkpoint import savepoints
+from holdfast.checkpoint.blobs import get_blob, keys_of
+from holdfast.checkpoint.founding import refuse_unfinished
 from holdfast.checkpoint.manifest import Manifest, references
-from holdfast.checkpoint.retention import collect
-from holdfast.compiler.evolution import changes, misfit
+from holdfast.checkpoint.retention import Collector, Retention
+from holdfast.checkpoint.savepoints import Savepoints
+from holdfast.compiler.evolution import changes
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.durable import remove_quietly
 from holdfast.errors import MismatchError, NoSpaceError, StoreError
@@ -23,6 +26,7 @@ from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoc
 from holdfast.language.graph import SinkSpec
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.runtime.batch import Batch, batch_of
+from holdfast.runtime.fit import check_fit, fingerprint_of, numbers_of
 from holdfast.runtime.worker import Pinned, Worker
 from holdfast.state import codec
 from holdfast.store.base import Identity, SegmentRef, Store
@@ -43,12 +47,18 @@ class RegionEpochs:
     ) -> None:
         self.store = store
         self.current: Manifest | None = None
+        self._plan = plan
         self._region = region
+        self.region = region.name
         self._identity = identity
         self._token = token
         self.live = live
+        settings = region.settings
+        self._collector = Collector(store, region.name, Retention(settings.keep, settings.keep_for_s))
+        self.savepoints = Savepoints(store, region.name)
+        self._withdrawn: Epoch | None = None
         members = set(region.members)
-        self._fingerprint = {str(name): text for name, text in plan.fingerprint.items() if name in members}
+        self._fingerprint = fingerprint_of(plan, region)
         self._sinks = {
             op.name: op.spec.sink
             for op in plan.graph.operators.values()
@@ -63,18 +73,37 @@ class RegionEpochs:
         Older epochs are looked at too: retention reads their manifests later, and a refusal is better now.
         """
         fp("reset.choose_epoch")
-        epochs = self.store.epochs(self._region.name)
-        newest = epochs[-1] if epochs else INITIAL_EPOCH
-        for epoch in epochs:
-            self.current = self._read(epoch)
+        refuse_unfinished(self.store)
+        for epoch in self.store.epochs(self._region.name):
+            self.current = self.read(epoch)
+        savepoints.read(self.store, self._region.name)  # so does retention
+        self._check_fit()
         raw = self.store.load_record(f"controller.{self._region.name}")
         self._tell_what_changed()
+        newest = INITIAL_EPOCH if self.current is None else self.current.epoch
         return newest, None if raw is None else ControllerRecord(**json.loads(raw))
+
+    def go_back(self, epoch: Epoch) -> None:
+        """Begin with an epoch before the newest one, which goes before anything else changes."""
+        self._withdrawn = None if self.current is None else self.current.epoch
+        self.current = self.read(epoch) if epoch else None
+        self._check_fit()
+
+    def stay(self) -> None:
+        """Undo `go_back`: nothing was performed yet."""
+        self._withdrawn = None
+
+    def withdraw(self) -> None:
+        """Perform what `go_back` decided."""
+        if self._withdrawn is not None:
+            self.store.delete_epoch(self._region.name, self._withdrawn)
+            self._withdrawn = None
 
     def save(self, record: ControllerRecord) -> None:
         self.store.save_record(f"controller.{self._region.name}", json.dumps(asdict(record)).encode())
 
-    def _read(self, epoch: Epoch) -> Manifest:
+    def read(self, epoch: Epoch) -> Manifest:
+        """The manifest of an epoch, verified."""
         where = f"the manifest of epoch {epoch} of region {self._region.name!r} in {self.store.url}"
         manifest = manifests.decode(self.store.manifest(self._region.name, epoch), where)
         found = (manifest.job_id, manifest.region, manifest.epoch)
@@ -83,20 +112,11 @@ class RegionEpochs:
                 f"{where} belongs to job {manifest.job_id}, region {manifest.region!r}, epoch {manifest.epoch}.",
                 cure="Restore the right file from a backup.",
             )
-        self._check_fit(manifest)
         return manifest
 
-    def _check_fit(self, manifest: Manifest) -> None:
-        for name in sorted(set(self._fingerprint) | set(manifest.fingerprint)):
-            now, then = self._fingerprint.get(name), manifest.fingerprint.get(name)
-            why = f"it was {then or 'not there'}, now it is {now or 'gone'}"
-            if now is not None and then is not None:
-                why = misfit(then, now) or ""
-            if why:
-                raise MismatchError(
-                    f"operator {name!r} does not fit the stored state: {why}.",
-                    cure="Undo the change, or start with a new store.",
-                )
+    def _check_fit(self) -> None:
+        if self.current is not None:
+            check_fit(self.current, self._plan, self._region)
 
     def _tell_what_changed(self) -> None:
         """People hear what is taken over in another form."""
@@ -123,7 +143,9 @@ class RegionEpochs:
             return {}
         assert self.current is not None
         assert self.current.epoch == epoch
-        worker.restore(epoch, self.current.operators(), self.store)
+        self._collector.sweep_next()  # an epoch that was abandoned left something behind
+        new = [name for name in worker.runs if self.current.may_begin(name)]
+        worker.restore(epoch, {**dict.fromkeys(new), **self.current.operators()}, self.store)
         part = self.current.parts.get(worker.element.name)
         return self._fetch_kept(part.get("kept", {}), attempt) if part else {}
 
@@ -158,6 +180,7 @@ class RegionEpochs:
             fingerprint=self._fingerprint,
             parts=dict(parts),
             previous=previous,
+            numbers=numbers_of(self._plan, self._region),
         )
         data = manifests.encode(manifest)
         try:
@@ -192,7 +215,7 @@ class RegionEpochs:
         for name, sink in self._sinks.items():
             sink.commit(epoch, codec.decode(get_blob(self.store, operators[name]["blob"])))
         self.store.check_owner()
-        collect(self.store, self._region.name)
+        self._collector.collect(self.current.wall)
 
 
 def _accepts_writes(live: Path) -> bool:
@@ -217,6 +240,8 @@ def stored_bytes(manifest: Manifest, before: Manifest | None) -> int:
         ]
         for operator in part["operators"].values():
             added += (operator["blob"] or {"size": 0})["size"]
+            pairs = operator.get("pairs", ())
+            added += sum(ref["size"] for ref in pairs if (ref["entry"], keys_of(ref)[0]) not in known)
             files += [ref for partition in operator["segments"] for ref in partition]
         added += sum(size for entry, key, size, _ in files if (entry, key) not in known)
     return added

@@ -23,7 +23,9 @@ from holdfast.language.graph import (
 )
 from holdfast.runtime.batch import Batch, Hold
 from holdfast.runtime.engine import Delivery, Frame, StepName
-from holdfast.runtime.operators import HostedRun, KeyedRun, SourceRun
+from holdfast.runtime.hosted_run import HostedRun
+from holdfast.runtime.keyed_run import KeyedRun
+from holdfast.runtime.operators import SourceRun
 
 if TYPE_CHECKING:
     from holdfast.runtime.worker import Worker

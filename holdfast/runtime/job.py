@@ -21,6 +21,7 @@ from holdfast.runtime.engine import Engine
 from holdfast.runtime.epochs import RegionEpochs
 from holdfast.runtime.loop import ElementLoop
 from holdfast.runtime.loop_autonomous import AutonomousLoop
+from holdfast.runtime.naming import answer, establish
 from holdfast.runtime.region import Region
 from holdfast.runtime.reporter import Reporter
 from holdfast.runtime.worker import Worker
@@ -136,6 +137,11 @@ class Job:
         for region in self.regions.values():
             region.epoch_wanted()
 
+    def savepoint(self, name: str, region: str | None = None, timeout: float | None = None) -> dict[str, int]:
+        """Establish an epoch of every region, or of one, now, and name it: it is kept until its name is deleted.
+        Returns the epochs by region; StoreError if it cannot be told within `timeout` seconds."""
+        return establish(self.regions, name, region, timeout)
+
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end. True if it ended; raises what made it fail, also when a region is parked."""
         ended = self._ended_within(timeout)
@@ -235,7 +241,7 @@ class Job:
     def _read_mail(self) -> None:
         if self._store is None or not self._reporter.mail_due():
             return
-        for command, _ in self._store.collect_mail():
+        for command, data in self._store.collect_mail():
             self._reporter.event("mail", {"command": command})
             match command:
                 case "stop":
@@ -244,6 +250,8 @@ class Job:
                     self.resume()
                 case "epoch":
                     self.trigger_epoch()
+                case "savepoint" | "savepoint.delete":
+                    answer(self.regions, command, data, self._reporter.event)
 
     def _shut_down(self) -> None:
         """End everything, once: a second call finds a session that may be gone with the first."""
@@ -347,8 +355,8 @@ class Job:
         inputs, outputs = self._ends(element)
         side = self.regions[region.name]
         loop = ElementLoop(
-            element, ElementMachine(region.shape, element.name), Worker(plan, element, self._engine, self._clock), self._engine,
-            side, inputs, outputs, self._signals, self._clock,
+            element, ElementMachine(region.shape, element.name),
+            Worker(plan, element, self._engine, self._clock, side.restoring.budget), self._engine, side, inputs, outputs, self._signals, self._clock,
             operator_driven=region.settings.trigger == "operator",
         )  # fmt: skip
         side.loops[element.name] = loop

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from holdfast.durable import remove_quietly
+from holdfast.errors import DamagedError
 from holdfast.failpoints import fp
-from holdfast.runtime.engine import KeyedTask
+from holdfast.runtime.engine import KeyedTask, Loaded, Spare
+from holdfast.runtime.executor.changes import one_run
 from holdfast.runtime.executor.logic import Place, Segments
+from holdfast.state.layout import free_number, is_piece
 from holdfast.state.segment import Segment, open_segment, write_segment
 from holdfast.store.base import SegmentRef, Store
+
+AT_ONCE = 2
+"""Partitions loaded at the same time: reading, checksums and merging leave Python's lock."""
+RUNS_LEFT = 4
+"""So many deltas stay as they are."""
+EVOLVED = "evolved-"
+STATE = "state"
+"""The directory of live segments in that of the run."""
 
 
 def load_segments(
@@ -18,21 +31,51 @@ def load_segments(
     store: Store | None,
     directory: Path,
     partitions: int,
-) -> tuple[Segments, ...]:
-    """The live state of stored segments, one list per stored partition, in `directory`."""
+    spare: Spare | None = None,
+) -> Loaded:
+    """The live state of stored segments, one list per stored partition, in `directory`. `spare` hears of damaged ones
+    that are left out, where the operator's segments are groups of rows that do not need each other."""
     if not stored:
-        return tuple(() for _ in range(partitions))
+        return Loaded(tuple(() for _ in range(partitions)))
     assert store is not None
     directory.mkdir(parents=True, exist_ok=True)
-    loaded: list[tuple[Segment, ...]] = []
-    for refs in stored:
-        fp("reset.op.load")
-        fetched = [_fetch(store, ref, directory) for ref in refs]
-        loaded.append(tuple(_evolved(task, segment, directory) for segment in fetched))
-        fp("reset.op.loaded")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        sparing = spare if task.logic.chained is None else None
+        loaded = tuple(pool.map(lambda refs: _load(task, refs, store, directory, sparing), stored))
+    evolved = any(s.name.startswith(EVOLVED) for segments in loaded for s in segments)
     if len(loaded) != partitions:
-        return _repartitioned(task, loaded, directory, partitions)
-    return tuple(loaded)
+        return Loaded(_repartitioned(task, loaded, directory, partitions), False)
+    return Loaded(loaded, not evolved)
+
+
+def _load(
+    task: KeyedTask, refs: Sequence[SegmentRef], store: Store, directory: Path, spare: Spare | None
+) -> Segments:
+    """One partition's segments; a long chain's deltas as one run, else every look-up would visit them all."""
+    fp("reset.op.load")
+    found = [_fetch(store, ref, directory, spare) for ref in refs]
+    segments = tuple(_evolved(task, segment, directory) for segment in found if segment is not None)
+    of_map, others = task.logic.parted(segments)
+    deltas = of_map[len(of_map) - _deltas(of_map) :]
+    if len(deltas) > RUNS_LEFT:
+        assert task.logic.chained is not None
+        base = of_map[: -len(deltas)]
+        run = one_run(task.logic.chained, deltas, directory, free_number(of_map))
+        for delta in deltas:
+            remove_quietly(delta.path)
+        segments = (*base, *run, *others)
+    fp("reset.op.loaded")
+    return segments
+
+
+def _deltas(of_map: Segments) -> int:
+    """How many of the newest segments are runs of their own: deltas, and changes that a base left alone."""
+    count = 0
+    for segment in reversed(of_map):
+        if is_piece(segment):
+            break
+        count += 1
+    return min(count, len(of_map) - 1)
 
 
 def _repartitioned(
@@ -51,12 +94,24 @@ def _evolved(task: KeyedTask, segment: Segment, directory: Path) -> Segment:
     """The segment, written again under a name of its own if the operator has changed since."""
     table = open_segment(segment.path)
     changed = task.logic.evolved(segment, table)
-    return segment if changed is table else write_segment(directory, f"evolved-{segment.name}", changed)
+    return segment if changed is table else write_segment(directory, f"{EVOLVED}{segment.name}", changed)
 
 
-def _fetch(store: Store, ref: SegmentRef, directory: Path) -> Segment:
+def fetched(store: Store, ref: SegmentRef, directory: Path) -> Path:
+    """Where a stored segment is now, verified. A file of this very run under its name has the same bytes: names are
+    never reused, and a file gets its name when it was verified."""
     path = directory / f"{ref.key}.arrow"
     if not path.exists():
-        # A live file of this very run under the same name has the same bytes: names are never reused.
         store.fetch_segment(ref, path)
-    return Segment(ref.key, str(path), open_segment(str(path)).num_rows, ref.size, ref.crc)
+    return path
+
+
+def _fetch(store: Store, ref: SegmentRef, directory: Path, spare: Spare | None) -> Segment | None:
+    try:
+        path = str(fetched(store, ref, directory))
+        return Segment(ref.key, path, open_segment(path).num_rows, ref.size, ref.crc)
+    except DamagedError as error:
+        if spare is None:
+            raise
+        spare(ref, error)
+        return None

@@ -28,10 +28,12 @@ from holdfast.runtime.engine import (
     KeyedOutput,
     KeyedState,
     KeyedTask,
+    Loaded,
+    Spare,
     StepName,
 )
-from holdfast.runtime.executor.logic import Place, Segments, Share
-from holdfast.runtime.keyed_load import load_segments
+from holdfast.runtime.executor.logic import Place, Share
+from holdfast.runtime.keyed_load import STATE, load_segments
 from holdfast.runtime.live import LiveDirectoryLock
 from holdfast.store.base import SegmentRef, Store
 
@@ -131,9 +133,9 @@ class LocalEngine(Engine):
         versions = list(state.partitions)
         meta, counts = state.meta, []
         outputs: list[list[pa.Table]] = [[schema.empty_table()] for schema in logic.outputs]
-        (self.live / "state").mkdir(parents=True, exist_ok=True)
+        (self.live / STATE).mkdir(parents=True, exist_ok=True)
         for partition in sorted(shares):
-            place = Place(self.live / "state", f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}")
+            place = Place(self.live / STATE, f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}")
             applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
             versions[partition], meta = applied.segments, applied.meta
             counts.append(applied.counts)
@@ -145,9 +147,13 @@ class LocalEngine(Engine):
         return KeyedOutput(advanced, made, tables[0].num_rows)
 
     def load_keyed(
-        self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
-    ) -> tuple[Segments, ...]:
-        return load_segments(task, segments, store, self.live / "state", self.partitions)
+        self,
+        task: KeyedTask,
+        segments: list[list[SegmentRef]],
+        store: Store | None,
+        spare: Spare | None = None,
+    ) -> Loaded:
+        return load_segments(task, segments, store, self.live / STATE, self.partitions, spare)
 
     def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [fn(item) for item in items]

@@ -6,9 +6,9 @@ The machine decides, the worker works, this file connects them. Events reach the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
@@ -20,7 +20,6 @@ from holdfast.protocol.element import ElementMachine
 from holdfast.protocol.messages import (
     BeginReset,
     Broke,
-    ControllerEvent,
     ElementCommand,
     ElementEvent,
     Forward,
@@ -42,33 +41,12 @@ from holdfast.runtime.engine import Engine, StepName
 from holdfast.runtime.evaluation import Outcome, Work
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, story_of
 from holdfast.runtime.metrics import ElementMetrics
+from holdfast.runtime.pauses import EpochPauses
+from holdfast.runtime.region_side import RegionSide
 from holdfast.runtime.worker import Pinned, Worker
 
 ROWS_PER_STEP = 1_000_000
 IDLE_WAIT_S = 0.05
-
-
-class RegionSide(Protocol):
-    """What a loop asks of its region."""
-
-    def tell(self, event: ControllerEvent) -> None: ...
-
-    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]: ...
-
-    def restore(
-        self, worker: Worker, epoch: Epoch, attempt: Attempt
-    ) -> Mapping[ConnectionId, list[Batch]]: ...
-
-    def epoch_wanted(self) -> None: ...
-
-    def rows_replayed(self, rows: int) -> None: ...
-
-    def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None: ...
-
-    def fatal(self, error: BaseException) -> None: ...
-
-    @property
-    def epoch(self) -> Epoch: ...
 
 
 class ElementLoop:
@@ -107,6 +85,7 @@ class ElementLoop:
         self._pinned: Pinned | None = None
         self._rows_at: dict[Epoch, int] = {}
         """Rows read when an epoch was pinned or restored."""
+        self.pauses = EpochPauses(clock)
         self._uploads = ThreadPoolExecutor(1, thread_name_prefix=f"upload-{plan.name}")
         self._upload: Future[None] | None = None
         self._awaiting_epoch = False
@@ -193,6 +172,7 @@ class ElementLoop:
         work = self._gather()
         if work is None:
             return False
+        self.pauses.working()
         self._guarded(lambda: self._run_step(work))
         for batches in work.batches.values():
             for batch in batches:
@@ -204,7 +184,23 @@ class ElementLoop:
             if self._mail or self._stopping:
                 return
             self.metrics.waiting = "input" if self.machine.may_step else self.machine.phase.value
-            self._signals.condition.wait(IDLE_WAIT_S)
+            held_back = self._is_held_back()
+            if not held_back:
+                self.pauses.working()
+            with self.pauses.during(held_back):
+                self._signals.condition.wait(IDLE_WAIT_S)
+
+    def _is_held_back(self) -> bool:
+        """True if an epoch lets input wait: batches behind its marker, or sources of an element that drains."""
+        if not self.machine.may_step:
+            return False
+        if self.worker.sources and not self.machine.may_read_sources and not self.exhausted:
+            return True
+        return any(
+            isinstance(connection.head(), Batch) and self.machine.fate(id) == "wait"
+            for id, connection in self._inputs.items()
+            if self._in_region(id)
+        )
 
     # --- steps --------------------------------------------------------------------------------------------------
 
@@ -297,7 +293,8 @@ class ElementLoop:
         """Give an event to the machine and perform what it answers."""
         commands = self.machine.handle(event)
         if commands:
-            self._guarded(lambda: self._perform(commands))
+            with self.pauses.during(not any(isinstance(command, Restore) for command in commands)):
+                self._guarded(lambda: self._perform(commands))
 
     def _perform(self, commands: list[ElementCommand]) -> None:
         for command in commands:
@@ -328,6 +325,7 @@ class ElementLoop:
         self._awaiting_epoch = False
         self._rows_at[epoch] = self.metrics.rows
         self._drop_kept()
+        self.pauses.pinned()
 
     def _drop_kept(self) -> None:
         for batches in (self._kept or {}).values():
@@ -348,6 +346,7 @@ class ElementLoop:
 
     def _restore(self, epoch: Epoch, attempt: Attempt) -> None:
         fp("reset.begin")
+        self.pauses.forget()
         if self._upload is not None:
             # A late upload of the old attempt must not meet the sinks' roll-back.
             self._upload.exception()

@@ -27,6 +27,7 @@ from holdfast.runtime.counting import count_later
 from holdfast.runtime.engine import Engine, StepName
 from holdfast.runtime.evaluation import Outcome, Work
 from holdfast.runtime.failures import check_engine, is_fatal, story_of
+from holdfast.runtime.keyed_run import KeyedRun
 from holdfast.runtime.loop import IDLE_WAIT_S, ROWS_PER_STEP
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.operators import Remembering, SinkRun, SourceRun
@@ -293,7 +294,11 @@ class AutonomousLoop:
             )
             part = None if raw is None else json.loads(raw)
             self._checkpoints[run.name] = 0 if part is None else part["number"]
+            if isinstance(run, KeyedRun):
+                run.tolerates_damage = True
             run.restore(INITIAL_EPOCH, part, self._store)
+            for why, rows in run.lost_groups if isinstance(run, KeyedRun) else ():
+                self._lost(rows, why)
             self._due[run.name] = self._clock.monotonic() + self._every.get(run.name, 0.0)
 
     def _checkpoint_due(self, force: bool = False) -> None:
@@ -314,14 +319,24 @@ class AutonomousLoop:
         number = self._checkpoints[run.name] + 1
         part = run.part_of(Epoch(number), run.pin(Epoch(number)))
         entry = entry_of(AUTONOMOUS, run.name)
-        key = f"c{number}-t{self._clock.wall():.6f}-{run.name}"
-        refs: dict[str, BlobRef] = (
-            {} if part.blob is None else put_blobs(self._store, entry, {key: part.blob})
-        )
+        key = f"e{number}-t{self._clock.wall():.6f}-{run.name}"
+        blobs = {f"{key}~{kind}": data for kind, data in part.pairs.items()}
+        if part.blob is not None:
+            blobs[key] = part.blob
+        refs: dict[str, BlobRef] = put_blobs(self._store, entry, blobs)
+        pairs = [refs[f"{key}~{kind}"] for kind in part.pairs]
+        run.stored(Epoch(number), pairs)
         segments = [[[r.entry, r.key, r.size, r.crc] for r in partition] for partition in part.segments]
-        record = {"number": number, "blob": refs.get(key), "segments": segments}
+        record: dict[str, Any] = {
+            "number": number,
+            "blob": refs.get(key),
+            "segments": segments,
+            "form": part.form,
+        }
+        record |= {"pairs": [*part.older, *pairs]}
         self._store.save_record(f"state.{run.name}", json.dumps(record).encode())
         self._checkpoints[run.name] = number
-        needed = {k for ref in refs.values() for k in keys_of(ref)} | {ref[1] for p in segments for ref in p}
+        listed = [*refs.values(), *part.older]
+        needed = {k for ref in listed for k in keys_of(ref)} | {ref[1] for p in segments for ref in p}
         self._store.delete(entry, [k for k in self._store.keys(entry) if k not in needed])
         self._record_event("operator.checkpoint", {"operator": run.name, "number": number})

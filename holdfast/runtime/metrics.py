@@ -82,9 +82,12 @@ class RegionMetrics:
     epoch_s: deque[float] = field(default_factory=lambda: deque(maxlen=100))
     """Seconds from begin to publish of recent epochs."""
     bytes_written: int = 0
+    epochs_late: int = 0
+    """Epochs that took longer than the period: the next one had to wait."""
 
-    def published(self, epoch: int, now: float, seconds: float, size: int) -> None:
+    def published(self, epoch: int, now: float, seconds: float, size: int, period: float) -> None:
         self.epoch = epoch
+        self.epochs_late += seconds > period
         self.epochs_published += 1
         self.published_at = now
         self.epoch_s.append(seconds)
@@ -95,6 +98,7 @@ class RegionMetrics:
             "phase": phase,
             "epoch": self.epoch,
             "epochs_published": self.epochs_published,
+            "epochs_late": self.epochs_late,
             "age_s": None if self.published_at is None else round(now - self.published_at, 2),
             "resets": self.resets,
             "rows_replayed": self.rows_replayed,

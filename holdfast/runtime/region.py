@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
-from holdfast.errors import NoSpaceError, RegionParkedError
+from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol.controller import ControllerPhase, RegionController
@@ -47,9 +47,11 @@ from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Signals
 from holdfast.runtime.epochs import RegionEpochs
 from holdfast.runtime.failures import is_fatal, is_no_space, story_of
+from holdfast.runtime.fallback import look
 from holdfast.runtime.loop import ElementLoop
 from holdfast.runtime.metrics import RegionMetrics
-from holdfast.runtime.verify import verify
+from holdfast.runtime.naming import Naming, Request
+from holdfast.runtime.restoring import Restoring
 from holdfast.runtime.worker import Pinned, Worker
 
 SPACE_PROBE_S = 0.5
@@ -87,6 +89,9 @@ class Region:
         self._ending = False
         self._final_requested: Attempt | None = None
         self.reason = ""
+        self._period = plan.settings.period_s if plan.settings.trigger == "periodic" else float("inf")
+        self.restoring = Restoring(plan, epochs, clock, self._event)
+        self.naming = Naming(plan.name, epochs.savepoints, record_event)
         self.done = threading.Event()
 
     # --- RegionSide: what loops ask -----------------------------------------------------------------------------
@@ -117,21 +122,19 @@ class Region:
 
     def look(self) -> None:
         """Find the newest epoch and verify all that restoring it reads. Changes nothing; comes before `run`."""
-        newest, record = self._epochs.find()
-        verify(
-            self._epochs.current,
-            [loop.worker for loop in self.loops.values()],
-            self._epochs.store,
-            self._epochs.live,
-        )
-        self.metrics.epoch = newest
-        self._start = Start(newest, record)
+        self.restoring.begin()
+        found = look(self._epochs, [loop.worker for loop in self.loops.values()])
+        if found.withdrawn is not None:
+            self._event("epoch.withdrawn", epoch=found.withdrawn, to=found.epoch, reason=found.reason)
+        self.metrics.epoch = found.epoch
+        self._start = Start(found.epoch, found.record)
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         try:
             assert self._start is not None
+            self._epochs.withdraw()
             self._handle(self._start)
             while not self.done.is_set() and not self._ending:
                 event = self._next_event()
@@ -140,6 +143,7 @@ class Region:
         except BaseException as error:
             self._on_fatal(error)
         finally:
+            self.naming.give_up("the run ended before it")
             self.done.set()
             self._signals.notify()
 
@@ -165,12 +169,32 @@ class Region:
     def resume(self) -> None:
         self.tell(ResumeRequested())
 
+    def refuse_savepoint(self, name: str) -> None:
+        """ConfigError if no epoch of that name can come."""
+        self.naming.refuse(name)
+        if self.parked:
+            raise ConfigError(
+                f"region {self.plan.name!r} is parked and establishes no epoch.",
+                cure="Resume it first, or end the run and name its newest epoch.",
+            )
+
+    def savepoint(self, name: str, id: str) -> Request:
+        """Establish an epoch with nothing in flight, and name it."""
+        request = self.naming.ask(name, id)
+        self.tell(EpochDue(drained=True))
+        return request
+
     @property
     def parked(self) -> bool:
         return self.controller.phase is ControllerPhase.PARKED
 
     def status(self, now: float) -> dict[str, Any]:
-        return self.metrics.as_dict(now, self.controller.phase.value, self.reason)
+        pauses = [pause for loop in self.loops.values() for pause in loop.pauses.seconds]
+        return {
+            **self.metrics.as_dict(now, self.controller.phase.value, self.reason),
+            **self.restoring.status(),
+            "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
+        }
 
     # --- events and timers --------------------------------------------------------------------------------------
 
@@ -260,6 +284,7 @@ class Region:
 
     def _begin_epoch(self, command: BeginEpoch) -> None:
         self._begun = self._clock.monotonic()
+        self.naming.begin(drained=command.style == "drain")
         self._timers.pop("period", None)
         for name in command.elements:
             self.loops[name].send(command)
@@ -267,18 +292,22 @@ class Region:
     def _go_on(self, command: Resume | GoOn) -> None:
         if isinstance(command, GoOn):
             self._timers.pop("reset", None)
-            self._event("reset.done", epoch=command.epoch, attempt=command.attempt)
+            told = self.restoring.done(command.epoch)
+            self._event("reset.done", epoch=command.epoch, attempt=command.attempt, **told)
             self._set_period()
+            if self.naming.waiting:
+                self.tell(EpochDue(drained=True))
         for name in command.elements:
             self.loops[name].send(command)
 
     def _set_period(self) -> None:
-        if self.plan.settings.trigger == "periodic":
-            self._set_timer("period", self.plan.settings.period_s, EpochDue())
+        if self._period < float("inf"):
+            self._set_timer("period", self._period, EpochDue())
 
     def _begin_reset(self, command: BeginReset) -> None:
         if command.attempt > 1 and command.consecutive:
             self.metrics.resets += 1
+        self.restoring.begin()
         self._timers.pop("period", None)
         self._event(
             "reset.begin",
@@ -313,9 +342,17 @@ class Region:
             self.tell(PublishFailed(epoch, is_no_space(error), story_of(error)))
             return
         now = self._clock.monotonic()
-        self.metrics.published(epoch, now, now - self._begun, added)
+        self.metrics.published(epoch, now, now - self._begun, added, self._period)
         self.reason = ""
-        self._event("epoch.published", epoch=epoch, attempt=attempt, ms=round((now - self._begun) * 1000, 1))
+        self._event(
+            "epoch.published",
+            epoch=epoch,
+            attempt=attempt,
+            ms=round((now - self._begun) * 1000, 1),
+            bytes=added,
+            restore_s=self.restoring.predicted(),
+        )
+        self.naming.published(epoch, self._clock.wall())
         self.tell(Published(epoch))
 
     def _commit(self, epoch: Epoch) -> None:

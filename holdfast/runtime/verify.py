@@ -16,7 +16,8 @@ from typing import Any
 from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.durable import remove_quietly
-from holdfast.ids import INITIAL_EPOCH
+from holdfast.ids import INITIAL_EPOCH, Epoch
+from holdfast.runtime.keyed_load import STATE, fetched
 from holdfast.runtime.operators import SinkRun, SourceRun
 from holdfast.runtime.worker import Worker
 from holdfast.state import codec
@@ -26,44 +27,55 @@ AT_ONCE = 4
 """Segments verified at the same time: checksums leave Python's lock."""
 
 
-def verify(manifest: Manifest | None, workers: Iterable[Worker], store: Store, scratch: Path) -> None:
-    """Raises what restoring would raise: DamagedError, MismatchError, InputError. `scratch` is a live directory."""
+def verify(manifest: Manifest | None, workers: Iterable[Worker], store: Store, live: Path) -> None:
+    """Raises what restoring would raise: DamagedError, MismatchError, InputError."""
     runs = [run for worker in workers for run in worker.runs.values()]
     epoch = INITIAL_EPOCH if manifest is None else manifest.epoch
     parts = {} if manifest is None else manifest.operators()
     values = {name: _value(store, part) for name, part in parts.items()}
     if manifest is not None:
-        _verify_segments(manifest, store, scratch)
+        _verify_segments(manifest, store, live)
     for run in runs:
         if isinstance(run, SourceRun):
             run.source.seek(values.get(run.name))
     for run in runs:
         if isinstance(run, SinkRun):
-            run.sink.verify(epoch, values.get(run.name))
+            shown = Epoch(parts.get(run.name, {}).get("epoch", epoch))
+            run.sink.verify(shown, values.get(run.name))
 
 
 def _value(store: Store, part: dict[str, Any]) -> Any:
+    for ref in part.get("pairs", ()):
+        get_blob(store, ref)
     return None if part["blob"] is None else codec.decode(get_blob(store, part["blob"]))
 
 
-def _verify_segments(manifest: Manifest, store: Store, scratch: Path) -> None:
-    raw = [
-        ref for part in manifest.operators().values() for partition in part["segments"] for ref in partition
+def _verify_segments(manifest: Manifest, store: Store, live: Path) -> None:
+    """State stays where restoring looks for it, so that it is read once; batches on their way are read again."""
+    state = [
+        SegmentRef(*ref)
+        for part in manifest.operators().values()
+        for partition in part["segments"]
+        for ref in partition
     ]
-    for part in manifest.parts.values():
-        raw += [
-            ref for batches in part.get("kept", {}).values() for batch in batches for ref in batch["files"]
-        ]
-    directory = scratch / "verify"
-    directory.mkdir(parents=True, exist_ok=True)
+    kept = [
+        SegmentRef(*ref)
+        for part in manifest.parts.values()
+        for batches in part.get("kept", {}).values()
+        for batch in batches
+        for ref in batch["files"]
+    ]
+    scratch = live / "verify"
+    for directory in (scratch, live / STATE):
+        directory.mkdir(parents=True, exist_ok=True)
 
-    def fetch(ref: list[Any]) -> None:
-        path = directory / secrets.token_hex(8)
+    def look_at(ref: SegmentRef) -> None:
+        path = scratch / secrets.token_hex(8)
         try:
-            store.fetch_segment(SegmentRef(*ref), path)
+            store.fetch_segment(ref, path)
         finally:
             remove_quietly(path)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(fetch, raw):
-            pass
+        list(pool.map(lambda ref: fetched(store, ref, live / STATE), state))
+        list(pool.map(look_at, kept))

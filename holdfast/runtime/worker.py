@@ -20,6 +20,7 @@ from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
+from holdfast.language.checkpoint_form import INCREMENTAL
 from holdfast.language.connectors import POSITION_FIELDS, Stamp
 from holdfast.language.graph import (
     KEYED,
@@ -33,7 +34,11 @@ from holdfast.runtime.batch import Batch
 from holdfast.runtime.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
 from holdfast.runtime.executor.build import logic_of
-from holdfast.runtime.operators import HostedRun, KeyedRun, Remembering, SinkRun, SourceRun
+from holdfast.runtime.hosted_run import HostedRun
+from holdfast.runtime.keyed_run import KeyedRun
+from holdfast.runtime.operators import DurablePart, Remembering, SinkRun, SourceRun
+from holdfast.runtime.restore_budget import RestoreBudget
+from holdfast.runtime.versioned_state import limits_of
 from holdfast.store.base import Store
 
 
@@ -50,7 +55,15 @@ class Pinned:
 class Worker:
     """Runs the operators of one element."""
 
-    def __init__(self, plan: Plan, element: ElementPlan, engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        element: ElementPlan,
+        engine: Engine,
+        clock: Clock,
+        budget: RestoreBudget | None = None,
+    ) -> None:
+        self._budget = budget or RestoreBudget()
         self.plan = plan
         self.element = element
         self.engine = engine
@@ -143,15 +156,24 @@ class Worker:
     def _upload(self, pinned: Pinned, store: Store, region: RegionName) -> dict[str, Any]:
         parts: dict[str, dict[str, Any]] = {}
         blobs: dict[str, bytes] = {}
+        more: dict[str, DurablePart] = {}
         prefix = f"e{pinned.epoch}-a{pinned.attempt}"
         for name, run in self.runs.items():
             part = run.part_of(pinned.epoch, pinned.operators[name])
             parts[name] = {"blob": None, "segments": [[_as_list(r) for r in p] for p in part.segments]}
+            if part.form is not None:
+                parts[name]["form"] = part.form
             if part.blob is not None:
                 blobs[f"{prefix}-{name}"] = part.blob
+            blobs.update({f"{prefix}-{name}~{kind}": data for kind, data in part.pairs.items()})
+            more[name] = part
         refs = put_blobs(store, entry_of(region, self.element.name), blobs)
         for operator, stored in parts.items():
             stored["blob"] = refs.get(f"{prefix}-{operator}")
+            if more[operator].pairs:
+                pairs = [refs[f"{prefix}-{operator}~{kind}"] for kind in more[operator].pairs]
+                stored["pairs"] = [*more[operator].older, *pairs]
+                self.runs[OperatorName(operator)].stored(pinned.epoch, pairs)
         return {
             "epoch": pinned.epoch,
             "attempt": pinned.attempt,
@@ -174,8 +196,10 @@ class Worker:
                 kept[connection].append({"rows": batch.rows, "files": files})
         return kept
 
-    def restore(self, epoch: Epoch, parts: Mapping[str, dict[str, Any]] | None, store: Store | None) -> None:
-        """Load the operators' parts of `epoch`; None: initial state."""
+    def restore(
+        self, epoch: Epoch, parts: Mapping[str, dict[str, Any] | None] | None, store: Store | None
+    ) -> None:
+        """Load the operators' parts of `epoch`; None: initial state, of all or of one."""
         for name, run in self.runs.items():
             if parts is not None and name not in parts:
                 raise MismatchError(
@@ -205,10 +229,16 @@ class Worker:
             case SinkSpec(sink=sink):
                 return SinkRun(op.name, sink)
             case spec if isinstance(spec, KEYED):
-                return KeyedRun(op.name, KeyedTask(op.name, logic_of(op, plan)), self.engine, entry)
+                chooser = self._budget.chooser(
+                    op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)
+                )
+                return KeyedRun(op.name, KeyedTask(op.name, logic_of(op, plan)), self.engine, entry, chooser)
             case HostedSpec() as spec:
                 stamped_ports = tuple(StreamRef(op.name, p) in plan.stamped for p in range(op.outputs))
-                return HostedRun(op.name, spec, plan.source_index.get(op.name, 0), stamped_ports)
+                source_index = plan.source_index.get(op.name, 0)
+                form = op.annotations.checkpoint_form or spec.checkpoint
+                within = None if form.kind == "full" else self._budget.chooser(op.name, limits_of(form))
+                return HostedRun(op.name, spec, source_index, stamped_ports, within)
             case _:
                 return None
 

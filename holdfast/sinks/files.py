@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,7 +31,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, St
 from holdfast.sinks import ledger as ledgers
 from holdfast.sinks.arrow_files import write_table
 from holdfast.sinks.merge import MergeTask, data_files, has_rows, merge, part_number
-from holdfast.sinks.staging import Staging
+from holdfast.sinks.staging import HIDDEN, Staging
 from holdfast.sinks.task_files import ParquetTaskWriter, show
 
 if TYPE_CHECKING:
@@ -97,8 +97,10 @@ class FileSink(Sink):
 
     def open(self, context: SinkContext) -> None:
         self._context = context
-        self._staging = Staging.open(self._output, context.sink, context.token)
-        self._ledger = self._staging.home / ledgers.NAME
+        self._ledger = self._output / HIDDEN / context.sink / ledgers.NAME
+        if context.region is not None:
+            ledgers.refuse_foreign(ledgers.Ledger.read(self._ledger), context, self._ledger)
+        self._staging = Staging.open(self._output, context.sink, context.token, context.job_id)
         self._steps = []
 
     @property
@@ -277,7 +279,11 @@ class FileSink(Sink):
         self._run.check_owner()
         found = ledgers.Ledger.read(self._ledger)
         ledgers.check(found, self._run, self._ledger, epoch)
+        begins = prepared is None and epoch > 0 and found is None
         self._refuse_later_files(epoch)
+        if begins:
+            self._refuse_files_of_others()
+            self._staging.refuse_unfinished()
         self._staging.refuse_newer_owner()
         if prepared is not None:
             self._verify(prepared)
@@ -288,10 +294,21 @@ class FileSink(Sink):
         self.verify(epoch, prepared)
         if prepared is not None:
             self.commit(epoch, prepared)
+        elif epoch > 0:
+            self._record(epoch)  # from here on this output is this job's
         with translate_os_errors(str(self._staging.home)):
             fp("reset.sink.rollback")
             self._steps, self._after = [], int(epoch)
             self._staging.clear()
+
+    def is_withheld(self, epoch: Epoch, prepared: Any) -> bool:
+        """Every file of the epoch still lies where it was staged, and the epoch before is the last that was shown."""
+        found = ledgers.Ledger.read(self._ledger)
+        shown = 0 if found is None else found.epoch
+        return shown == prepared["after"] and all(
+            _size(self._staging.home / staged) == size and _size(self._output / final) is None
+            for staged, final, size, _crc in prepared["files"]
+        )
 
     def _verify(self, prepared: Any) -> None:
         """Staged bytes are checked before they are rolled forward: they may have lain there for long."""
@@ -302,14 +319,27 @@ class FileSink(Sink):
 
     def _refuse_later_files(self, epoch: Epoch) -> None:
         """Visible files of a later epoch mean that the store is older than the output, even if the ledger is lost."""
-        pattern = re.compile(rf"part-{re.escape(self._run.sink)}-e(\d{{9,}})-p\d{{4,}}\..*")
-        for path in self._output.iterdir():
-            matched = pattern.fullmatch(path.name)
-            if matched and int(matched[1]) > epoch:
+        for path, of_epoch in self._visible():
+            if of_epoch > epoch:
                 raise MismatchError(
-                    f"this store is older than the output: {path} is of epoch {int(matched[1])}, the store has {epoch}.",
+                    f"this store is older than the output: {path} is of epoch {of_epoch}, the store has {epoch}.",
                     cure="Use the newest store of this job, or write into another directory.",
                 )
+
+    def _refuse_files_of_others(self) -> None:
+        """A job that begins here (a fork) has shown nothing at all."""
+        for path, _ in self._visible():
+            raise MismatchError(
+                f"{path} was written by another job than this one, which begins here.",
+                cure="Write into another directory.",
+            )
+
+    def _visible(self) -> Iterator[tuple[Path, int]]:
+        """Visible files of this sink's epochs, whoever wrote them."""
+        pattern = re.compile(rf"part-{re.escape(self._run.sink)}-e(\d{{9,}})-p\d{{4,}}\..*")
+        for path in self._output.iterdir():
+            if matched := pattern.fullmatch(path.name):
+                yield path, int(matched[1])
 
     def accepts_writes(self) -> bool:
         probe = self._staging.own / f"probe-{threading.get_ident()}.tmp"

@@ -16,7 +16,7 @@ from holdfast.ids import Epoch
 from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId
 from holdfast.sinks import ledger as ledgers
 from holdfast.sinks.merge import MergeTask, data_files, merge
-from holdfast.sinks.staging import Staging
+from holdfast.sinks.staging import HIDDEN, Staging
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,8 +66,10 @@ class ForeachBatch(Sink):
     def open(self, context: SinkContext) -> None:
         self._context = context
         if self._per == "epoch":
-            self._staging = Staging.open(self._directory, context.sink, context.token)
-            self._ledger = self._staging.home / ledgers.NAME
+            self._ledger = self._directory / HIDDEN / context.sink / ledgers.NAME
+            if context.region is not None:
+                ledgers.refuse_foreign(ledgers.Ledger.read(self._ledger), context, self._ledger)
+            self._staging = Staging.open(self._directory, context.sink, context.token, context.job_id)
         self._steps = []
 
     @property
@@ -128,10 +130,13 @@ class ForeachBatch(Sink):
         if prepared["files"]:
             self._fn(self._rows(prepared), int(epoch))
         fp("sink.commit.applied")
-        entry = ledgers.Ledger(self._context.job_id, self._context.sink, int(epoch), int(self._context.token))
-        entry.write(self._ledger, self._staging.own / "ledger.tmp")
+        self._record(epoch)
         fp("sink.commit.recorded")
         self._staging.forget(prepared["leftovers"])
+
+    def _record(self, epoch: Epoch) -> None:
+        entry = ledgers.Ledger(self._context.job_id, self._context.sink, int(epoch), int(self._context.token))
+        entry.write(self._ledger, self._staging.own / "ledger.tmp")
 
     def _rows(self, prepared: Any) -> Any:
         paths = [self._staging.home / name for name, _, _ in prepared["files"]]
@@ -155,6 +160,9 @@ class ForeachBatch(Sink):
         self._staging.refuse_newer_owner()
         if prepared is not None:
             self.commit(epoch, prepared)
+        elif epoch > 0 and found is None:
+            self._staging.refuse_unfinished()
+            self._record(epoch)  # from here on these rows are this job's
         fp("reset.sink.rollback")
         self._steps = []
         self._staging.clear()

@@ -61,16 +61,19 @@ class Ledger:
 
 def check_writer(found: Ledger | None, context: SinkContext, path: Path) -> None:
     """Refuse an output that another job wrote or that a newer owner has."""
-    if found is None:
-        return
-    if found.job != context.job_id:
+    refuse_foreign(found, context, path)
+    if found is not None and found.token > context.token:
+        raise FencedError(
+            f"{path} was written by a newer owner.", cure="Stop this run; the newer one goes on."
+        )
+
+
+def refuse_foreign(found: Ledger | None, context: SinkContext, path: Path) -> None:
+    """MismatchError if another job wrote this output: the one that this job was forked from, for example."""
+    if found is not None and found.job != context.job_id:
         raise MismatchError(
             f"{path} says that this output was written by another job ({found.job}, not {context.job_id}).",
             cure="Write into another directory, or use the store this output was made with.",
-        )
-    if found.token > context.token:
-        raise FencedError(
-            f"{path} was written by a newer owner.", cure="Stop this run; the newer one goes on."
         )
 
 

@@ -129,6 +129,10 @@ class MemorySink(Sink):
             shelf = _shelves[self._name]
             shelf.pending, shelf.sealed = [], {}
 
+    def is_withheld(self, epoch: Epoch, prepared: Any) -> bool:
+        with _lock:
+            return _shelves[self._name].committed < epoch
+
     def describe(self) -> str:
         return f"memory {self._name!r}"
 

@@ -1,6 +1,7 @@
 """The hidden directory of a sink: `<output>/.holdfast/<sink>/t<token>/…`.
 
     t<token>/own/                     made when the owner opens the sink; temporary files of the ledger
+    t<token>/own/job-<job>/           whose it is; empty
     t<token>/a<attempt>/s<step>/      what one step wrote
     t<token>/e<epoch>-<try>/          files merged from several steps of one epoch
 
@@ -17,11 +18,12 @@ from itertools import count
 from pathlib import Path
 
 from holdfast.durable import make_directory, translate_os_errors
-from holdfast.errors import ConfigError, FencedError
+from holdfast.errors import ConfigError, FencedError, MismatchError
 from holdfast.ids import Epoch, OwnerToken, is_safe_name
 from holdfast.language.connectors import StepId
 
 HIDDEN = ".holdfast"
+JOB = "job-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,10 @@ class Staging:
 
     home: Path
     token: OwnerToken
+    job: str
 
     @classmethod
-    def open(cls, output: Path, sink: str, token: OwnerToken) -> Staging:
+    def open(cls, output: Path, sink: str, token: OwnerToken, job: str) -> Staging:
         """Make what is missing. The output directory itself is an ordinary one; ours inside is private."""
         if not is_safe_name(sink):
             raise ConfigError(
@@ -40,8 +43,8 @@ class Staging:
             )
         with translate_os_errors(str(output)):
             os.makedirs(output, exist_ok=True)
-            staging = cls(output / HIDDEN / sink, token)
-            make_directory(staging.own)
+            staging = cls(output / HIDDEN / sink, token, job)
+            make_directory(staging.own / f"{JOB}{job}")
         return staging
 
     @property
@@ -69,10 +72,19 @@ class Staging:
     def relative(self, path: Path) -> str:
         return path.relative_to(self.home).as_posix()
 
+    def refuse_unfinished(self) -> None:
+        """A job that has shown nothing here yet has staged nothing either: what is there is another job's."""
+        for entry in self._tokens():
+            if entry != self.owned and {path.name for path in entry.iterdir()} - {"own"}:
+                raise MismatchError(
+                    f"{entry} holds output of another job that is not visible yet.",
+                    cure="Write into another directory.",
+                )
+
     def refuse_newer_owner(self) -> None:
         """A directory of a newer token means that this owner was replaced."""
         for entry in self._tokens():
-            if int(entry.name[1:]) > self.token:
+            if int(entry.name[1:]) > self.token and not self._is_foreign(entry):
                 raise FencedError(
                     f"{entry} belongs to a newer owner of this output.",
                     cure="Stop this run; the newer one goes on.",
@@ -92,6 +104,11 @@ class Staging:
         """Remove step directories that are not needed any more."""
         for path in relative:
             shutil.rmtree(self.home / path, ignore_errors=True)
+
+    def _is_foreign(self, entry: Path) -> bool:
+        """True if another job made it: its tokens are numbers of another store and say nothing here."""
+        marks = [path.name for path in (entry / "own").glob(f"{JOB}*")]
+        return bool(marks) and f"{JOB}{self.job}" not in marks
 
     def _tokens(self) -> list[Path]:
         found = [] if not self.home.is_dir() else list(self.home.iterdir())

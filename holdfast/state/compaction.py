@@ -17,7 +17,7 @@ import pyarrow as pa
 from holdfast.durable import remove_quietly
 from holdfast.state.aggregates import Aggregation, as_int64, joined_columns
 from holdfast.state.grouping import Bools, group_rows
-from holdfast.state.layout import Block, Merge, blocks_of, free_number, piece_name
+from holdfast.state.layout import Block, Merge, blocks_of, change_name, free_number, piece_name
 from holdfast.state.merge_plan import Bounds, Busy, Idle, plan
 from holdfast.state.opened import OPENED, opened
 from holdfast.state.segment import Segment, write_segment
@@ -71,17 +71,14 @@ class _Step:
     def perform(self) -> tuple[Segment, ...]:
         self.number = free_number(self.segments)
         blocks = blocks_of(self.segments)
-        shape = [*(self._shape(block) for block in blocks), Idle(len(self.changed))]
+        shape = [self._shape(block) for block in blocks]
         parts = [block.segments for block in blocks]
-        kept_apart = True
         for work in plan(shape, len(self.changed), self.bounds):  # newest first: older indices stay valid
-            with_changed = work.end == len(shape)
-            kept_apart &= not with_changed
             parts[work.first : work.end] = [
-                self._merged(blocks[work.first : work.end], work.rows, with_changed, work.first == 0)
+                self._merged(blocks[work.first : work.end], work.rows, work.first == 0)
             ]
-        if kept_apart:
-            parts.append(self._new_run())
+        # A run of its own until the next step: checkpoints store the rows that steps changed.
+        parts.append(self._new_run())
         return tuple(segment for part in parts for segment in part)
 
     def _shape(self, block: Block) -> Idle | Busy:
@@ -91,21 +88,17 @@ class _Step:
         inputs = [segment for run in block.inputs for segment in run.segments]
         return Busy(sum(s.rows - self._rows(s).upto(progress) for s in inputs), block.pieces.rows)
 
-    def _merged(self, blocks: list[Block], rows: int, with_changed: bool, base: bool) -> tuple[Segment, ...]:
+    def _merged(self, blocks: list[Block], rows: int, base: bool) -> tuple[Segment, ...]:
         """What stands in the place of blocks whose merge was taken on by `rows` rows: inputs that have more to give,
-        pieces from before, new pieces. The blocks are one merge, or runs; `with_changed`: and the step's own rows."""
+        pieces from before, new pieces. The blocks are one merge, or runs."""
         inputs, pieces, number, progress = self._state_of(blocks)
         sources = [self._rows(segment) for segment in inputs]
-        if with_changed:
-            sources.append(self.changed)
         tables = []
         for slices in ranges(sources, self.bounds.piece_rows, progress, rows):
             progress = slices.reached
             tables.append(self._of_use(last_wins(self.aggregation, slices.tables), base))
         assert progress is not None
-        inputs = [s for s, source in zip(inputs, sources, strict=False) if source.last > progress]
-        if with_changed and self.changed.last > progress:
-            inputs += self._new_run()
+        inputs = [s for s, source in zip(inputs, sources, strict=True) if source.last > progress]
         new = [
             self._write(piece_name(f"{self.prefix}-{k}", number, len(inputs)), table)
             for k, table in enumerate(tables)
@@ -133,10 +126,10 @@ class _Step:
     def _new_run(self) -> tuple[Segment, ...]:
         """The step's own rows, written."""
         if len(self.changed) <= self.bounds.piece_rows:
-            return (self._write(f"{self.prefix}-delta", self.changed.table),)
+            return (self._write(change_name(self.prefix), self.changed.table),)
         number, self.number = self.number, self.number + 1
         return tuple(
-            self._write(piece_name(f"{self.prefix}-delta-{k}", number, 0), slices.tables[0])
+            self._write(piece_name(change_name(self.prefix, k), number, 0), slices.tables[0])
             for k, slices in enumerate(ranges([self.changed], self.bounds.piece_rows))
         )
 

@@ -5,7 +5,8 @@ variables that its class declares (variables.py); other attributes of the class 
 `reset_to_initial_state()`. `open()` runs after every restore, also the first, to rebuild what is not state.
 
 Life, by the caller: `pristine = initial_state(op)` on the fresh instance → `restore(op, data_or_None, pristine)` → steps,
-`check_state(op)` after the first → `take_state(op)` at an epoch → `restore(…)` at a reset.
+`check_state(op)` after the first → `take_state(op)` at an epoch → `restore(…)` at a reset. Where variables are stored in
+versions, `take_rest(op)` and `versions_of(op)` stand in for `take_state`, `give_value` and `open_again` for `restore`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import StateError
-from holdfast.state import codec
-from holdfast.state.declarations import declared, give_payloads, payloads_of
+from holdfast.state import codec, deltas
+from holdfast.state.declarations import declared, give_payloads, lives_of, payloads_of
+from holdfast.state.live import UNSET
 
 
 def initial_state(op: Any) -> bytes:
@@ -40,9 +42,37 @@ def check_state(op: Any) -> None:
         codec.check_round_trip(value, f"attribute {name!r}")
 
 
+def is_incremental(op: Any) -> bool:
+    """Whether the operator has variables that can be stored in versions (deltas.py). Not if it makes its state itself."""
+    return not _has(op, "checkpoint") and any(map(deltas.is_incremental, declared(type(op)).values()))
+
+
+def versions_of(op: Any) -> dict[str, deltas.Versions]:
+    """The variables that are stored in versions; good until variables are given to the operator again."""
+    lives = lives_of(op)
+    return {
+        name: deltas.versions_of(variable, lives[name])
+        for name, variable in declared(type(op)).items()
+        if deltas.is_incremental(variable)
+    }
+
+
+def take_rest(op: Any) -> bytes:
+    """The operator's state now, without what is stored in versions."""
+    variables = declared(type(op))
+    lives = lives_of(op)
+    small = {name: lives[name].held() for name, each in variables.items() if not deltas.is_incremental(each)}
+    kept = {name: held for name, held in small.items() if held is not UNSET}
+    return codec.encode_attributes({**public_attributes(op), **kept})
+
+
 def give_state(op: Any, data: bytes) -> None:
     """Put a stored state into the operator, replacing the one it has."""
-    value = codec.decode(data)
+    give_value(op, codec.decode(data))
+
+
+def give_value(op: Any, value: Any) -> None:
+    """The same of a state that is decoded already."""
     if _has(op, "reset"):
         op.reset(value)
         return
@@ -68,6 +98,11 @@ def restore(op: Any, data: bytes | None, pristine: bytes) -> None:
         to_initial(op, pristine)
     else:
         give_state(op, data)
+    open_again(op)
+
+
+def open_again(op: Any) -> None:
+    """The operator has another state now: it may rebuild what is not state."""
     if _has(op, "open"):
         op.open()
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from holdfast.state.segment import Segment
 
 _PIECE = re.compile(r"-merge([0-9]{1,18})-left([0-9]{1,9})\Z")
+_CHANGE = re.compile(r"-delta(-[0-9]+-merge[0-9]+-left0)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,24 @@ def piece_name(prefix: str, merge: int, left: int) -> str:
     return f"{prefix}-merge{merge}-left{left}"
 
 
+def change_name(prefix: str, part: int | None = None) -> str:
+    """The name of a segment with the rows a step changed; of a part of them if they are many."""
+    return f"{prefix}-delta" if part is None else f"{prefix}-delta-{part}"
+
+
+def is_change(segment: Segment) -> bool:
+    """True if the segment holds rows that one step changed, and no others."""
+    return _CHANGE.search(segment.name) is not None
+
+
 def free_number(segments: Iterable[Segment]) -> int:
     """A number that no merge in the version has."""
     return 1 + max((piece[0] for segment in segments if (piece := _piece(segment))), default=-1)
+
+
+def is_piece(segment: Segment) -> bool:
+    """True if its name says that it is a piece of a run or of a merge under way."""
+    return _piece(segment) is not None
 
 
 def _piece(segment: Segment) -> tuple[int, int] | None:

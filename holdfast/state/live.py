@@ -5,6 +5,8 @@ With a lifetime, every entry remembers the event time of the row that wrote it. 
 has reached that time plus the lifetime, by its own event time or by the watermark at its position. It is removed when
 the watermark has: a watermark never falls, so nobody could have seen it again, and results do not depend on when that
 happened.
+
+`_log` is set only while changes are followed (tracking.py).
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class Cell:
 class MapState(MutableMapping[Any, Any]):
     """A dict per key. With a lifetime it is ordered by when entries were last written."""
 
-    __slots__ = ("_clock", "_data", "_variable")
+    __slots__ = ("_clock", "_data", "_log", "_variable")
 
     def __init__(self, variable: Map[Any, Any], payload: Any, clock: Clock) -> None:
         self._variable = variable
@@ -163,7 +165,7 @@ class MapState(MutableMapping[Any, Any]):
 class ListState(MutableSequence[Any]):
     """A list per key."""
 
-    __slots__ = ("_data", "_variable")
+    __slots__ = ("_data", "_log", "_variable")
 
     def __init__(self, variable: List[Any], payload: Any, clock: Clock) -> None:
         self._variable = variable
@@ -225,7 +227,7 @@ class ListState(MutableSequence[Any]):
 class WindowState(Sequence[T]):
     """The last elements of a key: so many, or of so many seconds before the latest. In the order they came."""
 
-    __slots__ = ("_clock", "_data", "_variable")
+    __slots__ = ("_clock", "_data", "_log", "_variable")
 
     def __init__(self, variable: Window[Any], payload: Any, clock: Clock) -> None:
         self._variable = variable

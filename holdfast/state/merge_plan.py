@@ -83,7 +83,7 @@ class Work:
 
 
 def plan(blocks: Sequence[Idle | Busy], changed: int, bounds: Bounds = DEFAULT_BOUNDS) -> list[Work]:
-    """The work of one step, newest first. The last block is the run the step itself adds, of `changed` rows."""
+    """The work of one step that changed `changed` rows, newest first. The run of those rows is not among the blocks."""
     merges = [(i, i + 1) for i, block in enumerate(blocks) if isinstance(block, Busy)]
     for first, runs in _idle_stretches(blocks):
         merges += _begun(first, runs, bounds)

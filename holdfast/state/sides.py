@@ -30,7 +30,6 @@ Needed = Callable[[SideRows], Bools | None]
 """Which rows may still be needed; None: all of them."""
 
 MERGED_ROWS = 1 << 18
-"""Segments are merged up to this size."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ class Kind:
     number: int
     by: tuple[str, ...]
     columns: pa.Schema
+    group_rows: int = MERGED_ROWS
+    """Small segments are merged up to this size."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -74,7 +75,7 @@ class Kind:
             old = self.rows(segment)
             mask = needed(old)
             count = len(old) if mask is None else int(np.count_nonzero(mask))
-            merging = merging and count <= 2 * rows and rows + count <= MERGED_ROWS
+            merging = merging and count <= 2 * rows and rows + count <= self.group_rows
             if not count:
                 continue
             if merging:

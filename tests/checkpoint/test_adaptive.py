@@ -131,11 +131,18 @@ def test_every_bound_holds_after_every_checkpoint(seed: int) -> None:
             assert restore_seconds(history, speed) <= limits.seconds
 
 
-def test_a_restore_slower_than_predicted_is_believed_at_once_a_faster_one_slowly() -> None:
+@pytest.mark.parametrize("size", [1000, 1_000_000_000])
+def test_a_restore_slower_than_predicted_is_believed_at_once_a_faster_one_slowly(size: int) -> None:
     speed = Speed()
-    predicted = speed.base_seconds(100_000_000)
+    predicted = speed.base_seconds(size)
     slower = speed.learned(predicted, 2 * predicted)
-    assert slower.base_seconds(100_000_000) >= 2 * predicted
+    assert slower.base_seconds(size) >= 2 * predicted
     faster = speed.learned(predicted, predicted / 10)
-    assert predicted / 2 < faster.base_seconds(100_000_000) < predicted
+    assert predicted / 2 < faster.base_seconds(size) < predicted
     assert Speed.from_data(slower.as_data()) == slower
+
+
+def test_a_small_restore_says_nothing_about_large_ones() -> None:
+    speed = Speed()
+    slower = speed.learned(speed.base_seconds(1000), 3.0)
+    assert slower.base_seconds(10**9) < speed.base_seconds(10**9) + 3 * 1.25

@@ -170,6 +170,26 @@ def test_an_epoch_in_async_mode_tells_every_element_and_needs_no_resume() -> Non
     assert controller.handle(Published(e(1))) == [record(1, 2, 1), CommitSinks(e(1))]
 
 
+def test_an_epoch_that_is_to_be_drained_drains_in_async_mode_and_the_next_one_does_not() -> None:
+    controller = running("async")
+    assert controller.handle(EpochDue(drained=True)) == [record(0, 2, 1), *drains(1)]
+    ack(controller, 1)
+    resume = Resume(e(1), a(1), ALL)
+    assert controller.handle(Published(e(1))) == [record(1, 2, 1), resume, CommitSinks(e(1))]
+    controller.handle(Committed(e(1)))
+    begin = BeginEpoch(e(2), a(1), "token", ALL)
+    assert controller.handle(EpochDue()) == [record(1, 3, 1), StartDrainTimer(e(2), a(1)), begin]
+
+
+def test_a_drained_epoch_asked_for_during_another_one_follows_it() -> None:
+    controller = running("async")
+    controller.handle(EpochDue())
+    assert controller.handle(EpochDue(drained=True)) == []
+    ack(controller, 1)
+    controller.handle(Published(e(1)))
+    assert controller.handle(Committed(e(1))) == [record(1, 3, 1), *drains(2)]
+
+
 def test_an_epoch_is_not_published_with_an_acknowledgement_missing_or_doubled() -> None:
     controller = running()
     controller.handle(EpochDue())

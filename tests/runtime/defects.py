@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.runtime import epochs, operators, worker
+from holdfast.runtime import epochs, hosted_run, keyed_run, operators, worker
 from holdfast.sinks.files import FileSink
 from holdfast.sinks.staging import Staging
 from holdfast.store.files import FileStore
@@ -22,18 +22,18 @@ def restore_without_seeking_the_source() -> None:
 
 
 def skip_one_operator_in_a_reset() -> None:
-    original = operators.HostedRun.restore
+    original = hosted_run.HostedRun.restore
 
     def restore(self: Any, epoch: Any, part: Any, store: Any) -> None:
         if self.instance is None:
             original(self, epoch, part, store)
 
-    operators.HostedRun.restore = restore  # type: ignore[method-assign]
+    hosted_run.HostedRun.restore = restore  # type: ignore[method-assign]
 
 
 def forget_keyed_state() -> None:
-    original = operators.KeyedRun.restore
-    operators.KeyedRun.restore = lambda self, epoch, part, store: original(self, epoch, None, store)  # type: ignore[method-assign]
+    original = keyed_run.KeyedRun.restore
+    keyed_run.KeyedRun.restore = lambda self, epoch, part, store: original(self, epoch, None, store)  # type: ignore[method-assign]
 
 
 def send_no_kept_batch_again() -> None:
@@ -83,7 +83,7 @@ def pin_before_the_step_is_in_the_state() -> None:
     def pin(self: Any, epoch: Any, attempt: Any, kept: Any) -> Any:
         pinned = original(self, epoch, attempt, kept)
         for name, run in self.runs.items():
-            if isinstance(run, operators.HostedRun):
+            if isinstance(run, hosted_run.HostedRun):
                 now = pinned.operators[name]
                 pinned.operators[name] = before.get(name, now)
                 before[name] = now

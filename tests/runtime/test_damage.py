@@ -15,6 +15,7 @@ from campaign import REGION, Place
 
 from holdfast import failpoints
 from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint import offline
 from holdfast.checkpoint.blobs import get_blob
 from holdfast.errors import DamagedError, InputError, MismatchError
 from holdfast.ids import Epoch, RegionName
@@ -37,8 +38,16 @@ POSITIONS = ("first", "middle", "last")
 
 
 @pytest.fixture(scope="module")
-def killed(fast_directory: Path, orders: Path) -> Place:
-    """Its newest epoch still has to be rolled forward: restoring reads everything there is to read."""
+def killed(unnamed: Place, fast_directory: Path) -> Place:
+    """Its newest epoch still has to be rolled forward: restoring reads everything there is to read. It is a savepoint:
+    no run goes back behind it, although nothing of it is visible yet."""
+    place = copy_of(unnamed, fast_directory / "named")
+    offline.name_newest(open_store(f"file:{place.store}"), "relied-on", None, 0.0)
+    return place
+
+
+@pytest.fixture(scope="module")
+def unnamed(fast_directory: Path, orders: Path) -> Place:
     for after_epoch in (3, 2, 1, 1):  # on a busy machine a run may end before its fourth epoch
         place = Place(orders, fast_directory / f"killed-{after_epoch}")
         shutil.rmtree(place.root, ignore_errors=True)
@@ -150,6 +159,30 @@ def flip(path: Path, position: str) -> None:
     at = {"first": 0, "middle": len(data) // 2, "last": len(data) - 1}[position]
     data[at] ^= 0x01
     path.write_bytes(data)
+
+
+def test_a_flipped_byte_in_an_epoch_that_was_never_visible_is_refused_or_costs_only_work(
+    unnamed: Place, read_by_restore: list[str], fast_directory: Path, tell: Any
+) -> None:
+    """Without a name that relies on it, the epoch may be withdrawn: then the output is exact, and people are told."""
+    outcomes = {"refused": 0, "withdrawn": 0}
+    pieces = [n for n in read_by_restore if kinds_of([n]) & {"pack", "segment", "prepared output"}]
+    for number, name in enumerate(pieces[::3]):
+        place = copy_of(unnamed, fast_directory / f"go-back-{number}")
+        flip(place.root / name, POSITIONS[number % len(POSITIONS)])
+        before = snapshot(place)
+        life = campaign.live(place, schedule=False)
+        if life.exit == 0:
+            assert [e.data["epoch"] for e in campaign.events(place, "epoch.withdrawn")], name
+            campaign.check(place)
+            outcomes["withdrawn"] += 1
+        else:
+            assert life.exit in (DAMAGED, MISMATCH), life.report
+            assert snapshot(place) == before
+            outcomes["refused"] += 1
+        shutil.rmtree(place.root)
+    tell("flipped bytes", f"in an epoch that was never visible: {outcomes}")
+    assert outcomes["withdrawn"]
 
 
 @pytest.mark.parametrize("what", ["identity", "manifest", "pack", "segment", "prepared output"])

@@ -23,6 +23,8 @@ import pytest
 from campaign import Life, Place
 
 from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint import offline
+from holdfast.store.urls import open_store
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +71,8 @@ class Flip:
 
 @pytest.fixture(scope="module")
 def killed(fast_directory: Path, orders: Path) -> Place:
-    """Its newest epoch still has to be rolled forward, and no transaction is half done."""
+    """Its newest epoch still has to be rolled forward, and no transaction is half done. It is a savepoint: no run goes
+    back behind it, although nothing of it is visible yet."""
     place = Place(orders, fast_directory / "killed-sqlite", "sqlite")
     life = campaign.live(place, fp="sink.commit.begin=kill", arm_after_epoch=2)
     assert life.killed, life.report
@@ -78,6 +81,9 @@ def killed(fast_directory: Path, orders: Path) -> Place:
     connection.close()
     assert not place.store.with_name("store-journal").exists()
     assert campaign.newest_epoch(place.store) >= 2
+    store = open_store(place.url)
+    offline.name_newest(store, "relied-on", None, 0.0)
+    store.close()
     return place
 
 

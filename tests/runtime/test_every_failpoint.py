@@ -31,7 +31,11 @@ WHEN_STARTED = ("lease.acquire", "lease.acquired", "reset.choose_epoch")
 """Hit once per process, before anything runs: the fault fires in a second life, and again in a third one."""
 IN_RESET = tuple(name for name in NAMES if name.startswith("reset.") and name not in WHEN_STARTED)
 ORDINARY = tuple(name for name in NAMES if name not in (*WHEN_STARTED, *IN_RESET))
-NEVER: dict[str, str] = {}
+NEVER: dict[str, str] = {
+    "savepoint.name": "nobody asks for a savepoint",
+    "founding.begun": "belongs to commands that make a new store",
+    "founding.copied": "belongs to commands that make a new store",
+}
 """Failpoints that this topology cannot reach, each with its reason."""
 
 ONE_SOURCE = ("reset.source.seek", 2)

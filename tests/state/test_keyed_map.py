@@ -221,7 +221,7 @@ def test_a_small_batch_leaves_a_large_base_alone(tmp_path: Path) -> None:
         )
         assert version.segments[0] == base
         assert len(version.segments) <= 8
-        assert len(set(version.segments) - before) == 1
+        assert 1 <= len(set(version.segments) - before) <= 2
     assert contents(version, plan)["__hf_n.count"].to_numpy().sum() == 20_000 + 4_000
 
 

@@ -51,6 +51,7 @@ from holdfast.state.count_windows import CountWindows
 from holdfast.state.delta_windows import DeltaWindows
 from holdfast.state.expiry import remembering
 from holdfast.state.run_windows import RunWindows
+from holdfast.state.sides import MERGED_ROWS
 from holdfast.state.windows import Windows
 
 
@@ -111,7 +112,9 @@ def join_of(op: Operator, spec: JoinSpec, plan: Plan) -> KeyedLogic:
     shape = PairShape(plan.schemas[StreamRef(op.name)], right_names(right, spec), spec.where)
     match spec.match:
         case WindowMatch(left=mine, right=other) if spec.on is None:
-            return WindowJoin((spec.left_by, spec.right_by), (left, right), (mine, other), shape)
+            form = op.annotations.checkpoint_form
+            groups = MERGED_ROWS if form is None or form.group_rows is None else form.group_rows
+            return WindowJoin((spec.left_by, spec.right_by), (left, right), (mine, other), shape, groups)
     assert spec.on is not None
     ports = (
         timed_port(op, 0, spec.left_by, spec.on[0], spec.delays_us, plan, spec.idle_us),

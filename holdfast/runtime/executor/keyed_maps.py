@@ -43,6 +43,10 @@ class MapLogic(KeyedLogic):
     def keyed_map(self) -> Aggregation:
         """What the map's rows look like."""
 
+    @property
+    def chained(self) -> Aggregation:
+        return self.keyed_map
+
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         versions = [Version(segments) for segments in old]
         return merge_versions_for(

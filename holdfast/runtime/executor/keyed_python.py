@@ -31,7 +31,7 @@ from holdfast.runtime.executor.logic import (
     owners,
 )
 from holdfast.state import registry, wakeups
-from holdfast.state.aggregates import as_int64, lift, single
+from holdfast.state.aggregates import Aggregation, as_int64, lift, single
 from holdfast.state.compaction import advance
 from holdfast.state.declarations import declared
 from holdfast.state.expiry import LONG_AGO, SEEN
@@ -175,6 +175,13 @@ class KeyedPython(KeyedLogic):
         times = pa.array([wake for _, wake in waking], pa.int64())
         rows = keys.take(pa.array([row for row, _ in waking], pa.int64()))
         return pa.Table.from_arrays([times, *(single(c) for c in rows.columns)], schema=self._entries)
+
+    @property
+    def chained(self) -> Aggregation:
+        return self.map
+
+    def parted(self, segments: Segments) -> tuple[Segments, Segments]:
+        return wakeups.parted(segments)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         both = [wakeups.parted(segments) for segments in old]

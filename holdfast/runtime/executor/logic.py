@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from holdfast.state.aggregates import Aggregation
 from holdfast.state.hashing import HASH_COLUMN, I64, key_group, key_hash, partition_of_group
 from holdfast.state.segment import Segment
 
@@ -89,6 +90,16 @@ class KeyedLogic(ABC):
     @abstractmethod
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         """The segments of `partition` when a state is dealt out over another number of partitions."""
+
+    @property
+    def chained(self) -> Aggregation | None:
+        """What the rows look like of the keyed map in its state whose changes can be stored instead of the map: a key's
+        newest row counts. None: there is no such map, segments are stored as they are."""
+        return None
+
+    def parted(self, segments: Segments) -> tuple[Segments, Segments]:
+        """(segments of that map, others)."""
+        return ((), segments) if self.chained is None else (segments, ())
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         """The rows of a stored segment in today's form: the same table if the operator has not changed. Raises

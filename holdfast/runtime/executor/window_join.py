@@ -35,7 +35,7 @@ from holdfast.state.hashing import I64
 from holdfast.state.keyed_map import sort_by_position
 from holdfast.state.pairs import SideRows, matches, sorted_side, with_coordinate
 from holdfast.state.segment import Segment
-from holdfast.state.sides import Kind, repartitioned
+from holdfast.state.sides import MERGED_ROWS, Kind, repartitioned
 from holdfast.state.window_pairs import (
     before,
     interleaved,
@@ -66,6 +66,7 @@ class WindowJoin(KeyedLogic):
     schemas: tuple[pa.Schema, pa.Schema]
     windows: tuple[Latest, Latest]
     shape: PairShape
+    group_rows: int = MERGED_ROWS
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
@@ -77,7 +78,7 @@ class WindowJoin(KeyedLogic):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        return tuple(Kind(side, self.by[side], self.schemas[side]) for side in (0, 1))
+        return tuple(Kind(side, self.by[side], self.schemas[side], self.group_rows) for side in (0, 1))
 
     # --- how rows arrive ---
 

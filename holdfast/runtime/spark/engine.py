@@ -29,6 +29,8 @@ from holdfast.runtime.engine import (
     KeyedOutput,
     KeyedState,
     KeyedTask,
+    Loaded,
+    Spare,
     StepName,
 )
 from holdfast.runtime.executor.logic import Segments
@@ -163,9 +165,13 @@ class SparkEngine(Engine):
         return self._keyed.step(task, state, frames, name, delivery)
 
     def load_keyed(
-        self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
-    ) -> tuple[Segments, ...]:
-        return self._keyed.load(task, segments, store)
+        self,
+        task: KeyedTask,
+        segments: list[list[SegmentRef]],
+        store: Store | None,
+        spare: Spare | None = None,
+    ) -> Loaded:
+        return self._keyed.load(task, segments, store, spare)
 
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
@@ -174,6 +180,19 @@ class SparkEngine(Engine):
             return super().put_segments(entry, segments, store)
         self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
         return self._keyed.put_segments(entry, segments, store)
+
+    def put_joined(
+        self,
+        task: KeyedTask,
+        entry: str,
+        changes: Sequence[tuple[int, Segments]],
+        store: Store,
+        as_base: bool = False,
+    ) -> list[list[SegmentRef]]:
+        if not self._keyed.in_cluster or not store.executors_may_write:
+            return super().put_joined(task, entry, changes, store, as_base)
+        self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        return self._keyed.put_joined(task, entry, changes, store, as_base)
 
     def remove_live(self, segment: Segment) -> None:
         self._keyed.remove_later(segment)

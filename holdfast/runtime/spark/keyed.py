@@ -31,14 +31,15 @@ from holdfast.durable import remove_quietly, tells_of_no_space
 from holdfast.errors import NoSpaceError
 from holdfast.language.connectors import Sink, TaskReader
 from holdfast.runtime.batch import Batch, batch_of
-from holdfast.runtime.engine import Delivery, KeyedOutput, KeyedState, KeyedTask, StepName
+from holdfast.runtime.engine import Delivery, KeyedOutput, KeyedState, KeyedTask, Loaded, Spare, StepName
 from holdfast.runtime.executor.logic import Segments
-from holdfast.runtime.keyed_load import load_segments
+from holdfast.runtime.keyed_load import STATE, load_segments
 from holdfast.runtime.spark.anchors import Anchors
 from holdfast.runtime.spark.readable import BatchReader, ReadableRows, as_frame
 from holdfast.runtime.spark.stage import (
     BLOB,
     RESULT,
+    ChangesStage,
     KeyedStage,
     LiveDirectory,
     LoadStage,
@@ -149,21 +150,25 @@ class KeyedJobs:
         return self._local_places
 
     def load(
-        self, task: KeyedTask, segments: list[list[SegmentRef]], store: Store | None
-    ) -> tuple[Segments, ...]:
+        self,
+        task: KeyedTask,
+        segments: list[list[SegmentRef]],
+        store: Store | None,
+        spare: Spare | None,
+    ) -> Loaded:
         """Verified live segments; in a cluster each partition's are copied to the executor that anchors it."""
-        loaded = load_segments(task, segments, store, self._live / "state", self._partitions)
+        loaded = load_segments(task, segments, store, self._live / STATE, self._partitions, spare)
         if self._anchors is None:
             return loaded
         self._anchors.renew()
-        if not any(loaded):
+        if not any(loaded.partitions):
             return loaded
-        stage = LoadStage(loaded, LiveDirectory(None, self._live.name))
+        stage = LoadStage(loaded.partitions, LiveDirectory(None, self._live.name))
         rows = self._anchors.frame().mapInArrow(stage, RESULT).collect()
-        versions = list(loaded)
+        versions = list(loaded.partitions)
         for partition, result in rows:
             versions[partition] = tuple(Segment(*fields) for fields in json.loads(result))
-        return tuple(versions)
+        return Loaded(tuple(versions), loaded.as_stored)
 
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
@@ -176,6 +181,27 @@ class KeyedJobs:
         rows = self._anchors.frame().mapInArrow(stage, RESULT).collect()
         refs = {name: SegmentRef(*fields) for row in rows for name, fields in json.loads(row[1]).items()}
         return [refs[segment.name] for _, segment in segments]
+
+    def put_joined(
+        self,
+        task: KeyedTask,
+        entry: str,
+        changes: Sequence[tuple[int, Segments]],
+        store: Store,
+        as_base: bool,
+    ) -> list[list[SegmentRef]]:
+        """Join and upload changes by tasks placed where they lie."""
+        assert self._anchors is not None
+        assert task.logic.chained is not None
+        if not changes:
+            return []
+        live = LiveDirectory(None, self._live.name)
+        stage = ChangesStage(task.logic.chained, entry, dict(changes), store_writer(store), live, as_base)
+        rows = self._anchors.frame().mapInArrow(stage, RESULT).collect()
+        refs = {
+            partition: [SegmentRef(*fields) for fields in json.loads(answer)] for partition, answer in rows
+        }
+        return [refs[number] for number, _ in changes]
 
     def remove_later(self, segment: Segment) -> None:
         """Live files of executors are removed by the tasks of the next step."""

@@ -18,11 +18,11 @@ from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
 from holdfast.language.connectors import POSITION_COLUMNS, TaskReader, TaskWriter
 from holdfast.runtime.engine import KeyedState, KeyedTask
+from holdfast.runtime.executor.changes import stored_changes
 from holdfast.runtime.executor.logic import KeyedLogic, Place, Segments
+from holdfast.state.aggregates import Aggregation
 from holdfast.state.segment import Segment, verify_segment
-from holdfast.store.base import SegmentRef, Store
-from holdfast.store.files import FileStore
-from holdfast.store.segments import link_segment
+from holdfast.store.base import SegmentRef, SegmentWriter, Store
 
 RESULT = "partition int, result string"
 RESULT_SCHEMA = pa.schema([("partition", pa.int32()), ("result", pa.string())])
@@ -178,14 +178,13 @@ Writer = Callable[[str, Segment], SegmentRef]
 
 
 @dataclass(frozen=True)
-class FileWriter:
-    """Stores a segment in a file store without opening the store: tasks on executors use it."""
+class StoreWriter:
+    """Stores a segment without opening the store: tasks on executors use it."""
 
-    root: str
-    token: int
+    put: SegmentWriter
 
     def __call__(self, entry: str, segment: Segment) -> SegmentRef:
-        return link_segment(self.root, self.token, entry, segment.name, Path(segment.path), segment.crc)
+        return self.put(entry, segment.name, Path(segment.path), segment.crc)
 
 
 @dataclass(frozen=True)
@@ -205,10 +204,32 @@ class UploadStage:
         yield _answer(partition, {name: [r.entry, r.key, r.size, r.crc] for name, r in stored.items()})
 
 
+@dataclass(frozen=True)
+class ChangesStage:
+    """Joins and stores what steps changed in the partition it runs in."""
+
+    rows: Aggregation
+    entry: str
+    changes: Mapping[int, Segments]
+    write: Writer
+    live: LiveDirectory
+    as_base: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        partition, _ = _task()
+        mine = self.changes.get(partition, ())
+        refs = stored_changes(self.rows, mine, self.live.here(), self._put, self.as_base) if mine else []
+        yield _answer(partition, [[r.entry, r.key, r.size, r.crc] for r in refs])
+
+    def _put(self, segment: Segment) -> SegmentRef:
+        return self.write(self.entry, segment)
+
+
 def store_writer(store: Store) -> Writer:
     """How executors write into this store."""
-    assert isinstance(store, FileStore)
-    return FileWriter(str(store.root), int(store.token))
+    return StoreWriter(store.segment_writer())
 
 
 def _blob(table: pa.Table) -> bytes:

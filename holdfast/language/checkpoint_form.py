@@ -1,0 +1,76 @@
+"""How the state of one operator is stored at an epoch: always whole, or as a base and deltas behind it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from holdfast.errors import TopologyError
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointForm:
+    """What `full()`, `incremental()` and `groups()` make. The bounds hold for incremental checkpoints; None: no such bound."""
+
+    kind: Literal["full", "incremental", "groups"] = "incremental"
+    ratio: float | None = 1.5
+    """Bytes of all deltas behind a base, over those of the base."""
+    max_deltas: int | None = None
+    restore_within_s: float | None = None
+    group_rows: int | None = None
+    """Rows of a window that are stored together; None: as many as suit the steps."""
+
+
+INCREMENTAL = CheckpointForm()
+"""The default."""
+
+
+def full() -> CheckpointForm:
+    """Every checkpoint holds the whole state: `stream.apply(Model, "…", checkpoint=hf.full())`."""
+    return CheckpointForm("full", None)
+
+
+def incremental(
+    ratio: float | None = 1.5, *, max_deltas: int | None = None, restore_within: float | None = None
+) -> CheckpointForm:
+    """A checkpoint holds what changed since the one before, as often as that pays and the bounds allow.
+
+    `ratio`: the changes since the last whole state have together at most so many times its bytes. `max_deltas`: there
+    are at most so many checkpoints of changes in a row. `restore_within`: a restore is estimated to take at most so
+    many seconds. None: no such bound.
+    """
+    _check("ratio", ratio, ratio is None or (_is_number(ratio) and ratio > 0), "a number above 0, or None")
+    is_count = max_deltas is None or (type(max_deltas) is int and max_deltas >= 0)
+    _check("max_deltas", max_deltas, is_count, "a whole number from 0 up, or None")
+    is_time = restore_within is None or (_is_number(restore_within) and restore_within > 0)
+    _check("restore_within", restore_within, is_time, "seconds above 0, or None")
+    return CheckpointForm("incremental", ratio, max_deltas, restore_within)
+
+
+def groups(rows: int) -> CheckpointForm:
+    """For window joins: the rows of a window are kept in groups of about so many, and a checkpoint stores the groups
+    that have changed. Steps that bring more rows than that make a group each."""
+    is_count = isinstance(rows, int) and not isinstance(rows, bool) and rows > 0
+    _check("rows", rows, is_count, "a whole number above 0")
+    return CheckpointForm("groups", None, group_rows=rows)
+
+
+def checked_form(form: Any) -> CheckpointForm:
+    """What a user gave as `checkpoint=`; None: the default."""
+    if form is None:
+        return INCREMENTAL
+    _check(
+        "checkpoint", form, isinstance(form, CheckpointForm), "hf.full(), hf.incremental(…) or hf.groups(…)"
+    )
+    assert isinstance(form, CheckpointForm)
+    return form
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check(what: str, value: Any, is_right: bool, wanted: str) -> None:
+    if not is_right:
+        raise TopologyError(f"{what}={value!r} is not possible.", cure=f"Give {wanted}.")

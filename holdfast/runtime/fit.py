@@ -1,0 +1,70 @@
+"""Can a topology go on from a stored epoch? Operators are found by name; what does not fit is refused before anything
+changes, by a MismatchError that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.compiler.evolution import misfit
+from holdfast.compiler.plan import Plan, RegionPlan
+from holdfast.errors import MismatchError
+from holdfast.ids import ConnectionId
+
+
+def fingerprint_of(plan: Plan, region: RegionPlan) -> dict[str, str]:
+    """What must not change of the region's operators, by name."""
+    members = set(region.members)
+    return {str(name): text for name, text in plan.fingerprint.items() if name in members}
+
+
+def numbers_of(plan: Plan, region: RegionPlan) -> dict[str, int]:
+    """The numbers that positions of the region's rows carry: of operators whose rows are stamped."""
+    stamped, members = {stream.operator for stream in plan.stamped}, set(region.members)
+    return {str(name): n for name, n in plan.source_index.items() if name in stamped and name in members}
+
+
+def check_fit(manifest: Manifest, plan: Plan, region: RegionPlan) -> None:
+    """MismatchError if the topology cannot go on from the epoch."""
+    _check_operators(manifest, fingerprint_of(plan, region))
+    _check_numbers(manifest, numbers_of(plan, region))
+    _check_kept(manifest, plan)
+
+
+def _check_operators(manifest: Manifest, fingerprint: Mapping[str, str]) -> None:
+    for name in sorted(set(fingerprint) | set(manifest.fingerprint)):
+        now, then = fingerprint.get(name), manifest.fingerprint.get(name)
+        if then is None and manifest.may_begin(name):
+            continue
+        why: str | None = f"it was {then or 'not there'}, now it is {now or 'gone'}"
+        if now is not None and then is not None:
+            why = misfit(then, now)
+        if why:
+            raise MismatchError(
+                f"operator {name!r} does not fit the stored state: {why}.",
+                cure="Undo the change, start with a new store, or fork this one: `holdfast checkpoints fork`.",
+            )
+
+
+def _check_numbers(manifest: Manifest, numbers: Mapping[str, int]) -> None:
+    """Positions of stored rows carry the numbers that operators had then."""
+    for name, number in manifest.numbers.items():
+        if numbers.get(name, number) != number:
+            raise MismatchError(
+                f"operator {name!r} was number {number} of those that number rows, now it is {numbers[name]}: stored "
+                "rows would be taken for another operator's.",
+                cure="Keep the sources and operators whose names come before it in the alphabet; call new ones later.",
+            )
+
+
+def _check_kept(manifest: Manifest, plan: Plan) -> None:
+    """Rows on their way are sent again along the connection on which they were, by the element that sent them."""
+    senders = {connection.id: connection.source for connection in plan.connections}
+    for element, part in manifest.parts.items():
+        for connection, batches in part.get("kept", {}).items():
+            if batches and senders.get(ConnectionId(connection)) != element:
+                raise MismatchError(
+                    f"epoch {manifest.epoch} of region {manifest.region!r} holds rows on their way along "
+                    f"{connection!r}, which this topology does not have.",
+                    cure="Stop the earlier topology well, or begin with a savepoint: nothing is on its way then.",
+                )

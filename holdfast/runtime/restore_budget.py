@@ -1,0 +1,115 @@
+"""How long a region's restore may take, shared out among its operators.
+
+Each operator that stores bases and deltas says how long restoring it will take; what the others need is not left for it.
+Operators are taken to be restored one after another: they share the machine's cores and its disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.checkpoint.adaptive import (
+    Cost,
+    Form,
+    History,
+    Limits,
+    next_form,
+    restore_seconds,
+    taken,
+    tracking,
+)
+from holdfast.checkpoint.restore_time import Speed
+from holdfast.ids import OperatorName
+
+
+class RestoreBudget:
+    """One region's. `bound_s`: what the user allows; None: no bound. Any thread may call it."""
+
+    def __init__(self, bound_s: float | None = None, speed: Speed | None = None) -> None:
+        self.bound_s = bound_s
+        self.speed = speed or Speed()
+        self._choosers: list[Chooser] = []
+
+    def chooser(self, operator: OperatorName, limits: Limits) -> Chooser:
+        """A new operator's part in the budget."""
+        chooser = Chooser(operator, limits, self)
+        self._choosers.append(chooser)
+        return chooser
+
+    def left_for(self, chooser: Chooser) -> float | None:
+        """Seconds the bound leaves for an operator; None: as many as it likes."""
+        if self.bound_s is None:
+            return None
+        return self.bound_s - sum(other.predicted_s for other in self._choosers if other is not chooser)
+
+    @property
+    def predicted_s(self) -> float:
+        """How long restoring the newest checkpoints will take."""
+        return sum(chooser.predicted_s for chooser in self._choosers)
+
+    @property
+    def too_large(self) -> list[OperatorName]:
+        """Operators whose bases alone take longer than there is time."""
+        return [chooser.operator for chooser in self._choosers if chooser.base_is_too_large]
+
+    def learn(self, measured_s: float) -> None:
+        """Restoring the newest checkpoints really took so long."""
+        restored = sum(chooser.history.base is not None for chooser in self._choosers)
+        self.speed = self.speed.learned(self.predicted_s, measured_s, restored)
+
+
+class Chooser:
+    """Base or delta for one operator: its history, within its own limits and its region's budget."""
+
+    def __init__(self, operator: OperatorName, limits: Limits, budget: RestoreBudget) -> None:
+        self.operator = operator
+        self.history = History()
+        self._own = limits
+        self._budget = budget
+
+    @property
+    def limits(self) -> Limits:
+        left = self._budget.left_for(self)
+        own = self._own.seconds
+        seconds = left if own is None else own if left is None else min(own, left)
+        return replace(self._own, seconds=seconds)
+
+    @property
+    def tracking(self) -> bool:
+        return tracking(self.history)
+
+    def accepts_delta(self, size: int | None = None) -> bool:
+        """True if the next checkpoint is a delta. `size`: the bytes it has, if known yet."""
+        return next_form(self.history, self.limits, pending=size, speed=self._budget.speed) == "delta"
+
+    def took(self, form: Form, cost: Cost) -> None:
+        """A checkpoint is stored."""
+        self.history = taken(self.history, form, cost, self.limits, speed=self._budget.speed)
+
+    @property
+    def predicted_s(self) -> float:
+        """How long restoring the newest checkpoint will take."""
+        return restore_seconds(self.history, self._budget.speed)
+
+    @property
+    def base_is_too_large(self) -> bool:
+        """True if restoring the base alone takes longer than there is time."""
+        seconds = self.limits.seconds
+        if self.history.base is None or seconds is None:
+            return False
+        return restore_seconds(replace(self.history, deltas=0), self._budget.speed) > seconds
+
+    def record(self, form: Form) -> dict[str, Any]:
+        """For the manifest: what the newest checkpoint is."""
+        return {
+            "kind": form,
+            "deltas": self.history.deltas,
+            "predicted_s": round(self.predicted_s, 3),
+            "history": self.history.as_data(),
+        }
+
+    def resume(self, record: Mapping[str, Any] | None) -> None:
+        """Go on from a restored checkpoint's record; None: there is none, the next one is a base."""
+        self.history = History.from_data(record and record.get("history"))
