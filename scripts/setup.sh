@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv from the locked requirements, installs holdfast into it in
-# editable mode, and finds a Java that Spark can run on.
+# editable mode, finds a Java that Spark can run on, and, where it may, installs
+# the Redis server that the tests of the Redis store start (without one they
+# are skipped, and say so).
 #
 # Safe to call at any time and from several places at once: it does only what
 # is missing, and says nothing when nothing is.
@@ -14,6 +16,7 @@ VENV="$ROOT/.venv"
 REQUIREMENTS_STAMP="$VENV/.requirements-stamp"
 PROJECT_STAMP="$VENV/.project-stamp"
 JAVA_RECORD="$VENV/holdfast-java-home"
+REDIS_STAMP="$VENV/.redis-stamp"
 MIN_JAVA=17
 cd "$ROOT"
 
@@ -191,6 +194,25 @@ find_java() {
     write_file "$JAVA_RECORD" "$home"
 }
 
+# --- Redis -------------------------------------------------------------------
+
+# Ready, too, when it was tried once and could not be had: it is not needed to run.
+redis_is_ready() {
+    command -v redis-server >/dev/null 2>&1 || command -v valkey-server >/dev/null 2>&1 \
+        || [[ -f "$REDIS_STAMP" || "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null 2>&1
+}
+
+# Never fails the setup. No service is started: the tests start servers of their own.
+install_redis() {
+    say "installing redis-server for the tests of the Redis store"
+    export DEBIAN_FRONTEND=noninteractive
+    if ! { apt-get -qq update && RUNLEVEL=1 apt-get -qq -y --no-install-recommends install redis-server; } \
+        >/dev/null 2>&1; then
+        say "redis-server could not be installed; the tests of the Redis store will be skipped."
+        write_file "$REDIS_STAMP" "could not be installed; remove this file to try again"
+    fi
+}
+
 # --- all together ------------------------------------------------------------
 
 requirements_hash="$(content_hash <requirements.txt)"
@@ -199,7 +221,7 @@ project_hash="$({ cat pyproject.toml && printf '%s\n' "$ROOT"; } | content_hash)
 requirements_are_ready() { [[ -x "$VENV/bin/python" ]] && stamp_is "$REQUIREMENTS_STAMP" "$requirements_hash"; }
 project_is_ready() { [[ -x "$VENV/bin/holdfast" ]] && stamp_is "$PROJECT_STAMP" "$project_hash"; }
 
-if requirements_are_ready && project_is_ready && java_is_ready; then
+if requirements_are_ready && project_is_ready && java_is_ready && redis_is_ready; then
     exit 0
 fi
 
@@ -216,3 +238,4 @@ fi
 requirements_are_ready || install_requirements "$requirements_hash"
 project_is_ready || install_project "$project_hash"
 java_is_ready || find_java
+redis_is_ready || install_redis

@@ -46,7 +46,7 @@ def show_store(found: dict[str, Any]) -> None:
 def status_tables(status: dict[str, Any]) -> Group:
     """Regions and elements of one status."""
     regions = Table(
-        Column("region", overflow="fold"), "phase", "epoch", "age", "last epoch", "late", "next restore", "resets",
+        Column("region", overflow="fold"), "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
         "reason",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)", title_justify="left",
     )  # fmt: skip

@@ -35,8 +35,8 @@ from holdfast.store.base import SegmentRef, Store
 
 Refs = list[SegmentRef]
 
-JOINED_AFTER, JOINED_OVERHEAD = 8, 0.2
-"""A base after so many deltas, with so many bytes of old rows over those that count, is joined before it is stored."""
+JOINED_AFTER, JOINED_OVER = 8, 1.1
+"""A base after so many deltas is joined if the store lacks so many times the bytes that it has then."""
 MOST_LOGGED = 4
 """Changes that have so many times the bytes of the state they belong to are not logged any further."""
 
@@ -161,10 +161,10 @@ class KeyedRun(Remembering):
         return DurablePart(None, segments, self.chooser.record(form))
 
     def _put_base(self, maps: Sequence[Segments]) -> tuple[Form, list[Refs], int]:
-        """The version's own segments; joined if they hold many old rows and a base is rare enough to pay for it."""
+        """The version's own segments; joined if that is less to store and a base is rare enough to pay for it."""
         size = sum(map(_largest_run, maps))
-        overhead = sum(segment.bytes for segments in maps for segment in segments) - size
-        if self.chooser.history.deltas < JOINED_AFTER or overhead < JOINED_OVERHEAD * size:
+        new = [s.bytes for segments in maps for s in segments if s.name not in self._stored]
+        if self.chooser.history.deltas < JOINED_AFTER or sum(new) < JOINED_OVER * size:
             return "base", self._put_all(maps), size
         chain = self._put_joined(maps, as_base=True)
         return "base", chain, sum(ref.size for refs in chain for ref in refs)

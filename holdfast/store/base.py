@@ -11,11 +11,12 @@ several threads of the owner. Every write method raises FencedError once a newer
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import StoreError
 from holdfast.ids import Epoch, OwnerToken, RegionName
 
 FORMAT = 1
@@ -51,13 +52,17 @@ class Event:
     data: Mapping[str, Any]
 
 
+SegmentWriter = Callable[[str, str, Path, int], SegmentRef]
+"""As `Store.put_segment`: entry, key, local file, checksum."""
+
+
 class Store(ABC):
     """A place for epochs. See the module's docstring for what must hold."""
 
     url: str
     value_limit: int
     executors_may_write: bool
-    """True if tasks on executors can reach the store by `segment_path`; else the driver writes segments."""
+    """True if tasks on executors can write segments (`segment_writer`); else the driver writes them."""
 
     # --- identity and ownership ---
     @abstractmethod
@@ -111,6 +116,10 @@ class Store(ABC):
     @abstractmethod
     def put_segment(self, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
         """Store an immutable local file durably under a new key (hard link where possible)."""
+
+    def segment_writer(self) -> SegmentWriter:
+        """What tasks on executors store segments with, under this owner's token and fence. Picklable."""
+        raise StoreError(f"{self.url} is written by the driver only.")
 
     @abstractmethod
     def fetch_segment(self, ref: SegmentRef, local: Path) -> None:

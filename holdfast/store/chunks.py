@@ -90,7 +90,7 @@ def encode(entry: str, key: str, number: int, count: int, data: bytes) -> bytes:
     return head + CRC.pack(_crc(entry, key, head, data)) + data
 
 
-def decode(chunk: bytes, path: Path, entry: str, key: str, number: int, count: int) -> bytes:
+def decode(chunk: bytes, path: Path | str, entry: str, key: str, number: int, count: int) -> bytes:
     """A chunk's bytes, verified."""
     head, data = chunk[: HEADER.size], chunk[HEADER.size + CRC.size :]
     expected = HEADER.pack(MAGIC, VERSION, number, count, len(data)) + CRC.pack(_crc(entry, key, head, data))

@@ -16,6 +16,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from holdfast.errors import FencedError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import identity, lease, mailbox, sealed, segments
-from holdfast.store.base import Event, Identity, SegmentRef, Store
+from holdfast.store.base import Event, Identity, SegmentRef, SegmentWriter, Store
 from holdfast.store.eventlog import EventLog
 from holdfast.store.names import check_epoch, check_name, check_value
 from holdfast.store.packs import Chain
@@ -173,6 +174,9 @@ class FileStore(Store):
                 f"{self.describe(entry, key)} holds a pair {key!r}; a segment cannot replace it."
             )
         return link_segment(self.root, held.token, entry, key, local, crc)
+
+    def segment_writer(self) -> SegmentWriter:
+        return partial(link_segment, str(self.root), int(self.token))
 
     def segment_path(self, entry: str, key: str) -> Path:
         """Where a segment lies: executors read and link there."""

@@ -33,7 +33,7 @@ def seal(kind: str, job: str, name: str, payload: bytes) -> bytes:
     return b"%b %08x\n%b" % (head, checksum(payload, checksum(head)), payload)
 
 
-def unseal(data: bytes, path: Path, kind: str, job: str, name: str) -> bytes:
+def unseal(data: bytes, path: Path | str, kind: str, job: str, name: str) -> bytes:
     """The payload, verified. DamagedError naming `path`, MismatchError if a newer holdfast wrote it."""
     line, newline, payload = data[:HEADER_LIMIT].partition(b"\n")
     if not newline:
@@ -53,7 +53,7 @@ def unseal(data: bytes, path: Path, kind: str, job: str, name: str) -> bytes:
     return payload
 
 
-def refuse_newer(path: Path, version: str) -> None:
+def refuse_newer(path: Path | str, version: str) -> None:
     """MismatchError if a format number is higher than what this program writes."""
     if version.isdigit() and int(version) > VERSION:
         raise MismatchError(
@@ -62,7 +62,7 @@ def refuse_newer(path: Path, version: str) -> None:
         )
 
 
-def damaged(path: Path, what: str) -> DamagedError:
+def damaged(path: Path | str, what: str) -> DamagedError:
     """The error for bytes that are not what was written."""
     return DamagedError(f"{path} {what}.", cure=RESTORE)
 

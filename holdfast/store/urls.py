@@ -1,4 +1,4 @@
-"""From what a user writes to a store: `PATH`, `file:PATH`, `sqlite:PATH`, `memory:NAME`."""
+"""From what a user writes to a store: `PATH`, `file:PATH`, `sqlite:PATH`, `redis://…`, `s3://…`, `memory:NAME`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from holdfast.store.memory import MemoryStore
 from holdfast.store.sqlite import SqliteStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-_CURE = "Use a path, file:PATH, sqlite:PATH or memory:NAME."
+_CURE = "Use a path, file:PATH, sqlite:PATH, redis://HOST:PORT/DB?name=NAME, s3://BUCKET/PATH or memory:NAME."
+_OBJECTS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
+_REDIS = ("redis", "rediss", "unix")
 
 
 def open_store(where: str | Path | Store) -> Store:
@@ -25,15 +27,17 @@ def open_store(where: str | Path | Store) -> Store:
     scheme, rest = (match[1].lower(), match[2]) if match else ("file", where)
     if "\0" in where or not rest:
         raise ConfigError("a store needs a place, but the path or name is empty or not a text.", cure=_CURE)
+    if is_objects(scheme, rest):
+        return _of_objects(where)
     if scheme == "memory":
         return _in_memory(rest)
     if scheme == "file":
         return FileStore(_local_path(scheme, rest))
     if scheme == "sqlite":
         return SqliteStore(_local_path(scheme, rest))
+    if scheme in _REDIS:
+        return _on_redis(where)
     # The rest of an unknown URL is never printed: it may hold a password.
-    if scheme in ("redis", "rediss"):
-        raise ConfigError(f"{scheme}: stores are not available yet.", cure=_CURE)
     raise ConfigError(f"there is no kind of store called {scheme!r}.", cure=_CURE)
 
 
@@ -42,6 +46,32 @@ def _in_memory(name: str) -> Store:
         return MemoryStore(name)
     except StoreError as error:
         raise ConfigError(error.message, cure=error.cure) from error
+
+
+def is_objects(scheme: str, rest: str) -> bool:
+    """`memory:NAME` is a store of this process, `memory://NAME` an object store in memory."""
+    return scheme in _OBJECTS or scheme.startswith("objects+") or (scheme == "memory" and rest[:2] == "//")
+
+
+def _of_objects(url: str) -> Store:
+    try:
+        from holdfast.store.objects import ObjectStore
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"a store of objects needs the package {error.name!r}.", cure="pip install fsspec"
+        ) from error
+    return ObjectStore(url)
+
+
+def _on_redis(url: str) -> Store:
+    try:
+        # Only where it is used: the client takes a while to load.
+        from holdfast.store.redis import RedisStore
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"a store on a Redis server needs the package {error.name!r}.", cure="pip install redis"
+        ) from error
+    return RedisStore(url)
 
 
 def _local_path(scheme: str, rest: str) -> str:

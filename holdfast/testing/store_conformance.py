@@ -254,7 +254,7 @@ class StoreConformance(ABC):
         local.write_bytes(data)
         return store.put_segment(entry, key, local, checksum(data))
 
-    @pytest.mark.parametrize("size", [0, 1, 4096, (2 << 20) + 7])
+    @pytest.mark.parametrize("size", [0, 1, 4096, 1 << 20, (4 << 20) + 7])
     def test_a_segment_comes_back_as_it_was(self, store: Store, tmp_path: Path, size: int) -> None:
         data = bytes(i * 31 % 251 for i in range(min(size, 4096))) * (size // 4096 + 1)
         ref = self.put_file(store, tmp_path, data[:size])

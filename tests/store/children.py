@@ -17,6 +17,7 @@ from holdfast.errors import HoldfastError
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import Store
 from holdfast.store.files import FileStore
+from holdfast.store.redis import RedisStore
 from holdfast.store.sqlite import SqliteStore
 
 TOPOLOGY = "t"
@@ -93,8 +94,12 @@ def patched() -> Iterator[pytest.MonkeyPatch]:
 
 
 def make(kind: str, tmp_path: Path) -> Store:
-    """A store object, opened."""
-    store: Store = FileStore(tmp_path / "store") if kind == "files" else SqliteStore(tmp_path / "store.db")
+    """A store object, opened. `kind`: files, sqlite, or redis:PORT."""
+    store: Store
+    if kind.startswith("redis:"):
+        store = RedisStore(f"redis://127.0.0.1:{kind[6:]}/0?name={tmp_path.name}")
+    else:
+        store = FileStore(tmp_path / "store") if kind == "files" else SqliteStore(tmp_path / "store.db")
     store.open(TOPOLOGY)
     return store
 

@@ -18,13 +18,14 @@ from holdfast.ids import Epoch, RegionName
 from holdfast.store import eventlog, lease, packs, segments
 from holdfast.store.base import Store
 from holdfast.store.files import FileStore, link_segment
-from holdfast.testing.store_conformance import TOPOLOGY, StoreConformance
+from holdfast.testing.store_conformance import TOPOLOGY
+from holdfast.testing.store_races import RacingStores
 
 REGION = RegionName("main")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class TestFileStore(StoreConformance):
+class TestFileStore(RacingStores):
     def make_store(self, tmp_path: Path) -> Store:
         return FileStore(tmp_path / "a store with späces %20 #")
 

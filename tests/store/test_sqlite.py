@@ -14,12 +14,13 @@ from holdfast.ids import Epoch, RegionName
 from holdfast.store import chunks, database, sqlite
 from holdfast.store.base import Store
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.store_conformance import TOPOLOGY, StoreConformance
+from holdfast.testing.store_conformance import TOPOLOGY
+from holdfast.testing.store_races import RacingStores
 
 REGION = RegionName("main")
 
 
-class TestSqliteStore(StoreConformance):
+class TestSqliteStore(RacingStores):
     def make_store(self, tmp_path: Path) -> Store:
         return SqliteStore(tmp_path / "a store.db")
 

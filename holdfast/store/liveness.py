@@ -1,0 +1,68 @@
+"""Is the process that an owner record names still running? For stores that have no lock of the operating system.
+
+A process id alone proves nothing: ids are reused, and other machines and containers have their own. Here a process is
+the machine's boot, the id space it was counted in, its number and the moment it started. Only if boot and id space are
+this process's own can its end be proven; otherwise nobody but the lease can tell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.store import locks
+
+_PRIVATE = ("boot", "space", "started", "nonce")
+_ENDED = frozenset("ZXx")
+
+
+def this_process() -> dict[str, Any]:
+    """What an owner record says about the process that writes it."""
+    return {**locks.who_am_i(), "boot": _boot(), "space": _id_space(), "started": _started(os.getpid())}
+
+
+def has_ended(record: Mapping[str, Any]) -> bool:
+    """True if the process is provably gone. False: it runs, or nobody here can know."""
+    if not record.get("boot") or (record["boot"], record.get("space")) != (_boot(), _id_space()):
+        return False
+    return _started(int(record.get("pid", 0))) != record.get("started")
+
+
+def runs_here(record: Mapping[str, Any]) -> bool:
+    """True if the process is provably running, in this process's own id space."""
+    here = (_boot(), _id_space())
+    known = bool(record.get("boot")) and (record["boot"], record.get("space")) == here
+    return known and not has_ended(record)
+
+
+def for_people(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record without what only programs compare."""
+    return {name: value for name, value in record.items() if name not in _PRIVATE}
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _id_space() -> str:
+    """Containers of one machine share its boot, but not its process ids."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in ticks since boot. None: there is no such process, or it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name is in parentheses and may hold anything, parentheses too.
+    state, *fields = text.rpartition(")")[2].split()
+    return None if state in _ENDED else int(fields[18])
