@@ -54,16 +54,16 @@ def bench_checkpoint_bytes(
     with bench_place(quiet) as place, filled(place, keys, {"trigger": "manual"}) as run:
         found: list[EpochBytes] = [_epoch(run)]
         order = np.random.default_rng(keys).permutation(keys)
-        while _cycles(found) < cycles:
+        while count_cycles(found) < cycles:
             number = len(found)
             at = number * changed % (keys - changed)
             _step(run, place.root / f"step-{number}.parquet", order[at : at + changed], number)
             found.append(_epoch(run))
             if number % 50 == 0:
                 place.console.print(
-                    f"{number} epochs, {_cycles(found)} of {cycles} cycles of the longest kind"
+                    f"{number} epochs, {count_cycles(found)} of {cycles} cycles of the longest kind"
                 )
-        return _report(found[1:], round(run.state_bytes()[1] * changed), keys) | {
+        return report(found[1:], round(run.state_bytes()[1] * changed), keys) | {
             "configuration": place.configuration(keys=keys, keys_changed_per_epoch=changed)
         }
 
@@ -96,14 +96,15 @@ def _epoch(run: FilledRun) -> EpochBytes:
     )
 
 
-def _cycles(found: list[EpochBytes]) -> int:
+def count_cycles(found: list[EpochBytes]) -> int:
     """Whole cycles of a base and the greatest number of deltas seen."""
     lengths = [before.deltas for before, after in pairwise(found) if after.form == "base"]
     longest = max(lengths, default=0)
     return sum(length >= 0.9 * longest for length in lengths) if longest > 1 else 0
 
 
-def _report(found: list[EpochBytes], changed: int, keys: int) -> dict[str, Any]:
+def report(found: list[EpochBytes], changed: int, keys: int) -> dict[str, Any]:
+    """The figures; `changed`: bytes that changed in each epoch."""
     deltas = [epoch.segments for epoch in found if epoch.form == "delta"]
     return {
         "bench": "checkpoint-bytes",

@@ -66,7 +66,7 @@ def test_a_small_keyed_benchmark_runs_through() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.usefixtures("shared_session")
 def test_a_small_state_growth_benchmark_runs_through() -> None:
     growth = Growth(sizes=(100, 1_000), rows=200, filling_rows=600, warm_up_steps=2, steps_at_least=3)
@@ -82,7 +82,7 @@ def test_a_small_state_growth_benchmark_runs_through() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.usefixtures("shared_session")
 def test_a_small_window_benchmark_runs_through() -> None:
     shape = Shape(rows=500, keys=7, warm_up_steps=2, steps_at_least=12)
@@ -106,7 +106,7 @@ def test_a_small_join_benchmark_runs_through() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.usefixtures("shared_session")
 def test_a_small_stream_join_benchmark_runs_through() -> None:
     shape = stream_join.Shape(rows=2_000, keys=50, warm_up_steps=1, steps_at_least=3)
