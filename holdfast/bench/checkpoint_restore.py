@@ -38,7 +38,7 @@ from holdfast.errors import HoldfastError
 SIZE_MB = 512
 PERIOD_S = 2.0
 STEP_ROWS = 100_000
-STEPS_AFTER = 60
+STEPS_AFTER = 15
 WAIT_S = 900.0
 SIDES = ("holdfast", "spark_default")
 

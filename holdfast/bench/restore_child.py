@@ -25,6 +25,8 @@ from holdfast.bench.state_growth import epochs_of, wait_for_epochs
 from holdfast.runtime.job import Job
 from holdfast.runtime.spark.session import make_session
 
+MEMORY = "10g"
+"""Structured Streaming's default store keeps its state as objects in the JVM: ten million keys need several GB."""
 BACK = 0.9
 LOOK_AT = 5
 
@@ -34,7 +36,7 @@ def say(**what: Any) -> None:
 
 
 def main(config: dict[str, Any]) -> None:
-    session = make_session("holdfast bench", settings=SETTINGS)
+    session = make_session("holdfast bench", settings={**SETTINGS, "spark.driver.memory": MEMORY})
     session.range(1).count()
     begun = time.monotonic()
     say(ready=True)

@@ -21,9 +21,9 @@ class Speed:
     """What a restore takes. The defaults are on the slow side of what two cores and one disk do."""
 
     fixed_s: float = 0.1
-    base_s_per_mb: float = 1 / 300
+    base_s_per_mb: float = 1 / 600
     """Reading, verifying, mapping."""
-    delta_s_per_mb: float = 1 / 60
+    delta_s_per_mb: float = 1 / 100
     """The same and merging: a delta's rows join what lies before them."""
     delta_s: float = 0.004
     """Of each delta, whatever its size."""
