@@ -10,7 +10,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ from holdfast.runtime.executor.changes import stored_changes
 from holdfast.runtime.executor.logic import KeyedLogic, Segments
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
+
+UPLOADS_AT_ONCE = 4
+"""Of one operator: uploads mostly wait for the disk or the network."""
 
 Frame = Any
 Spare = Callable[[SegmentRef, DamagedError], None]
@@ -198,7 +203,8 @@ class Engine(ABC):
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
     ) -> list[SegmentRef]:
         """Make live segments durable in the store, each given with its partition; in background priority."""
-        return [store.put_segment(entry, s.name, Path(s.path), s.crc) for _, s in segments]
+        with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+            return list(pool.map(partial(_put, store, entry), (segment for _, segment in segments)))
 
     def put_joined(
         self,
@@ -214,11 +220,9 @@ class Engine(ABC):
         rows = task.logic.chained
         directory = self.live / "uploads"
         directory.mkdir(parents=True, exist_ok=True)
-
-        def put(segment: Segment) -> SegmentRef:
-            return store.put_segment(entry, segment.name, Path(segment.path), segment.crc)
-
-        return [stored_changes(rows, segments, directory, put, as_base) for _, segments in changes]
+        put = partial(_put, store, entry)
+        with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+            return list(pool.map(lambda one: stored_changes(rows, one[1], directory, put, as_base), changes))
 
     def remove_live(self, segment: Segment) -> None:
         """A live segment nobody needs any more."""
@@ -232,4 +236,5 @@ class Engine(ABC):
         """The run ends: release what the engine made for it (not the caller's session)."""
 
 
-Frames = Mapping[tuple[OperatorName, int], Frame]
+def _put(store: Store, entry: str, segment: Segment) -> SegmentRef:
+    return store.put_segment(entry, segment.name, Path(segment.path), segment.crc)

@@ -35,7 +35,7 @@ def test_an_unknown_benchmark_is_refused_with_the_list() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.usefixtures("shared_session")
 def test_a_small_stateless_benchmark_runs_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stateless, "ROWS_PER_FILE", 2_000)
