@@ -30,8 +30,9 @@ from holdfast.store import (
     objects_log,
     objects_segments,
 )
-from holdfast.store.base import Event, Identity, SegmentRef, SegmentWriter, Store
+from holdfast.store.base import Event, Identity, SegmentRef, SegmentWriter
 from holdfast.store.identity import check_topology
+from holdfast.store.looked_up import LookedUpStore
 from holdfast.store.names import check_epoch, check_name, check_value
 from holdfast.store.objects_bucket import Bucket
 from holdfast.store.objects_state import Log, Ref, State
@@ -43,7 +44,7 @@ VALUE_LIMIT = 8 << 20
 PROBE_BYTES = 256 << 10
 
 
-class ObjectStore(Store):
+class ObjectStore(LookedUpStore):
     """A store in an object store. Readers need neither `open` nor `acquire`."""
 
     def __init__(self, where: str | Place) -> None:
@@ -206,19 +207,6 @@ class ObjectStore(Store):
         return f"{self.url} ({entry}/{key})"
 
     # --- epochs ---
-    def publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
-        check_name("region", region)
-        check_epoch(epoch)
-        try:
-            self._publish(region, epoch, manifest)
-        except HoldfastError:
-            raise
-        except Exception:
-            # What the failure means is not known until one looks: in place is published.
-            if epoch not in self.epochs(region) or self.manifest(region, epoch) != manifest:
-                raise
-            self.check_owner()
-
     def _publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
         (ref,) = self._upload([(manifest, ("manifest", region, epoch))])
         self._step("ckpt.manifest.tmp_written")

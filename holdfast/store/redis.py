@@ -20,8 +20,9 @@ from holdfast.errors import FencedError, HoldfastError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import liveness, redis_catalogue, redis_lease, redis_log, redis_segments, redis_settings
-from holdfast.store.base import FORMAT, Event, Identity, SegmentRef, Store
+from holdfast.store.base import FORMAT, Event, Identity, SegmentRef
 from holdfast.store.identity import check_topology
+from holdfast.store.looked_up import LookedUpStore
 from holdfast.store.names import check_epoch, check_name, check_value
 from holdfast.store.redis_link import Command, Link
 from holdfast.store.redis_session import Session
@@ -34,7 +35,7 @@ BATCH_BYTES = 16 << 20
 PROBE_BYTES = 256 << 10
 
 
-class RedisStore(Store):
+class RedisStore(LookedUpStore):
     """A store on a server. Readers need neither `open` nor `acquire`."""
 
     def __init__(self, where: str | Address) -> None:
@@ -187,20 +188,7 @@ class RedisStore(Store):
         return f"{self.url} ({entry}/{key})"
 
     # --- epochs ---
-    def publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
-        check_name("region", region)
-        check_epoch(epoch)
-        try:
-            self._publish(region, epoch, manifest)
-        except HoldfastError:
-            raise
-        except Exception:
-            # What the failure means is not known until one looks: in place is published.
-            if epoch not in self.epochs(region) or self.manifest(region, epoch) != manifest:
-                raise
-            self.check_owner()
-
-    def _publish(self, region: str, epoch: int, manifest: bytes) -> None:
+    def _publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
         session = self._session
         hashed, field = self._layout.region(region), str(epoch)
         value = session.sealer.seal(manifest, "manifest", region, epoch)

@@ -26,9 +26,10 @@ from holdfast.errors import FencedError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import chunks, locks, sealed
-from holdfast.store.base import Event, Identity, SegmentRef, Store
+from holdfast.store.base import Event, Identity, SegmentRef
 from holdfast.store.database import Database, row_crc
 from holdfast.store.identity import check_topology
+from holdfast.store.looked_up import LookedUpStore
 from holdfast.store.names import check_epoch, check_name, check_value
 
 VALUE_LIMIT = 8 << 20
@@ -38,7 +39,7 @@ PROBE_BYTES = 256 << 10
 PROBE = "_probe"
 
 
-class SqliteStore(Store):
+class SqliteStore(LookedUpStore):
     """A store in one file. Readers need neither `open` nor `acquire`."""
 
     def __init__(self, path: str | Path) -> None:
@@ -184,19 +185,7 @@ class SqliteStore(Store):
         return f"{self.path} ({entry}/{key})"
 
     # --- epochs ---
-    def publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
-        row = (check_name("region", region), check_epoch(epoch), manifest)
-        try:
-            self._publish(*row)
-        except StoreError:
-            raise
-        except Exception:
-            # What the failure means is not known until one looks: in place is published.
-            if epoch not in self.epochs(region) or self.manifest(region, epoch) != manifest:
-                raise
-            self.check_owner()
-
-    def _publish(self, region: str, epoch: int, manifest: bytes) -> None:
+    def _publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
         self._step("ckpt.manifest.tmp_written")
         with self._changing() as connection:
             newest = connection.execute(
