@@ -17,7 +17,7 @@ from holdfast.ids import Epoch, RegionName
 from holdfast.language.topology import Topology
 from holdfast.runtime.job import Job
 from holdfast.runtime.metrics import ElementMetrics
-from holdfast.store.base import SegmentRef
+from holdfast.store.base import LocalSegment, SegmentRef
 from holdfast.store.files import FileStore
 
 PERIOD_S = 2.0
@@ -60,11 +60,11 @@ class CountingStore(FileStore):
         super().put(entry, pairs)
         self.bytes_written += sum(len(value) for value in pairs.values())
 
-    def put_segment(self, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
-        ref = super().put_segment(entry, key, local, crc)
-        self.bytes_written += ref.size
-        self.segment_bytes.append(ref.size)
-        return ref
+    def put_segments(self, entry: str, segments: Sequence[LocalSegment]) -> list[SegmentRef]:
+        refs = super().put_segments(entry, segments)
+        self.segment_bytes += [ref.size for ref in refs]
+        self.bytes_written += sum(ref.size for ref in refs)
+        return refs
 
     def publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
         super().publish(region, epoch, manifest)

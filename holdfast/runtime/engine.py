@@ -34,7 +34,19 @@ UPLOADS_AT_ONCE = 4
 """Of one operator: uploads mostly wait for the disk or the network."""
 
 Frame = Any
-Spare = Callable[[SegmentRef, DamagedError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """What the restore of a keyed operator may do without, where rows may be lost."""
+
+    damaged: Callable[[SegmentRef, DamagedError], None]
+    """Hears of each damaged segment that is left out."""
+    missed: tuple[int, ...] = ()
+    """Rows that each input brought since the state was stored, and that it lacks: what they would have pushed out of
+    windows is left out. Empty: nothing is known of such rows."""
+    meta: Any = None
+    """As stored with the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +114,13 @@ class KeyedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Live segments of a restored state. `as_stored`: they hold what the store has, dealt out and formed as there."""
+    """Live segments of a restored state. `as_stored`: they hold what the store has, dealt out and formed as there; but
+    stale rows may be missing, in segments under other names."""
 
     partitions: tuple[Segments, ...]
     as_stored: bool = True
+    stale: int = 0
+    """Rows that were left out because missed ones would have pushed them out."""
 
 
 class Engine(ABC):
@@ -196,15 +211,18 @@ class Engine(ABC):
         store: Store | None,
         spare: Spare | None = None,
     ) -> Loaded:
-        """Bring stored segments to where steps will need them, verified. No segments: the initial state. `spare` hears
-        of damaged segments that the operator can do without; without it damage is an error."""
+        """Bring stored segments to where steps will need them, verified. No segments: the initial state. `spare`
+        tells what the operator can do without; without it damage is an error."""
 
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
     ) -> list[SegmentRef]:
         """Make live segments durable in the store, each given with its partition; in background priority."""
+        found = [(segment.name, Path(segment.path), segment.crc) for _, segment in segments]
+        at_once = -(-len(found) // UPLOADS_AT_ONCE) or 1
+        lots = [found[start : start + at_once] for start in range(0, len(found), at_once)]
         with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
-            return list(pool.map(partial(_put, store, entry), (segment for _, segment in segments)))
+            return [ref for refs in pool.map(partial(store.put_segments, entry), lots) for ref in refs]
 
     def put_joined(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ AT_ONCE = 2
 RUNS_LEFT = 4
 """So many deltas stay as they are."""
 EVOLVED = "evolved-"
+FRESH = "fresh"
 STATE = "state"
 """The directory of live segments in that of the run."""
 
@@ -33,19 +35,20 @@ def load_segments(
     partitions: int,
     spare: Spare | None = None,
 ) -> Loaded:
-    """The live state of stored segments, one list per stored partition, in `directory`. `spare` hears of damaged ones
-    that are left out, where the operator's segments are groups of rows that do not need each other."""
+    """The live state of stored segments, one list per stored partition, in `directory`. `spare` tells what may
+    be left out, where the operator's segments are groups of rows that do not need each other."""
     if not stored:
         return Loaded(tuple(() for _ in range(partitions)))
     assert store is not None
     directory.mkdir(parents=True, exist_ok=True)
+    sparing = spare if task.logic.chained is None else None
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        sparing = spare if task.logic.chained is None else None
         loaded = tuple(pool.map(lambda refs: _load(task, refs, store, directory, sparing), stored))
     evolved = any(s.name.startswith(EVOLVED) for segments in loaded for s in segments)
+    loaded, stale = _without_stale(task, loaded, sparing, directory)
     if len(loaded) != partitions:
-        return Loaded(_repartitioned(task, loaded, directory, partitions), False)
-    return Loaded(loaded, not evolved)
+        return Loaded(_repartitioned(task, loaded, directory, partitions), False, stale)
+    return Loaded(loaded, not evolved, stale)
 
 
 def _load(
@@ -66,6 +69,24 @@ def _load(
         segments = (*base, *run, *others)
     fp("reset.op.loaded")
     return segments
+
+
+def _without_stale(
+    task: KeyedTask, loaded: tuple[Segments, ...], spare: Spare | None, directory: Path
+) -> tuple[tuple[Segments, ...], int]:
+    """(the partitions without stale rows, how many those were). What is written again has a name that no other restore
+    gives: how much was missed differs each time."""
+    if spare is None or not any(spare.missed):
+        return loaded, 0
+    found, gone = [], 0
+    for partition, segments in enumerate(loaded):
+        place = Place(directory, f"{task.operator}-p{partition}-{FRESH}{uuid.uuid4().hex[:12]}")
+        left, stale = task.logic.without_stale(segments, spare.meta, spare.missed, place)
+        for segment in set(segments).difference(left):
+            remove_quietly(segment.path)
+        found.append(left)
+        gone += stale
+    return tuple(found), gone
 
 
 def _deltas(of_map: Segments) -> int:
@@ -113,5 +134,5 @@ def _fetch(store: Store, ref: SegmentRef, directory: Path, spare: Spare | None) 
     except DamagedError as error:
         if spare is None:
             raise
-        spare(ref, error)
+        spare.damaged(ref, error)
         return None

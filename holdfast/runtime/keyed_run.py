@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.checkpoint.adaptive import Cost, Form
@@ -39,6 +39,8 @@ JOINED_AFTER, JOINED_OVER = 8, 1.1
 """A base after so many deltas is joined if the store lacks so many times the bytes that it has then."""
 MOST_LOGGED = 4
 """Changes that have so many times the bytes of the state they belong to are not logged any further."""
+STALE = "stale"
+"""Under this name an operator counts rows that restores removed from its windows as too old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,11 @@ class KeyedRun(Remembering):
         """True where a damaged group may cost its rows: outside of regions."""
         self.lost_groups: list[tuple[str, int]] = []
         """(what is wrong, rows) of groups that the last restore did without."""
+        self.missed: tuple[int, ...] = ()
+        """Rows that each input brought since what is restored next was stored, and that it lacks; empty: none are known.
+        Set before a restore, outside of regions."""
+        self.stale_rows = 0
+        """Rows of windows that the last restore did without, since those that were missed would have pushed them out."""
         self._engine = engine
         self._entry = entry
         self._store: Store | None = None
@@ -221,25 +228,32 @@ class KeyedRun(Remembering):
         self._store = store
         segments = [] if part is None else [[SegmentRef(*ref) for ref in p] for p in part["segments"]]
         blob = {} if part is None or part["blob"] is None else codec.decode(blob_of(store, part))
-        spare = self._note_lost(part) if self.tolerates_damage else None
+        stored_meta = blob.get("meta")
+        spare = self._note_lost(part, stored_meta) if self.tolerates_damage else None
         loaded = self._engine.load_keyed(self.task, segments, store, spare)
-        meta = self.task.logic.resumed(blob.get("meta"))
+        meta = self.task.logic.resumed(stored_meta)
+        if spare is not None and any(spare.missed):
+            meta = self.task.logic.after_missed(meta, spare.missed)
+        state = KeyedState(loaded.partitions, meta, blob.get("counts", {}))
+        self.stale_rows = loaded.stale
+        if loaded.stale:
+            state = replace(state, counts=state.counting([{STALE: loaded.stale}]))
         with self._lock:
             self._life += 1
             self._held.clear()
             self._stop_tracking()
-        self.advance(KeyedState(loaded.partitions, meta, blob.get("counts", {})))
+        self.advance(state)
         with self._lock:
             self._resume_chain(segments, None if part is None else part.get("form"), loaded.as_stored)
 
-    def _note_lost(self, part: dict[str, Any] | None) -> Spare:
+    def _note_lost(self, part: dict[str, Any] | None, meta: Any) -> Spare:
         self.lost_groups = []
         rows: dict[str, int] = ((part or {}).get("form") or {}).get("rows", {})
 
         def note(ref: SegmentRef, error: DamagedError) -> None:
             self.lost_groups.append((error.message, rows.get(ref.key, 0)))
 
-        return note
+        return Spare(note, self.missed, meta)
 
     def _resume_chain(self, segments: list[Refs], form: dict[str, Any] | None, as_stored: bool) -> None:
         """Go on with the stored chain, if what was loaded is exactly what the store has."""

@@ -2,8 +2,8 @@
 
 A source's position is saved when its rows are handed out, so after a failure it goes on behind them: at most once.
 What was handed out and cannot be proved processed is counted as lost, never silently dropped. Stateful operators
-with `.checkpoint(every=…)` save their state on their own schedule and get it back after a failure; without it they
-start afresh.
+with `.checkpoint(every=…)` save their state on their own schedule and get it back after a failure, without what has
+become stale since; without it they start afresh.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from holdfast.errors import NoSpaceError, StepFailed
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, ConnectionId, ElementName, Epoch, RegionName
 from holdfast.language.connectors import Slice
 from holdfast.protocol.messages import Marker
+from holdfast.runtime.aging import Aging
 from holdfast.runtime.batch import Batch
 from holdfast.runtime.connection import Connection, Interrupted, Signals
 from holdfast.runtime.counting import count_later
@@ -81,6 +82,8 @@ class AutonomousLoop:
         self._every = {
             name: every for name, every in policies.items() if every is not None and store is not None
         }
+        kept = [run for run in worker.runs.values() if isinstance(run, KeyedRun) and run.name in self._every]
+        self._aging = Aging(worker.plan, kept, clock)
 
     @property
     def name(self) -> ElementName:
@@ -217,7 +220,9 @@ class AutonomousLoop:
         """Record where the sources are behind the slices of `work`, which is handed out and not known to be
         processed; None: everything handed out is processed."""
         self._clean = work is None
-        if self._store is None or not self.worker.sources:
+        if work is not None:
+            self._aging.took_rows()
+        if self._store is None or not (self.worker.sources or self._aging.is_needed):
             return
         positions = {str(run.name): run.source.snapshot() for run in self.worker.sources}
         in_flight = None
@@ -225,7 +230,12 @@ class AutonomousLoop:
             slices = {str(name): [piece.rows, piece.detail] for name, piece in work.slices.items()}
             taken = sum(batch.rows for batches in work.batches.values() for batch in batches)
             in_flight = {"slices": slices, "batch_rows": taken}
-        record = {"positions": positions, "in_flight": in_flight, "lost": self.metrics.lost_rows}
+        record = {
+            "positions": positions,
+            "in_flight": in_flight,
+            "lost": self.metrics.lost_rows,
+            "taken": self._aging.taken_s,
+        }
         self._save_when_there_is_space(f"positions.{self.name}", codec.encode(record))
 
     def _save_when_there_is_space(self, name: str, data: bytes) -> None:
@@ -251,6 +261,7 @@ class AutonomousLoop:
             {"positions": {}, "in_flight": None, "lost": 0} if raw is None else codec.decode(raw)
         )
         self.metrics.lost_rows = record["lost"]
+        self._aging.taken_s = record.get("taken")
         if record["in_flight"] is not None:
             self._lost(self._rows_in_flight(record["in_flight"]), "the run ended in the middle of a step")
         for run in self.worker.sources:
@@ -296,10 +307,29 @@ class AutonomousLoop:
             self._checkpoints[run.name] = 0 if part is None else part["number"]
             if isinstance(run, KeyedRun):
                 run.tolerates_damage = True
+                run.missed = self._aging.missed(run, part)
             run.restore(INITIAL_EPOCH, part, self._store)
-            for why, rows in run.lost_groups if isinstance(run, KeyedRun) else ():
-                self._lost(rows, why)
             self._due[run.name] = self._clock.monotonic() + self._every.get(run.name, 0.0)
+            if isinstance(run, KeyedRun):
+                for why, rows in run.lost_groups:
+                    self._lost(rows, why)
+                self._tell_stale(run)
+                if self._aging.restored(run, part):
+                    self._due[run.name] = self._clock.monotonic()
+        self._checkpoint_due()
+
+    def _tell_stale(self, run: KeyedRun) -> None:
+        """Rows that a restore removed from windows as too old: counted by the operator, and told."""
+        if run.stale_rows:
+            self.metrics.counts = self.worker.counts
+            reason = f"about {sum(run.missed)} rows since its checkpoint were missed and would have pushed them out"
+            told = {
+                "element": self.name,
+                "operator": run.name,
+                "rows": run.stale_rows,
+                "missed": list(run.missed),
+            }
+            self._record_event("rows.stale", {**told, "reason": reason})
 
     def _checkpoint_due(self, force: bool = False) -> None:
         """Save each operator whose own period has passed. State is taken between steps; writing it blocks this
@@ -317,6 +347,7 @@ class AutonomousLoop:
     def _checkpoint(self, run: Remembering) -> None:
         assert self._store is not None
         number = self._checkpoints[run.name] + 1
+        pace = self._aging.measured(run) if isinstance(run, KeyedRun) else None
         part = run.part_of(Epoch(number), run.pin(Epoch(number)))
         entry = entry_of(AUTONOMOUS, run.name)
         key = f"e{number}-t{self._clock.wall():.6f}-{run.name}"
@@ -334,6 +365,8 @@ class AutonomousLoop:
             "form": part.form,
         }
         record |= {"pairs": [*part.older, *pairs]}
+        if pace is not None:
+            record["pace"] = pace
         self._store.save_record(f"state.{run.name}", json.dumps(record).encode())
         self._checkpoints[run.name] = number
         listed = [*refs.values(), *part.older]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.errors import ConfigError
+from holdfast.sinks.encoding import dictionary_columns
 
 _MARK = "\x00decimal:"
 _DECIMAL = re.compile(r'"\\u0000decimal:([-0-9.]+)"')
@@ -24,7 +25,8 @@ _DECIMAL = re.compile(r'"\\u0000decimal:([-0-9.]+)"')
 def write_table(table: pa.Table, path: Path, format: str, header: bool, options: Mapping[str, str]) -> None:
     """One file with all rows of the table."""
     if format == "parquet":
-        pq.write_table(table, path, compression=options.get("compression", "snappy"))
+        compression = options.get("compression", "snappy")
+        pq.write_table(table, path, compression=compression, use_dictionary=dictionary_columns(table))
         return
     if unknown := sorted({name.lower() for name in options} - {"sep", "delimiter"}):
         raise ConfigError(f"the option {unknown[0]!r} needs Spark.", cure="Leave it out, or run with Spark.")

@@ -10,6 +10,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "json", "parquet"]
 PROBE_BYTES = 256 << 10
+LARGE_BYTES = 4 << 20
+"""A file of this size is not copied into a larger one: from here on reading costs Spark more than opening
+(`spark.sql.files.openCostInBytes`)."""
 
 
 class FileSink(Sink):
@@ -49,8 +53,8 @@ class FileSink(Sink):
         orders.sink(FileSink("out/orders", "parquet"), name="orders_out")
 
     Within a region one file per partition and epoch appears after the epoch is published, named
-    `part-<sink>-e000000012-p0000.parquet`. `partition_files` puts an upper bound on the files per epoch. `options` go to
-    Spark's writer. Outside a region every step's files appear at once. The directory must be one that driver and
+    `part-<sink>-e000000012-p0000.parquet`; what a step wrote into a file of 4 MB or more stays a file of its own.
+    `partition_files` puts an upper bound on the files per epoch, at any size. `options` go to Spark's writer. Outside a region every step's files appear at once. The directory must be one that driver and
     executors share; other files in it are left alone.
     """
 
@@ -209,8 +213,12 @@ class FileSink(Sink):
                 elif self._partition_files is not None:
                     number %= self._partition_files
                 parts[number].append(path)
+        # A number asked for is kept at any size.
+        runs = {n: _runs(p) if self._partition_files is None else [p] for n, p in sorted(parts.items())}
+        more = count(max(runs, default=0) + 1)
+        numbered = [(next(more) if i else n, run) for n, of in runs.items() for i, run in enumerate(of)]
         tasks = []
-        for number, paths in sorted(parts.items()):
+        for number, paths in numbered:
             final = self._final(name, number, paths[0])
             sources = tuple(str(path) for path in paths)
             tasks.append((MergeTask(self._format, self._header, sources, str(merged / final)), final))
@@ -353,6 +361,20 @@ class FileSink(Sink):
 
     def describe(self) -> str:
         return f"{self._format} files in {self._output}"
+
+
+def _runs(paths: list[Path]) -> list[list[Path]]:
+    """Files that become one: small ones that follow each other, and each large one."""
+    runs: list[list[Path]] = []
+    joining = False
+    for path in paths:
+        large = path.stat().st_size >= LARGE_BYTES
+        if joining and not large:
+            runs[-1].append(path)
+        else:
+            runs.append([path])
+        joining = not large
+    return runs
 
 
 def _size(path: Path) -> int | None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.durable import remove_quietly, translate_os_errors
+from holdfast.sinks.encoding import dictionary_columns
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,13 @@ class ParquetTaskWriter:
         path = os.path.join(self.directory, name)
         with translate_os_errors(path):
             try:
-                pq.write_table(table, path, compression=self.compression, store_schema=False)
+                pq.write_table(
+                    table,
+                    path,
+                    compression=self.compression,
+                    use_dictionary=dictionary_columns(table),
+                    store_schema=False,
+                )
             except OSError:
                 remove_quietly(path)
                 raise

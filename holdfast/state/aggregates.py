@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import StateError
-from holdfast.state.accumulators import Accumulator, accumulator
+from holdfast.state.accumulators import Accumulator, Columns, accumulator
 from holdfast.state.functions import POSITION, UserFunction, columns_of, is_ordered
 from holdfast.state.grouping import Runs, group_rows
 from holdfast.state.hashing import HASH_COLUMN, I64, canonical_key, key_hash, plain
 from holdfast.state.ordered import with_position
+from holdfast.state.shortcuts import OrderedInts, batch_states
 from holdfast.state.user_functions import row_of
 
 Aggregate = tuple[str, str, str | None]
@@ -118,7 +119,21 @@ class Aggregation:
 
 def partial(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
     """State rows of the batch alone, one per key. Uses `__hf_hash` if the batch has it (as Spark computed it)."""
-    return combine(aggregation, [lift(aggregation, batch)])
+    columns, hashes, keys = _arrived(aggregation, batch)
+    grouping = group_rows(as_int64(hashes), keys)
+    order, runs = pa.array(grouping.order), Runs(grouping.starts, len(hashes))
+    ordered = OrderedInts(grouping.order)
+    kept: list[pa.Array] = []
+    for (_, function, name), acc in zip(aggregation.aggregates, aggregation.accumulators, strict=True):
+        column = _input(columns, function, name)
+        states = batch_states(acc, column, ordered, runs)
+        if states is None:
+            lifted = acc.lift(column, batch.num_rows)
+            states = acc.fold([part.take(order) for part in lifted], runs)
+        kept += states
+    first = pa.array(grouping.first_rows)
+    own = [column.take(first) for column in (hashes, *keys)]
+    return pa.Table.from_arrays(own + kept, schema=aggregation.state_schema)
 
 
 def combine(aggregation: Aggregation, tables: Sequence[pa.Table]) -> pa.Table:
@@ -176,18 +191,22 @@ def _last_of_each(
 
 def lift(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
     """Each input row as a state row of its own."""
-    columns = {field.name: _typed(batch, field) for field in aggregation.schema}
-    keys = [canonical_key(columns[name]) for name in aggregation.by]
-    if HASH_COLUMN in batch.column_names:
-        hashes = single(batch.column(HASH_COLUMN))
-    else:
-        hashes = pa.array(key_hash(keys))
+    columns, hashes, keys = _arrived(aggregation, batch)
     kept = [
         part
         for (_, function, name), acc in zip(aggregation.aggregates, aggregation.accumulators, strict=True)
         for part in acc.lift(_input(columns, function, name), batch.num_rows)
     ]
     return pa.Table.from_arrays([hashes, *keys, *kept], schema=aggregation.state_schema)
+
+
+def _arrived(aggregation: Aggregation, batch: pa.Table) -> tuple[dict[str, pa.Array], pa.Array, Columns]:
+    """(input columns by name, hashes, canonical keys) of a batch."""
+    columns = {field.name: _typed(batch, field) for field in aggregation.schema}
+    keys = [canonical_key(columns[name]) for name in aggregation.by]
+    if HASH_COLUMN in batch.column_names:
+        return columns, single(batch.column(HASH_COLUMN)), keys
+    return columns, pa.array(key_hash(keys)), keys
 
 
 def _input(columns: Mapping[str, pa.Array], function: str, name: str | None) -> pa.Array | None:

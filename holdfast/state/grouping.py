@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.state.hashing import I64
+from holdfast.state.hashing import I64, tells_keys_apart
 
 Bools = npt.NDArray[np.bool_]
 
@@ -92,6 +92,8 @@ def group_rows(hashes: I64, keys: Sequence[pa.Array]) -> Grouping:
         return Grouping(order, order)
     ordered = hashes[order]
     new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    if tells_keys_apart(keys):
+        return Grouping(order, np.flatnonzero(new))
     repeated = np.flatnonzero(~new)
     same = rows_equal(keys, order[repeated], keys, order[repeated - 1])
     if same.all():

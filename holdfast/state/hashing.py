@@ -81,6 +81,27 @@ def partition_of_group(group: I64, partitions: int, groups: int = KEY_GROUPS) ->
     return scaled // np.int64(groups)
 
 
+def owned(hashes: I64, partition: int, partitions: int) -> npt.NDArray[np.bool_]:
+    """Whether `partition` owns the group of each hash: the same as `partition_of_group(key_group(…)) == partition`, from
+    the bits of a group alone."""
+    first, end = (-(-p * KEY_GROUPS // partitions) for p in (partition, partition + 1))
+    if first == end:
+        return np.zeros(len(hashes), dtype=np.bool_)
+    groups = np.ascontiguousarray(hashes, dtype="<i8").view(np.uint8)[::8] & np.uint8(KEY_GROUPS - 1)
+    return np.asarray(groups - np.uint8(first) < np.uint8(end - first))  # those below the first wrap around
+
+
+def tells_keys_apart(keys: Sequence[pa.Array]) -> bool:
+    """Whether rows with the same hash have the same key, so that there is no need to compare: each step of the hash of one
+    long can be undone. (A null's hash is also the hash of some number.)"""
+    kinds = pa.types
+    return (
+        len(keys) == 1
+        and not keys[0].null_count
+        and (kinds.is_int64(keys[0].type) or kinds.is_timestamp(keys[0].type))
+    )
+
+
 def canonical_key(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One key column in canonical form: plain layout, -0.0 as 0.0, one NaN."""
     array = plain(column)
@@ -154,8 +175,9 @@ def _hash_column(array: pa.Array, seeds: U64) -> U64:
 
 
 def _fixed(array: pa.Array, as_type: pa.DataType, dtype: type[np.uint64]) -> U64:
-    values = array.cast(as_type).fill_null(0).to_numpy(zero_copy_only=False)
-    return np.asarray(values).astype(np.int64).view(dtype)
+    typed = array.cast(as_type)
+    values = (typed.fill_null(0) if typed.null_count else typed).to_numpy(zero_copy_only=False)
+    return np.asarray(values).astype(np.int64, copy=False).view(dtype)
 
 
 def _hash_decimal(array: pa.Array, seeds: U64) -> U64:

@@ -9,24 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from holdfast.state.accumulators import Accumulator
 from holdfast.state.aggregates import Aggregation, as_int64, single
 from holdfast.state.grouping import Bools, Runs, keys_equal, rows_equal
-from holdfast.state.hashing import HASH_COLUMN, I64
+from holdfast.state.hashing import HASH_COLUMN, I64, tells_keys_apart
 from holdfast.state.layout import Merge, Run, blocks_of
 from holdfast.state.opened import opened
 from holdfast.state.segment import Segment
+from holdfast.state.shortcuts import paired_states
 from holdfast.state.sorted_rows import SortedRows
 
 ROWS_INDEXED_MIN = 1 << 20
 """One look-up may always make indexes for so many rows, a large one for more. The rest is left to the next."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Found:
     """What was found for a table of keys."""
 
@@ -51,13 +54,19 @@ class Found:
             return self.keys
         by = 1 + len(self.aggregation.by)
         columns = [single(column) for column in self.keys.columns]
-        order, runs = self._pairs()
-        stacked = [pa.concat_arrays(pair) for pair in zip(self.values, columns[by:], strict=True)]
-        kept = [column.take(order) for column in stacked]
-        accumulators = zip(self.aggregation.accumulators, self.aggregation.parts, strict=True)
-        folded = [column for acc, part in accumulators for column in acc.fold(kept[part], runs)]
+        folded: list[pa.Array] = []
+        for acc, part in zip(self.aggregation.accumulators, self.aggregation.parts, strict=True):
+            own, found = columns[by:][part], self.values[part]
+            paired = paired_states(acc, own, self.rows, found)
+            folded += self._folded(acc, own, found) if paired is None else paired
         return pa.Table.from_arrays([*columns[:by], *folded], schema=self.aggregation.state_schema)
 
+    def _folded(self, acc: Accumulator, own: list[pa.Array], found: list[pa.Array]) -> list[pa.Array]:
+        order, runs = self._pairs
+        stacked = [pa.concat_arrays(pair) for pair in zip(found, own, strict=True)]
+        return acc.fold([column.take(order) for column in stacked], runs)
+
+    @cached_property
     def _pairs(self) -> tuple[pa.Array, Runs]:
         """How to order what was found, with the keys' rows below it, so that each key is one run, state first."""
         found, keys = len(self.rows), self.keys.num_rows
@@ -168,6 +177,8 @@ class _Search:
 
     def _same_keys(self, hits: Sequence[_Hits], taken: Sequence[list[pa.Array]]) -> bool:
         """Whether all rows have the very key sought and not only its hash."""
+        if tells_keys_apart(self._wanted) and all(tells_keys_apart(columns[: self._by]) for columns in taken):
+            return True
         sought = pa.array(self._sought[np.concatenate([hit.places for hit in hits])])
         stored = [pa.concat_arrays([columns[i] for columns in taken]) for i in range(self._by)]
         return bool(keys_equal(stored, [wanted.take(sought) for wanted in self._wanted]).all())

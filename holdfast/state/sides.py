@@ -4,8 +4,8 @@ Invariants:
 - The kind is part of a segment's name, so that the segments of an operator can be told apart after a restore.
 - Within a segment rows ascend by (hash, coordinate); rows of older segments came before those of newer ones. Only
   neighbours are merged, so that this stays true.
-- Small segments are merged with their successors once these have as many rows; large ones never. A segment that
-  nobody needs any more goes as a whole, one of which little is needed is written again.
+- Small segments are merged with their neighbours, large ones never (`regrouped`). A segment that nobody needs any more
+  goes as a whole, one of which little is needed is written again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,45 @@ Needed = Callable[[SideRows], Bools | None]
 """Which rows may still be needed; None: all of them."""
 
 MERGED_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbours, by their places in a list of segments, that become one segment; one that `stays` is not written."""
+
+    first: int
+    last: int
+    stays: bool
+
+
+def regrouped(left: Sequence[int], had: Sequence[int], group_rows: int) -> list[Group]:
+    """How segments go on of which so many rows are left, the oldest first; the last is new and not written yet.
+
+    Written are new rows, and what is left of segments that lost more than half. A neighbour that could stay joins what is
+    written if it has at most twice as many rows and both fit into `group_rows` (or into what a step brings, if that is
+    more: it is one group anyway). So there are few groups, a row is rarely written again, and the rows of rare keys that
+    outlive the others of their group do not remain a group of their own.
+    """
+    groups: list[Group] = []
+    newest = len(left) - 1
+    limit = max(group_rows, left[newest])
+    rows = 0  # of the group in hand
+    for place in range(newest, -1, -1):
+        if not left[place]:
+            continue
+        stays = place != newest and 2 * left[place] >= had[place]
+        joins = bool(groups) and rows + left[place] <= limit
+        if joins and groups[0].stays:
+            joins = not stays and rows <= 2 * left[place]
+        elif joins and stays:
+            joins = left[place] <= 2 * rows
+        if joins:
+            groups[0] = Group(place, groups[0].last, stays=False)
+            rows += left[place]
+        else:
+            groups.insert(0, Group(place, place, stays))
+            rows = left[place]
+    return groups
 
 
 @dataclass(frozen=True)
@@ -66,29 +105,38 @@ class Kind:
         self, segments: Segments, fresh: SideRows, needed: Needed, directory: Path, prefix: str
     ) -> Segments:
         """The segments of this kind after a step that brought `fresh`."""
-        mask = needed(fresh)
-        tail = [fresh.table if mask is None else fresh.table.filter(pa.array(mask))]
-        rows = tail[0].num_rows
+        opened = [*(self.rows(segment) for segment in segments), fresh]
+        masks = [needed(rows) for rows in opened]
+        left = [
+            len(rows) if mask is None else int(np.count_nonzero(mask))
+            for rows, mask in zip(opened, masks, strict=True)
+        ]
         kept: list[Segment] = []
-        merging = True
-        for segment in reversed(segments):
-            old = self.rows(segment)
-            mask = needed(old)
-            count = len(old) if mask is None else int(np.count_nonzero(mask))
-            merging = merging and count <= 2 * rows and rows + count <= self.group_rows
-            if not count:
+        for group in regrouped(left, [len(rows) for rows in opened], self.group_rows):
+            if group.stays:
+                kept.append(segments[group.first])
                 continue
-            if merging:
-                tail.insert(0, old.table if mask is None else old.table.filter(pa.array(mask)))
-                rows += count
-            elif mask is not None and 2 * count < len(old):
-                alive = old.table.filter(pa.array(mask))
-                kept.insert(0, write_segment(directory, f"{prefix}-again{len(kept)}{self._suffix}", alive))
-            else:
-                kept.insert(0, segment)
-        if rows:
-            merged = tail[0] if len(tail) == 1 else sorted_side(pa.concat_tables(tail), self.by).table
-            kept.append(write_segment(directory, f"{prefix}{self._suffix}", merged))
+            pieces = [
+                rows.table if mask is None else rows.table.filter(pa.array(mask))
+                for rows, mask in list(zip(opened, masks, strict=True))[group.first : group.last + 1]
+            ]
+            merged = pieces[0] if len(pieces) == 1 else sorted_side(pa.concat_tables(pieces), self.by).table
+            again = "" if group.last == len(segments) else f"-again{len(kept)}"
+            kept.append(write_segment(directory, f"{prefix}{again}{self._suffix}", merged))
+        OPENED.forget(set(segments).difference(kept))
+        return tuple(kept)
+
+    def only(self, segments: Segments, needed: Needed, directory: Path, prefix: str) -> Segments:
+        """The segments with nothing but needed rows; one that has no others stays as it is."""
+        kept: list[Segment] = []
+        for segment in segments:
+            rows = self.rows(segment)
+            mask = needed(rows)
+            if mask is None:
+                kept.append(segment)
+            elif mask.any():
+                alive = rows.table.filter(pa.array(mask))
+                kept.append(write_segment(directory, f"{prefix}-{len(kept)}{self._suffix}", alive))
         OPENED.forget(set(segments).difference(kept))
         return tuple(kept)
 

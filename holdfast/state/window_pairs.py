@@ -75,6 +75,20 @@ def outlived(side: SideRows, newest: SideRows, rows: int) -> Bools | None:
     return needed
 
 
+def not_pushed_out(side: SideRows, last: int | I64, missed: int | I64, rows: int) -> Bools | None:
+    """Which rows would still be in a window of the last `rows` if so many that were missed had come behind the `last`
+    one; None: all. Numbers of the whole stream, or for each row those of its key."""
+    needed = np.asarray(side.at > last + np.minimum(missed, rows) - rows)
+    return None if needed.all() else needed
+
+
+def share_of_key(missed: int, last: I64, had: int) -> I64:
+    """How many of the rows that a stream missed were of a key that had the number `last` among the `had` rows of the
+    stream so far: its share of them, whole ones."""
+    share = np.floor(float(missed) * last / max(had, 1))
+    return np.asarray(np.minimum(share, missed), dtype=np.int64)
+
+
 def last_of_each_key(fresh: SideRows) -> SideRows:
     """The row with the highest number of each key; `fresh` is sorted by hash and number."""
     if not len(fresh):

@@ -54,6 +54,8 @@ class Event:
 
 SegmentWriter = Callable[[str, str, Path, int], SegmentRef]
 """As `Store.put_segment`: entry, key, local file, checksum."""
+LocalSegment = tuple[str, Path, int]
+"""Key, local file, checksum."""
 
 
 class Store(ABC):
@@ -116,6 +118,10 @@ class Store(ABC):
     @abstractmethod
     def put_segment(self, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
         """Store an immutable local file durably under a new key (hard link where possible)."""
+
+    def put_segments(self, entry: str, segments: Sequence[LocalSegment]) -> list[SegmentRef]:
+        """The same for several, all of them durable when it returns."""
+        return [self.put_segment(entry, *segment) for segment in segments]
 
     def segment_writer(self) -> SegmentWriter:
         """What tasks on executors store segments with, under this owner's token and fence. Picklable."""

@@ -25,11 +25,11 @@ from holdfast.errors import FencedError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import identity, lease, mailbox, sealed, segments
-from holdfast.store.base import Event, Identity, SegmentRef, SegmentWriter, Store
+from holdfast.store.base import Event, Identity, LocalSegment, SegmentRef, SegmentWriter, Store
 from holdfast.store.eventlog import EventLog
 from holdfast.store.names import check_epoch, check_name, check_value
 from holdfast.store.packs import Chain
-from holdfast.store.segments import link_segment
+from holdfast.store.segments import link_segment, link_segments
 
 __all__ = ["FileStore", "link_segment"]
 
@@ -70,6 +70,7 @@ class FileStore(Store):
         job = self.read_identity().job_id
         with durable.translate_os_errors(str(self.root)):
             self._lease = lease.acquire(self.root, job, take_over=take_over)
+        self._chains.clear()  # others may have written since
         self._events = EventLog(self.root / "events")
         return self._lease.token
 
@@ -168,12 +169,16 @@ class FileStore(Store):
 
     # --- segments ---
     def put_segment(self, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
+        return self.put_segments(entry, [(key, local, crc)])[0]
+
+    def put_segments(self, entry: str, segments: Sequence[LocalSegment]) -> list[SegmentRef]:
         held = self._held()
-        if self.get(entry, key) is not None:
-            raise StoreError(
-                f"{self.describe(entry, key)} holds a pair {key!r}; a segment cannot replace it."
-            )
-        return link_segment(self.root, held.token, entry, key, local, crc)
+        for key, _, _ in segments:
+            if self._chain(entry).holds(check_name("key", key)):
+                raise StoreError(
+                    f"{self.describe(entry, key)} holds a pair {key!r}; a segment cannot replace it."
+                )
+        return link_segments(self.root, held.token, entry, segments)
 
     def segment_writer(self) -> SegmentWriter:
         return partial(link_segment, str(self.root), int(self.token))

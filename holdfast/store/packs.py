@@ -52,6 +52,7 @@ class Chain:
         self._chain: list[PackName] = []
         self._live: dict[str, tuple[str, Record]] = {}
         self._sizes: dict[str, int] = {}
+        self._known = False
 
     def keys(self) -> list[str]:
         with self._lock:
@@ -69,6 +70,14 @@ class Chain:
                 if value is not None:
                     return value
         raise StoreError(f"{self._directory} changes faster than it can be read.", cure="Try again.")
+
+    def holds(self, key: str) -> bool:
+        """Whether there is a pair of this name, as the owner knows: nobody else writes pairs, so that the directory is
+        looked at once."""
+        with self._lock:
+            if not self._known:
+                self._refresh()
+            return key in self._live
 
     def file_of(self, key: str) -> Path | None:
         """The pack that holds a key's newest value."""
@@ -140,6 +149,7 @@ class Chain:
             if chain[:known] != self._chain or any(name.base for name in chain[known:]):
                 self._chain, self._live, self._sizes, known = [], {}, {}, 0
             if all(self._learn(name) for name in chain[known:]):
+                self._known = True
                 return
         raise StoreError(f"{self._directory} changes faster than it can be read.", cure="Try again.")
 

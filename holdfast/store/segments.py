@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast import durable
@@ -16,7 +17,7 @@ from holdfast.durable import checksum
 from holdfast.errors import StoreError
 from holdfast.failpoints import fp
 from holdfast.store import lease, sealed
-from holdfast.store.base import SegmentRef
+from holdfast.store.base import LocalSegment, SegmentRef
 from holdfast.store.names import check_name
 
 ENTRIES = "entries"
@@ -33,30 +34,45 @@ def segment_path(root: Path, entry: str, key: str) -> Path:
 def link_segment(root: str | Path, token: int, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
     """Store an immutable local file under a new key, durably. Storing the same bytes again is fine; other bytes
     under a key that exists are refused."""
+    return link_segments(root, token, entry, [(key, local, crc)])[0]
+
+
+def link_segments(
+    root: str | Path, token: int, entry: str, segments: Sequence[LocalSegment]
+) -> list[SegmentRef]:
+    """Store several; their names are made durable together."""
     root = Path(root)
-    target = segment_path(root, entry, key)
     private = lease.private_directory(root, token)
-    staged = private / f"{secrets.token_hex(8)}{SUFFIX}"
     try:
-        with durable.translate_os_errors(str(target)):
-            fp("ckpt.op.put")
-            try:
-                size = _bring(local, staged, crc)
-                durable.fsync_file(staged)
-                ref = SegmentRef(entry, key, size, crc)
-                _link_new(root, staged, target, ref)
-            finally:
-                durable.remove_quietly(staged)
-        durable.settle_name(target)
+        refs = [_link(root, private, entry, *segment) for segment in segments]
+        if refs:
+            durable.settle_name(segment_path(root, entry, refs[-1].key))
     except StoreError as error:
         if not private.is_dir():
             raise lease.fenced(root, token) from error
         raise
     if not private.is_dir():
-        # The file stays: the new owner may meanwhile have stored the same bytes under this key and rely on them.
+        # The files stay: the new owner may meanwhile have stored the same bytes under their keys and rely on them.
         raise lease.fenced(root, token)
-    fp("ckpt.op.put_done")
-    return ref
+    for _ in refs:
+        fp("ckpt.op.put_done")
+    return refs
+
+
+def _link(root: Path, private: Path, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
+    """A file whose bytes are durable under its name, which is not yet."""
+    target = segment_path(root, entry, key)
+    staged = private / f"{secrets.token_hex(8)}{SUFFIX}"
+    with durable.translate_os_errors(str(target)):
+        fp("ckpt.op.put")
+        try:
+            size = _bring(local, staged, crc)
+            durable.fsync_file(staged)
+            ref = SegmentRef(entry, key, size, crc)
+            _link_new(root, staged, target, ref)
+            return ref
+        finally:
+            durable.remove_quietly(staged)
 
 
 def fetch(target: Path, ref: SegmentRef, local: Path) -> None:

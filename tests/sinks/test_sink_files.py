@@ -172,6 +172,37 @@ def test_single_step_is_not_copied_and_several_are_joined_with_one_header(tmp_pa
     assert text.splitlines() == ["n,word", *(f"{n},w{n}" for n in range(20, 26))]
 
 
+def test_large_files_are_not_copied_and_small_ones_between_them_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.sinks.files.LARGE_BYTES", 100)
+    sink = opened(tmp_path)
+    sizes = (1, 1, 50, 50, 1)
+    for step, size in enumerate(sizes):
+        many = pa.concat_tables([rows(step * 100 + n) for n in range(size)])
+        sink.write_arrow(many, StepId(Attempt(0), step))
+    prepared = sink.prepare(Epoch(1), sink.seal(Epoch(1)))
+    staged = {final: path for path, final, _, _ in prepared["files"]}
+    assert list(staged) == [f"part-out-e000000001-p000{n}.csv" for n in range(4)]
+    assert [path.split("/")[1] for path in staged.values()] == ["e000000001-0", "a0", "a0", "a0"]
+    sink.commit(Epoch(1), prepared)
+    assert visible(tmp_path) == list(staged)
+    found = [line for name in staged for line in (tmp_path / name).read_text().splitlines()]
+    firsts = [step * 100 + n for step, size in enumerate(sizes) for n in range(size)]
+    expected = [n for first in firsts for n in rows(first).column("n").to_pylist()]
+    assert [int(line.split(",")[0]) for line in found if line != "n,word"] == expected
+
+
+def test_a_number_of_files_asked_for_is_kept_at_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.sinks.files.LARGE_BYTES", 1)
+    sink = FileSink(str(tmp_path), partition_files=1)
+    sink.open(context())
+    sink.commit(Epoch(1), prepare(sink, 1, steps=3))
+    assert visible(tmp_path) == ["part-out-e000000001-p0000.csv"]
+
+
 def test_failed_merge_leaves_no_target(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n")
     task = MergeTask("json", False, (str(tmp_path / "a"),) * 2, str(tmp_path / "no" / "target"))

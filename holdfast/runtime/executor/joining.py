@@ -74,7 +74,8 @@ class TimedJoin(KeyedLogic):
     The watermark of a port all of whose sources are idle is the other one's.
 
     `meta`: {"reached": for each port [[source, largest event time]], "marks": the watermark of each}, sources by name;
-    if sources may be idle also what `idleness.py` keeps, for each port.
+    if sources may be idle also what `idleness.py` keeps, for each port; if `counts_rows`, "rows": how many rows with an
+    event time each port had so far.
     """
 
     ports: tuple[TimedPort, TimedPort]
@@ -127,9 +128,21 @@ class TimedJoin(KeyedLogic):
         new_meta = {
             "reached": [port.to_stored(known) for port, known in zip(self.ports, after, strict=True)],
             "marks": list(now),
+            **self._counted(meta, arrived),
             **noted(self._idle_us, meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
         }
         return Applied(kept, (output,), new_meta, {"late": late} if late else {})
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether somebody needs to know how many rows the ports had."""
+        return False
+
+    def _counted(self, meta: Any, arrived: Arrivals) -> dict[str, Any]:
+        if not self.counts_rows:
+            return {}
+        came = [0 if these is None else these.total for these in arrived]
+        return {"rows": [had + more for had, more in zip(meta.get("rows", (0, 0)), came, strict=True)]}
 
     @property
     def _idle_us(self) -> int | None:

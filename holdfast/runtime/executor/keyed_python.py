@@ -28,7 +28,6 @@ from holdfast.runtime.executor.logic import (
     PortRows,
     Segments,
     Share,
-    owners,
 )
 from holdfast.state import registry, wakeups
 from holdfast.state.aggregates import Aggregation, as_int64, lift, single
@@ -36,7 +35,7 @@ from holdfast.state.compaction import advance
 from holdfast.state.declarations import declared
 from holdfast.state.expiry import LONG_AGO, SEEN
 from holdfast.state.grouping import Grouping, group_rows
-from holdfast.state.hashing import HASH_COLUMN, I64
+from holdfast.state.hashing import HASH_COLUMN, I64, owned
 from holdfast.state.keyed_map import Version, merge_versions_for
 from holdfast.state.lookup import find_rows
 from holdfast.state.opaque import OpaqueRows, bounds_for, present
@@ -191,7 +190,7 @@ class KeyedPython(KeyedLogic):
         ).segments
 
         def mine(hashes: I64) -> Any:
-            return owners(hashes, partitions) == partition
+            return owned(hashes, partition, partitions)
 
         entries = [entry for _, entries in both for entry in entries]
         return (*merged, *wakeups.joined(entries, self._entries, mine, place.directory, place.prefix))

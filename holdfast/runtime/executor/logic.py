@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates import Aggregation
-from holdfast.state.hashing import HASH_COLUMN, I64, key_group, key_hash, partition_of_group
+from holdfast.state.hashing import HASH_COLUMN, I64, key_group, key_hash, owned, partition_of_group
 from holdfast.state.segment import Segment
 
 Segments = tuple[Segment, ...]
@@ -87,6 +87,22 @@ class KeyedLogic(ABC):
         """The `meta` with which a run goes on that finds this one stored."""
         return meta
 
+    def had(self, meta: Any) -> tuple[int, ...] | None:
+        """How many rows each input brought so far, if the operator keeps windows of the last so many rows of them, which
+        become stale where rows are missed. None: it does not."""
+        return None
+
+    def without_stale(
+        self, segments: Segments, meta: Any, missed: Sequence[int], place: Place
+    ) -> tuple[Segments, int]:
+        """(one partition's segments without the rows that so many missed ones of each input would have pushed out of
+        its window, how many those were)."""
+        return segments, 0
+
+    def after_missed(self, meta: Any, missed: Sequence[int]) -> Any:
+        """The `meta` that goes with it."""
+        return meta
+
     @abstractmethod
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         """The segments of `partition` when a state is dealt out over another number of partitions."""
@@ -105,11 +121,6 @@ class KeyedLogic(ABC):
         """The rows of a stored segment in today's form: the same table if the operator has not changed. Raises
         MismatchError if it has changed too much."""
         return table
-
-
-def owners(hashes: I64, partitions: int) -> I64:
-    """Which partition owns each hash."""
-    return partition_of_group(key_group(hashes), partitions)
 
 
 def with_hashes(rows: pa.Table, by: Sequence[str]) -> pa.Table:
@@ -132,12 +143,12 @@ def own_rows(rows: pa.Table, by: Sequence[str], partition: int, partitions: int)
     rows = with_hashes(rows, by)
     if partitions == 1:
         return rows
-    return rows.filter(pa.array(owners(hashes_of(rows), partitions) == partition))
+    return rows.filter(pa.array(owned(hashes_of(rows), partition, partitions)))
 
 
 def split(rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
     """Rows with hashes by the partition that owns them; partitions without rows are left out."""
     if not rows.num_rows:
         return {}
-    owner = owners(hashes_of(rows), partitions)
+    owner = partition_of_group(key_group(hashes_of(rows)), partitions)
     return {int(p): rows.filter(pa.array(owner == p)) for p in np.unique(owner)}

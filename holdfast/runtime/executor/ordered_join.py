@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from holdfast.runtime.executor.joining import (
     with_keys,
 )
 from holdfast.runtime.executor.logic import Place, PortRows, Segments
+from holdfast.runtime.executor.stale_windows import Missing, without_stale
 from holdfast.runtime.executor.timed import Arrived, longs
 from holdfast.runtime.executor.window_join import above, oriented
 from holdfast.state.hashing import I64
@@ -72,6 +74,21 @@ class OrderedJoin(TimedJoin):
         if not self.alone:
             return super().repartition(old, partition, partitions, place)
         return super().repartition(old, 0, 1, place) if partition == 0 else ()
+
+    # --- after rows were missed ---
+
+    @property
+    def counts_rows(self) -> bool:
+        return any(window.rows for window in self.windows)
+
+    def had(self, meta: Any) -> tuple[int, ...] | None:
+        return tuple((meta or {}).get("rows", (0, 0))) if self.counts_rows else None
+
+    def without_stale(
+        self, segments: Segments, meta: Any, missed: Sequence[int], place: Place
+    ) -> tuple[Segments, int]:
+        streams = [Missing(had, more) for had, more in zip(self.had(meta) or (0, 0), missed, strict=True)]
+        return without_stale(self.kinds[:2], self.windows, streams, segments, place)
 
     # --- a step ---
 
@@ -179,4 +196,4 @@ def _both(marks: Marks) -> int | None:
 
 def _told(arrived: Arrived | None) -> Arrived | None:
     """How far the sources came, without the rows."""
-    return None if arrived is None else Arrived(arrived.rows.slice(0, 0), arrived.reached)
+    return None if arrived is None else Arrived(arrived.rows.slice(0, 0), arrived.reached, arrived.total)

@@ -33,14 +33,18 @@ REACHED = "__hf_reached"
 
 STAIRS_NOTE = b"holdfast.stairs"
 """Under this name shares carry the stairs of their mapping task."""
+ROWS_NOTE = b"holdfast.rows"
+"""Under this name shares carry how many rows their mapping task had."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Rows of one partition with `REACHED`, and how far every source came in the step."""
+    """Rows of one partition with `REACHED`, how far every source came in the step, and how many rows the port had in it,
+    in all partitions."""
 
     rows: pa.Table
     reached: dict[int, int]
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,13 @@ class TimedPort:
         rows = self._timed(rows)
         sources, times = longs(rows, POSITION_COLUMNS[0]), self.times(rows)
         rows = rows.append_column(REACHED, pa.array(running_maximum(sources, times)))
-        return Arrived(own_rows(rows, self.by, partition, partitions), maxima(sources, times))
+        mine = own_rows(rows, self.by, partition, partitions)
+        return Arrived(mine, maxima(sources, times), rows.num_rows)
 
     def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         rows = self._timed(rows)
         positions = [longs(rows, name) for name in POSITION_COLUMNS]
-        note = {STAIRS_NOTE: as_bytes(stairs(positions, self.times(rows)))}
+        note = {STAIRS_NOTE: as_bytes(stairs(positions, self.times(rows))), ROWS_NOTE: b"%d" % rows.num_rows}
         rows = with_hashes(rows, self.by)
         parts = split(rows, partitions)
         empty = rows.slice(0, 0)
@@ -83,6 +88,7 @@ class TimedPort:
         return Arrived(
             rows.append_column(REACHED, pa.array(reached)),
             maxima(longs(every, "source"), longs(every, "time")),
+            sum(int(share.schema.metadata[ROWS_NOTE]) for share in shares),
         )
 
     def _timed(self, rows: pa.Table) -> pa.Table:

@@ -30,6 +30,7 @@ from holdfast.runtime.executor.logic import (
     with_hashes,
 )
 from holdfast.runtime.executor.ranks import note_of, ranks_of
+from holdfast.runtime.executor.stale_windows import Missing, without_stale
 from holdfast.state.grouping import Bools
 from holdfast.state.hashing import I64
 from holdfast.state.keyed_map import sort_by_position
@@ -167,6 +168,22 @@ class WindowJoin(KeyedLogic):
             return lambda kept: above(kept.at, total - rows)
         newest = last_of_each_key(numbered)
         return lambda kept: outlived(kept, newest, rows)
+
+    # --- after rows were missed ---
+
+    def had(self, meta: Any) -> tuple[int, ...]:
+        return tuple((meta or {}).get("rows", (0, 0)))
+
+    def without_stale(
+        self, segments: Segments, meta: Any, missed: Sequence[int], place: Place
+    ) -> tuple[Segments, int]:
+        streams = [Missing(had, more, last=had) for had, more in zip(self.had(meta), missed, strict=True)]
+        return without_stale(self.kinds, self.windows, streams, segments, place)
+
+    def after_missed(self, meta: Any, missed: Sequence[int]) -> Any:
+        """Numbers of a whole stream go on behind the rows that were missed: what is left goes in its turn."""
+        told = zip(self.had(meta), missed, self.windows, strict=True)
+        return {"rows": [had if window.per_key else had + more for had, more, window in told]}
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         return repartitioned(self.kinds, old, partition, partitions, place.directory, place.prefix)

@@ -18,11 +18,11 @@ from holdfast.runtime.executor.logic import (
     PortRows,
     Segments,
     Share,
-    owners,
 )
 from holdfast.runtime.executor.timed import Arrived, TimedPort
 from holdfast.state.aggregates import as_int64, combine, single
 from holdfast.state.evolution import evolved_sums
+from holdfast.state.hashing import owned
 from holdfast.state.opened import OPENED, opened
 from holdfast.state.segment import Segment, write_segment
 from holdfast.state.windows import PANE, Windows, among, key_hashes, live, of_windows, results, sums
@@ -164,7 +164,7 @@ class WindowedAggregate(KeyedLogic):
         pieces = []
         for segment in [segment for segments in old for segment in segments]:
             table = opened(segment, self.windows.aggregation).table
-            mine = owners(key_hashes(table), partitions) == partition
+            mine = owned(key_hashes(table), partition, partitions)
             pieces.append(table.filter(pa.array(mine)))
         joined = combine(self.windows.aggregation, pieces)
         return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()

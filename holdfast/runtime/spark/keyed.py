@@ -168,7 +168,7 @@ class KeyedJobs:
         versions = list(loaded.partitions)
         for partition, result in rows:
             versions[partition] = tuple(Segment(*fields) for fields in json.loads(result))
-        return Loaded(tuple(versions), loaded.as_stored)
+        return replace(loaded, partitions=tuple(versions))
 
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store

@@ -1,0 +1,288 @@
+"""Windows of operators without replay, restored after a failure: what has become too old meanwhile is removed, and told.
+
+Ten rows of the left stream come in each second of a clock that the source moves; the window has the last 100. So at each
+moment it is known what a run without failures would hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import holdfast as hf
+from holdfast.compiler.analyse import ArrowAnalyser
+from holdfast.compiler.compile import compile_graph
+from holdfast.ids import OperatorName
+from holdfast.language.connectors import Slice
+from holdfast.language.topology import Topology
+from holdfast.runtime.aging import feeds
+from holdfast.state import codec
+from holdfast.store.urls import open_store
+from holdfast.testing import ManualClock, MemorySink, Rows, run_local
+
+EVERY, WINDOW = 20, 100
+KEY = (0, 0, 0, 1)
+"""Of rows one behind the other."""
+
+
+class Crash(BaseException):
+    """The driver dies: nothing is saved any more."""
+
+
+class Ticking(Rows):
+    """Ten rows a second; at a given row the driver dies."""
+
+    def __init__(self, rows: list[Any], schema: str, clock: ManualClock, dies_at: int | None = None) -> None:
+        super().__init__(rows, schema, rows_per_step=10)
+        self._clock = clock
+        self._dies_at = dies_at
+
+    def next_slice(self) -> Slice | None:
+        if self._dies_at is not None and self._next >= self._dies_at:
+            raise Crash
+        piece = super().next_slice()
+        if piece is not None:
+            self._clock.advance(1.0)
+        return piece
+
+
+class Live(Ticking):
+    """What comes while nobody listens is gone."""
+
+    replayable = False
+
+
+@dataclass
+class Life:
+    """Runs on one store, one after the other."""
+
+    where: str
+    shelf: str
+    clock: ManualClock = field(default_factory=lambda: ManualClock(1_000_000.0))
+    window: Any = field(default_factory=lambda: hf.latest(rows=WINDOW))
+    by: str = "n"
+    kind: type[Ticking] = Ticking
+    in_region: bool = False
+    apart: bool = False
+    asked: int = 0
+    """Rows of the right stream so far: a source goes on behind those it gave."""
+
+    def run(self, rows: int, ask: bool = False, dies: bool = False) -> dict[str, Any]:
+        """Up to so many rows of the left stream; `ask`: then the right stream asks for each of them."""
+        made = Topology("windows")
+        kept = [(n, KEY[n % 4]) for n in range(rows)]
+        one = made.source(self.kind(kept, "n long, k long", self.clock, rows if dies else None), name="one")
+        wanted = range(rows) if self.by == "n" else (0, 1)
+        asking = [(-1,)] * self.asked + [(n,) for n in wanted if ask]
+        self.asked = len(asking)
+        two = made.source(Rows(asking, "m long", rows_per_step=10_000), name="two")
+        if self.in_region:
+            one, two = (stream.consistent(name="books", period=EVERY) for stream in (one, two))
+        if self.apart:
+            one, two = one.isolate(), two.isolate()
+        nobody = hf.latest(rows=0)
+        pairs = one.join(two, {self.by: "m"}, window=self.window, other_window=nobody, name="pairs")
+        if not self.in_region:
+            pairs = pairs.checkpoint(every=EVERY)
+        pairs.sink(MemorySink(self.shelf), name="out")
+        if not dies:
+            return run_local(made, self.where, clock=self.clock)
+        with pytest.raises(Crash):
+            run_local(made, self.where, clock=self.clock)
+        return {}
+
+    def met(self) -> set[int]:
+        return {row["n"] for row in MemorySink.rows(self.shelf)}
+
+    def told(self) -> list[Any]:
+        return [event.data for event in open_store(self.where).events() if event.kind == "rows.stale"]
+
+
+@pytest.fixture
+def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
+    yield Life(f"file:{tmp_path}/store", request.node.name)
+    MemorySink.clear(request.node.name)
+
+
+def counted(status: dict[str, Any]) -> int:
+    return sum(
+        counts.get("stale", 0)
+        for element in status["elements"].values()
+        for counts in element["counts"].values()
+    )
+
+
+def test_rows_that_those_taken_after_the_checkpoint_would_have_pushed_out_are_gone(life: Life) -> None:
+    life.run(250, dies=True)  # stored after 200; the window holds 100 to 199
+    status = life.run(250, ask=True)
+    assert life.met() == set(range(150, 200)), "a run without failures would hold 150 to 249"
+    assert counted(status) == 50
+    (told,) = life.told()
+    assert (told["operator"], told["rows"], told["missed"]) == ("pairs", 50, [50, 0])
+
+
+def test_hours_in_which_nobody_ran_remove_nothing_since_sources_go_on_where_they_were(life: Life) -> None:
+    life.run(250, dies=True)
+    life.clock.advance(7200)
+    life.run(250, ask=True)
+    assert life.met() == set(range(150, 200))
+
+
+def test_what_came_meanwhile_counts_where_the_source_cannot_give_it_again(life: Life) -> None:
+    life.kind = Live
+    life.run(230, dies=True)
+    life.clock.advance(4)  # 3 s of steps after the checkpoint, and 4 s of nobody
+    life.run(230, ask=True)
+    assert life.met() == set(range(170, 200))
+
+
+def test_a_run_that_was_stopped_well_loses_nothing_however_late_it_goes_on(life: Life) -> None:
+    life.run(250)
+    life.clock.advance(7200)
+    status = life.run(250, ask=True)
+    assert life.met() == set(range(150, 250))
+    assert counted(status) == 0
+    assert life.told() == []
+
+
+def test_what_is_left_goes_in_its_turn(life: Life) -> None:
+    life.run(250, dies=True)
+    life.run(280)
+    life.run(280, ask=True)
+    assert life.met() == {*range(180, 200), *range(250, 280)}
+
+
+def test_a_second_failure_does_not_remove_the_same_again(life: Life) -> None:
+    life.run(250, dies=True)
+    life.clock.advance(500)
+    life.run(250, dies=True)
+    life.clock.advance(500)
+    status = life.run(250, ask=True)
+    assert life.met() == set(range(150, 200))
+    assert counted(status) == 50
+    assert len(life.told()) == 1
+
+
+def test_of_windows_per_key_each_loses_its_share(life: Life) -> None:
+    life.window, life.by = hf.latest(rows=40, per_key=True), "k"
+    life.run(250, dies=True)  # stored after 200 rows: 150 of key 0 and 50 of key 1
+    status = life.run(250, ask=True)
+    often, seldom = ([n for n in range(200) if KEY[n % 4] == key][-40:] for key in (0, 1))
+    assert life.met() == {*often[37:], *seldom[12:]}, "of 50 missed rows 37 were of key 0, and 12 of key 1"
+    assert counted(status) == 49
+
+
+def test_a_stream_that_has_fallen_silent_loses_nothing(life: Life) -> None:
+    life.run(200)
+    life.clock.advance(1)
+    slow_life(life, seconds=3600)
+    status = life.run(200, ask=True)
+    assert life.met() == set(range(100, 200))
+    assert counted(status) == 0
+
+
+def slow_life(life: Life, seconds: float) -> None:
+    """A run in which only the right stream has rows, an hour between two of them, until the driver dies."""
+
+    class Slow(Rows):
+        def next_slice(self) -> Slice | None:
+            if self._next >= 6:
+                raise Crash
+            life.clock.advance(seconds)
+            return super().next_slice()
+
+    made = Topology("windows")
+    kept = [(n, KEY[n % 4]) for n in range(200)]
+    one = made.source(Ticking(kept, "n long, k long", life.clock), name="one")
+    two = made.source(Slow([(-1,)] * 6, "m long", rows_per_step=1), name="two")
+    pairs = one.join(two, {"n": "m"}, window=life.window, other_window=hf.latest(rows=0), name="pairs")
+    pairs.checkpoint(every=2 * seconds).sink(MemorySink(life.shelf), name="out")
+    life.asked = 6
+    with pytest.raises(Crash):
+        run_local(made, life.where, clock=life.clock)
+
+
+def test_a_checkpoint_of_before_the_rate_was_stored_is_restored_whole(life: Life) -> None:
+    life.run(250, dies=True)
+    store = open_store(life.where)
+    store.open("windows")
+    store.acquire()
+    record = json.loads(store.load_record("state.pairs") or b"")
+    assert record.pop("pace")["had"] == [200, 0]
+    store.save_record("state.pairs", json.dumps(record).encode())
+    store.release()
+    life.run(250, ask=True)
+    assert life.met() == set(range(100, 200))
+    assert life.told() == []
+
+
+def test_in_a_region_nothing_is_removed_since_rows_come_again(life: Life) -> None:
+    life.in_region = True
+    life.run(250, dies=True)
+    life.clock.advance(7200)
+    life.run(250)
+    status = life.run(250, ask=True)
+    assert life.met() == set(range(150, 250))
+    assert counted(status) == 0
+    assert life.told() == []
+
+
+def test_a_step_that_fails_costs_the_same_without_a_new_driver(life: Life) -> None:
+    failed: list[bool] = []
+
+    def fails_once(pairs: pa.Table) -> pa.Array:
+        if not failed and pairs.num_rows:
+            failed.append(True)
+            raise ValueError("once")
+        return pa.array([True] * pairs.num_rows)
+
+    made = Topology("windows")
+    one = made.source(Ticking([(n,) for n in range(250)], "n long", life.clock), name="one")
+    two = made.source(Asking(), name="two")
+    pairs = one.join(
+        two, {"n": "m"}, window=life.window, other_window=hf.latest(rows=0), where=fails_once, name="pairs"
+    )
+    pairs.checkpoint(every=EVERY).sink(MemorySink(life.shelf), name="out")
+    status = run_local(made, life.where, clock=life.clock)
+    assert failed
+    assert life.met() == set(range(150, 200))
+    assert counted(status) == 50
+
+
+class Asking(Rows):
+    """24 steps ask for nothing, one for a row that is there, the next for all."""
+
+    def __init__(self) -> None:
+        super().__init__([(-1,)] * 24 + [(195,)] + [(n,) for n in range(250)], "m long", rows_per_step=1)
+
+    def next_slice(self) -> Slice | None:
+        self._step = 1 if self._next < 25 else 1000
+        return super().next_slice()
+
+
+def test_an_element_without_sources_remembers_when_it_took_its_last_rows(life: Life) -> None:
+    life.apart = True
+    life.run(250, dies=True)
+    status = life.run(250, ask=True)
+    assert counted(status) == sum(told["rows"] for told in life.told())
+    record = codec.decode(open_store(life.where).load_record("positions.pairs") or b"")
+    assert 1_000_000 < record["taken"] <= life.clock.wall()
+
+
+def test_where_rows_are_that_came_while_nobody_ran() -> None:
+    made = Topology("mixed")
+    exact = made.source(Rows([(1,)], "n long"), name="exact").consistent("books")
+    loose = made.source(Rows([(1,)], "n long"), name="loose")
+    live = made.source(Live([(1,)], "n long", ManualClock()), name="live")
+    windows = {"window": hf.latest(rows=5), "other_window": hf.latest(rows=0)}
+    loose.join(exact.autonomous(), "n", **windows, name="first").sink(MemorySink("feeds-1"), name="out_1")
+    live.join(loose, "n", **windows, name="second").sink(MemorySink("feeds-2"), name="out_2")
+    plan = compile_graph(made.graph(), ArrowAnalyser())
+    assert feeds(plan, OperatorName("first")) == ("waits", "again")
+    assert feeds(plan, OperatorName("second")) == ("gone", "waits")
