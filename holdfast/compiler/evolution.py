@@ -1,12 +1,13 @@
 """How an operator may change while its stored state is kept: what it computes or declares may come and go by name.
 
-An aggregate that is new begins with no rows, one that is gone is dropped; the same for variables of Python operators.
-Keys, windows and the type of what stays must not change.
+An aggregate that is new begins with no rows, one that is gone is dropped; the same for variables of Python operators. So
+do columns of whole rows that are kept: rows from before have null in new ones. Keys, windows and the type of what stays
+must not change.
 """
 
 from __future__ import annotations
 
-_LISTS = (" agg=(", " state=(")
+_LISTS = (" agg=(", " state=(", " rows=(")
 """Parts of a fingerprint whose entries, `name:…`, may come and go."""
 
 
@@ -37,11 +38,16 @@ def _parted(fingerprint: str) -> tuple[str, dict[str, str]]:
         if begin not in fingerprint:
             continue
         start = fingerprint.index(begin) + len(begin)
-        end = _closing(fingerprint, start)
-        for entry in _entries(fingerprint[start:end]):
-            name, _, rest = entry.partition(":")
-            entries[name] = rest
-        fingerprint = fingerprint[:start] + fingerprint[end:]
+        number = 1
+        while True:
+            end = _closing(fingerprint, start)
+            for entry in _entries(fingerprint[start:end]):
+                name, _, rest = entry.partition(":")
+                entries[name if number == 1 else f"{name} of input {number}"] = rest
+            fingerprint = fingerprint[:start] + fingerprint[end:]
+            if not fingerprint.startswith(") (", start):
+                break
+            start, number = start + len(") ("), number + 1
     return fingerprint, entries
 
 

@@ -8,6 +8,8 @@ import pyarrow as pa
 from holdfast.errors import MismatchError
 from holdfast.state.accumulators import Accumulator, Count
 from holdfast.state.aggregates import Aggregation
+from holdfast.state.arrays import lengths, packed
+from holdfast.state.hashing import plain
 from holdfast.state.ordered import AtEnd
 
 
@@ -18,13 +20,7 @@ def evolved(table: pa.Table, wanted: pa.Schema, new: dict[str, pa.Array], what: 
     for field in wanted:
         index = table.schema.get_field_index(field.name)
         if index >= 0:
-            if table.schema.field(index).type != field.type:
-                raise MismatchError(
-                    f"{what}: the column {field.name!r} was of type {table.schema.field(index).type} and is"
-                    f" {field.type} now.",
-                    cure="Undo the change, or give the column a new name: it then begins without values.",
-                )
-            columns.append(table.column(index))
+            columns.append(_evolved_column(table.column(index), field, what))
         elif field.name in new:
             columns.append(new[field.name])
         elif field.nullable:
@@ -35,6 +31,37 @@ def evolved(table: pa.Table, wanted: pa.Schema, new: dict[str, pa.Array], what: 
                 cure="Let it be null, or start with a new store.",
             )
     return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def _evolved_column(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray | pa.Array:
+    if column.type == field.type:
+        return column
+    if pa.types.is_list(field.type) and pa.types.is_list(column.type):
+        lists = plain(column)
+        values = _evolved_value(lists.flatten(), field.type.value_type, field.name, what)
+        return packed(values, lengths(lists))
+    return _evolved_value(plain(column), field.type, field.name, what)
+
+
+def _evolved_value(array: pa.Array, kind: pa.DataType, name: str, what: str) -> pa.Array:
+    """Values in their new type: of whole rows columns may come and go, the rest stays as it is."""
+    if array.type == kind:
+        return array
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
+        raise MismatchError(
+            f"{what}: the column {name!r} was of type {array.type} and is {kind} now.",
+            cure="Undo the change, or give the column a new name: it then begins without values.",
+        )
+    had = {field.name for field in array.type}
+    fields = [
+        _evolved_value(array.field(field.name), field.type, field.name, what)
+        if field.name in had
+        else pa.nulls(len(array), field.type)
+        for field in kind
+    ]
+    return pa.StructArray.from_arrays(
+        fields, fields=list(kind), mask=array.is_null() if array.null_count else None
+    )
 
 
 def evolved_sums(table: pa.Table, aggregation: Aggregation, what: str) -> pa.Table:

@@ -19,6 +19,8 @@ from holdfast.testing import run_local
 
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 AT = pa.timestamp("us", tz="UTC")
+NARROW = "at timestamp, k string, v long"
+WIDER = f"{NARROW}, extra long"
 
 
 def feed(here: Path, number: int, **more: list[Any]) -> None:
@@ -32,7 +34,7 @@ def feed(here: Path, number: int, **more: list[Any]) -> None:
 def run(
     here: Path,
     build: Callable[[Stream], Stream],
-    schema: str = "at timestamp, k string, v long",
+    schema: str = NARROW,
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Everything the topology has written so far."""
@@ -102,6 +104,79 @@ def test_rows_that_a_join_keeps_get_nulls_for_new_columns(tmp_path: Path) -> Non
     assert len(crossed) == 50, "five new rows of each key meet five old ones that know no extra"
 
 
+def test_rows_that_wait_to_be_sorted_get_nulls_for_new_columns_and_lose_old_ones(tmp_path: Path) -> None:
+    def sort(stream: Stream) -> Stream:
+        return stream.sort("at", delay=15, name="s")
+
+    feed(tmp_path, 0)
+    assert run(tmp_path, sort) == []
+    feed(tmp_path, 1, extra=[7] * 10)
+    rows = run(tmp_path, sort, WIDER)
+    assert [row["extra"] for row in rows] == [None] * len(rows)
+    assert [row["v"] for row in rows] == list(range(len(rows)))
+    feed(tmp_path, 3, extra=[8] * 10)
+    rows = run(tmp_path, sort)[len(rows) :]
+    assert "extra" not in rows[-1]
+    assert [row["v"] for row in rows][-3:] == [7, 8, 9], "rows that had a column more have it no longer"
+
+
+def test_best_rows_get_nulls_for_new_columns_and_lose_old_ones(tmp_path: Path) -> None:
+    def best(stream: Stream) -> Stream:
+        return stream.top_n(2, by="k", order="-v", name="t")
+
+    feed(tmp_path, 0)
+    before = run(tmp_path, best)
+    feed(tmp_path, 1, extra=[7] * 10, v=[5, 9, 1, 1, 1, 1, 1, 1, 1, 1])
+    rows = run(tmp_path, best, WIDER)[len(before) :]
+    assert {(row["k"], row["v"], row["extra"]) for row in rows} >= {("b", 9, None), ("b", 9, 7)}
+    feed(tmp_path, 2, v=[10] * 10)
+    rows = run(tmp_path, best)[-4:]
+    assert {row["v"] for row in rows} == {10}
+    assert "extra" not in rows[0]
+
+
+def test_rows_that_wait_at_a_barrier_get_nulls_for_new_columns(tmp_path: Path) -> None:
+    def run_both(schema: str) -> list[dict[str, Any]]:
+        topology = hf.Topology("waiting")
+        one, two = (
+            topology.source(hf.Files(str(tmp_path / name / "in"), "parquet", schema), name=name).consistent(
+                "r"
+            )
+            for name in ("one", "two")
+        )
+        one.barrier(two, by="k", name="b").sink(hf.FileSink(str(tmp_path / "out"), "parquet"), name="out")
+        run_local(topology, store=f"file:{tmp_path}/store")
+        files = sorted((tmp_path / "out").glob("part-*.parquet"))
+        return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    feed(tmp_path / "one", 0)
+    (tmp_path / "two" / "in").mkdir()
+    assert run_both(NARROW) == []
+    feed(tmp_path / "two", 0, extra=[7] * 10)
+    rows = run_both(WIDER)
+    assert len(rows) == 10
+    assert {(row["extra"], row["extra_2"]) for row in rows} == {(None, 7)}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.sort("at", delay=15, name="op"),
+        lambda s: s.top_n(2, by="k", order="at", name="op"),
+    ],
+    ids=["sort", "top_n"],
+)
+def test_whole_rows_with_a_column_of_another_type_are_refused(
+    build: Callable[[Stream], Stream], tmp_path: Path
+) -> None:
+    feed(tmp_path, 0)
+    run(tmp_path, build)
+    with pytest.raises(MismatchError, match="'v' was"):
+        run(tmp_path, build, "at timestamp, k string, v string")
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -133,6 +208,9 @@ def test_fingerprints_are_compared_by_name() -> None:
     now = "aggregate by=(k:string) agg=(s:sum(v):decimal128(38,0),t:max(v):int64) groups=128"
     assert misfit(then, now) is None
     assert changes(then, now) == (["t"], ["n", "p"])
+    two = "barrier by=(k) rows=(k:string,v:int64) (k:string,w:int64) groups=128"
+    assert changes(two, two.replace(",w:int64", ",x:int64")) == (["x of input 2"], ["w of input 2"])
+    assert "'w of input 2' was" in str(misfit(two, two.replace("w:int64", "w:string")))
     assert "'s' was" in str(misfit(then, now.replace("(38,0)", "(20,0)")))
     assert "now it is" in str(misfit(then, now.replace("groups=128", "groups=64")))
 

@@ -13,7 +13,9 @@ from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.runtime.executor.idleness import PASSED, SILENT, clocked, noted, resumed
 from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
 from holdfast.runtime.executor.timed import Arrived, TimedPort
+from holdfast.state.evolution import evolved
 from holdfast.state.pending import TIME, Waiting, in_order, kept, leave, waiting
+from holdfast.state.segment import Segment
 
 HOME = 0
 """The partition that has all rows: the one that owns the hash of no key."""
@@ -114,6 +116,10 @@ class Sort(KeyedLogic):
 
     def resumed(self, meta: Any) -> Any:
         return resumed(self.port.idle_us, meta)
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        wanted = pa.schema([table.schema.field(TIME), *self.input, *POSITION_FIELDS])
+        return table if table.schema.equals(wanted) else evolved(table, wanted, {}, segment.name)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         return tuple(segment for segments in old for segment in segments) if partition == HOME else ()

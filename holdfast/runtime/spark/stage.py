@@ -105,8 +105,10 @@ class KeyedStage:
         if result is not None:
             yield _answer(partition, result)
 
-    def read_own(self, partition: int, _: Iterable[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
+    def read_own(self, partition: int, anchors: Iterable[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
         """Without a shuffle: every task reads everything and keeps what matters to it."""
+        for _ in anchors:  # Spark does not use a worker again that leaves input unread
+            pass
         logic = self.task.logic
         rows = {port: reader(logic.columns[port]) for port, reader in self.readers.items()}
         arrived = logic.own(rows, partition, len(self.state.partitions))
