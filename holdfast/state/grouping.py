@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.state.hashing import I64, tells_keys_apart
+from holdfast.state.hashing import I64
 
 Bools = npt.NDArray[np.bool_]
 
@@ -92,8 +92,6 @@ def group_rows(hashes: I64, keys: Sequence[pa.Array]) -> Grouping:
         return Grouping(order, order)
     ordered = hashes[order]
     new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-    if tells_keys_apart(keys):
-        return Grouping(order, np.flatnonzero(new))
     repeated = np.flatnonzero(~new)
     same = rows_equal(keys, order[repeated], keys, order[repeated - 1])
     if same.all():
@@ -154,6 +152,12 @@ def rows_equal(left: Sequence[pa.Array], left_rows: I64, right: Sequence[pa.Arra
     """Whether the keys in the paired rows are the same; null equals null, NaN equals NaN."""
     if not len(left_rows):
         return np.ones(0, dtype=np.bool_)
+    if all(_is_plain(key) for key in (*left, *right)):
+        same = [
+            _longs(mine)[left_rows] == _longs(other)[right_rows]
+            for mine, other in zip(left, right, strict=True)
+        ]
+        return np.asarray(same[0] if len(same) == 1 else np.logical_and.reduce(same))
     at_left, at_right = pa.array(left_rows), pa.array(right_rows)
     return keys_equal([key.take(at_left) for key in left], [key.take(at_right) for key in right])
 
@@ -165,10 +169,21 @@ def keys_equal(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Bools:
 
 
 def _equal(left: pa.Array, right: pa.Array) -> Bools:
+    if _is_plain(left) and _is_plain(right):
+        return np.asarray(_longs(left) == _longs(right))
     equal = pc.equal(left, right)
     if left.null_count or right.null_count:
         equal = pc.or_(equal.fill_null(False), pc.and_(left.is_null(), right.is_null()))
     return np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _is_plain(key: pa.Array) -> bool:
+    """Whether NumPy can compare the values as they lie in memory."""
+    return not key.null_count and pa.types.is_int64(key.type)
+
+
+def _longs(key: pa.Array) -> I64:
+    return np.asarray(key.to_numpy())
 
 
 def comparable(key: pa.Array) -> pa.Array:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from holdfast.state.accumulators import Accumulator
 from holdfast.state.aggregates import Aggregation, as_int64, single
 from holdfast.state.grouping import Bools, Runs, keys_equal, rows_equal
-from holdfast.state.hashing import HASH_COLUMN, I64, tells_keys_apart
+from holdfast.state.hashing import HASH_COLUMN, I64
 from holdfast.state.layout import Merge, Run, blocks_of
 from holdfast.state.opened import opened
 from holdfast.state.segment import Segment
@@ -177,8 +177,6 @@ class _Search:
 
     def _same_keys(self, hits: Sequence[_Hits], taken: Sequence[list[pa.Array]]) -> bool:
         """Whether all rows have the very key sought and not only its hash."""
-        if tells_keys_apart(self._wanted) and all(tells_keys_apart(columns[: self._by]) for columns in taken):
-            return True
         sought = pa.array(self._sought[np.concatenate([hit.places for hit in hits])])
         stored = [pa.concat_arrays([columns[i] for columns in taken]) for i in range(self._by)]
         return bool(keys_equal(stored, [wanted.take(sought) for wanted in self._wanted]).all())

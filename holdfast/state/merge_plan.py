@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,15 @@ class Bounds:
     base_runs: int = 4
     """The base is not merged with fewer runs than this, itself counted."""
 
+    def fitting(self, row_bytes: int) -> Bounds:
+        """The same for rows of so many bytes: of wide rows about as many bytes at once as of usual ones."""
+        wide = max(1, row_bytes // _USUAL_BYTES)
+        return replace(
+            self,
+            least_rows=max(self.least_rows // wide, min(self.least_rows, _FEWEST_ROWS)),
+            piece_rows=max(self.piece_rows // wide, min(self.piece_rows, _FEWEST_ROWS)),
+        )
+
     def allowance(self, changed: int) -> int:
         """Rows that a step with `changed` changed rows may merge."""
         return max(self.least_rows, int(self.budget * changed))
@@ -52,6 +61,9 @@ class Bounds:
 
 
 DEFAULT_BOUNDS = Bounds()
+_USUAL_BYTES = 64
+"""Rows of a few aggregates have about as many."""
+_FEWEST_ROWS = 1024
 _LOWEST = 32
 """Runs of `least_rows` divided by this are all of the lowest level; more than the fan-in, so that they merge at once."""
 _TAIL = 0.05

@@ -6,7 +6,7 @@ A deleted key's row stays until a merge reaches the oldest segments: before that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,12 +15,8 @@ import pyarrow as pa
 from holdfast.state.aggregates import Aggregation, single
 from holdfast.state.grouping import Bools
 from holdfast.state.hashing import HASH_COLUMN
-from holdfast.state.merge_plan import DEFAULT_BOUNDS, Bounds
-from holdfast.state.segment import Segment
 
 STATE = "__hf_state"
-_USUAL_BYTES = 256
-_LEAST_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -42,18 +38,6 @@ class OpaqueRows(Aggregation):
     def keys(self) -> Aggregation:
         """The keys alone: to find those of rows."""
         return Aggregation(self.by, (), self.schema)
-
-
-def bounds_for(segments: Sequence[Segment], changed: pa.Table) -> Bounds:
-    """How to spread merging where rows may be wide: about as many bytes at once as with the rows of aggregates."""
-    rows = changed.num_rows + sum(segment.rows for segment in segments)
-    size = changed.nbytes + sum(segment.bytes for segment in segments)
-    wide = max(1, size // max(1, rows) // _USUAL_BYTES)
-    return replace(
-        DEFAULT_BOUNDS,
-        least_rows=max(_LEAST_ROWS, DEFAULT_BOUNDS.least_rows // wide),
-        piece_rows=max(_LEAST_ROWS, DEFAULT_BOUNDS.piece_rows // wide),
-    )
 
 
 def present(table: pa.Table) -> Bools:

@@ -14,13 +14,10 @@ import pytest
 
 from holdfast.errors import StateError
 from holdfast.state.hashing import (
-    SEED,
-    _hash_ints,
     key_group,
     key_hash,
     owned,
     partition_of_group,
-    tells_keys_apart,
 )
 
 GOLDEN_INPUT = pa.table(
@@ -172,39 +169,3 @@ def test_a_partition_knows_what_it_owns_without_asking_for_the_owner(partitions:
     owner = partition_of_group(key_group(hashes), partitions)
     for partition in range(partitions):
         assert (owned(hashes, partition, partitions) == (owner == partition)).all()
-
-
-def _undone(value: int, width: int) -> int:
-    """x for which x ^ (x >> width) is the value."""
-    found, shifted = value, value >> width
-    while shifted:
-        found, shifted = found ^ shifted, shifted >> width
-    return found
-
-
-def test_the_hash_of_a_long_can_be_undone() -> None:
-    """So two of them never share one: what is hashed can be computed back."""
-    whole = 1 << 64
-
-    def turned(value: int, bits: int) -> int:
-        return (value << bits | value >> (64 - bits)) % whole
-
-    p1, p2, p3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
-    p4, p5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
-    longs = [0, 1, -1, 2**63 - 1, -(2**63), *np.random.default_rng(0).integers(-(2**62), 2**62, 50).tolist()]
-    seed = int(_hash_ints(np.zeros(1, np.uint64), np.full(1, SEED, np.uint64))[0])
-    for long, hashed in zip(longs, key_hash([pa.array(longs, pa.int64())]).tolist(), strict=True):
-        h = _undone(hashed % whole, 32) * pow(p3, -1, whole) % whole
-        h = _undone(h, 29) * pow(p2, -1, whole) % whole
-        h = (_undone(h, 33) - p4) * pow(p1, -1, whole) % whole
-        h = turned(h, 64 - 27) ^ (seed + p5 + 8) % whole
-        h = turned(h * pow(p1, -1, whole) % whole, 64 - 31) * pow(p2, -1, whole) % whole
-        assert h == long % whole
-
-
-def test_only_single_longs_without_nulls_need_no_comparison() -> None:
-    longs = pa.array([1, 2])
-    assert tells_keys_apart([longs])
-    assert tells_keys_apart([longs.cast(pa.timestamp("us"))])
-    for keys in ([longs, longs], [pa.array([1, None])], [pa.array(["a"])], [longs.cast(pa.int32())]):
-        assert not tells_keys_apart(keys)

@@ -140,3 +140,13 @@ def test_a_large_newer_run_takes_the_small_older_ones_along() -> None:
     bounds = Bounds(least_rows=10_000_000, fan_in=4)
     blocks = [Idle(50_000_000), Idle(10), Idle(10), Idle(10), Idle(1_000_000)]
     assert plan(blocks, 1_000_000, bounds) == [Work(1, 5, 1_000_030)]
+
+
+def test_of_wide_rows_fewer_are_merged_at_once_and_never_less_than_a_few() -> None:
+    usual = DEFAULT_BOUNDS
+    assert usual.fitting(10) == usual.fitting(100) == usual
+    wide = usual.fitting(640)
+    assert (wide.least_rows, wide.piece_rows) == (usual.least_rows // 10, usual.piece_rows // 10)
+    huge = usual.fitting(1 << 30)
+    assert (huge.least_rows, huge.piece_rows) == (1024, 1024)
+    assert Bounds(least_rows=3, piece_rows=5).fitting(1 << 30) == Bounds(least_rows=3, piece_rows=5)

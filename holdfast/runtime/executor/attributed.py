@@ -13,8 +13,6 @@ from holdfast.runtime.executor.keyed_maps import RowWindows, Stepped
 from holdfast.runtime.executor.logic import Segments
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.delta_windows import DeltaWindows
-from holdfast.state.merge_plan import Bounds
-from holdfast.state.opaque import bounds_for
 from holdfast.state.run_windows import RunWindows
 from holdfast.state.segment import Segment
 
@@ -41,9 +39,6 @@ class AttributedAggregate(RowWindows):
 
     def stepped(self, segments: Segments, rows: pa.Table) -> Stepped:
         return self.windows.step(segments, rows)
-
-    def bounds(self, segments: Segments, changed: pa.Table) -> Bounds:
-        return bounds_for(segments, changed)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         if isinstance(self.windows, DeltaWindows) and not table.schema.equals(self.keyed_map.state_schema):

@@ -10,7 +10,6 @@ from holdfast.runtime.executor.keyed_maps import RowWindows, Stepped
 from holdfast.runtime.executor.logic import Segments
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.count_windows import SLOT, CountWindows, step
-from holdfast.state.merge_plan import DEFAULT_BOUNDS, Bounds
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,3 @@ class CountedAggregate(RowWindows):
 
     def stepped(self, segments: Segments, rows: pa.Table) -> Stepped:
         return step(self.windows, segments, rows)
-
-    def bounds(self, segments: Segments, changed: pa.Table) -> Bounds:
-        return DEFAULT_BOUNDS

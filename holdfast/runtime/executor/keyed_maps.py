@@ -31,7 +31,7 @@ from holdfast.state.compaction import advance
 from holdfast.state.evolution import evolved_sums
 from holdfast.state.hashing import I64
 from holdfast.state.keyed_map import Version, merge_versions_for, sort_by_position
-from holdfast.state.merge_plan import Bounds
+from holdfast.state.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.segment import Segment
 
 
@@ -113,10 +113,6 @@ class RowWindows(MapLogic):
     def stepped(self, segments: Segments, rows: pa.Table) -> Stepped:
         """One step over rows in the order of their positions."""
 
-    @abstractmethod
-    def bounds(self, segments: Segments, changed: pa.Table) -> Bounds:
-        """How much merging a step may do."""
-
     def present(self, rows: pa.Table) -> pa.Table:
         """The rows that belong to windows at all."""
         return rows
@@ -149,6 +145,5 @@ class RowWindows(MapLogic):
                 output = output.append_column(name, completing.column(name))
         schema = self.outputs[0]
         output = output.select(schema.names).cast(schema)  # first: what fails must not leave a segment behind
-        bounds = self.bounds(segments, done.changed)
-        after = advance(segments, done.changed, self.keyed_map, place.directory, place.prefix, bounds)
+        after = advance(segments, done.changed, self.keyed_map, place.directory, place.prefix, DEFAULT_BOUNDS)
         return Applied(after, (output,))

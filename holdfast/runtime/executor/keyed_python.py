@@ -38,7 +38,8 @@ from holdfast.state.grouping import Grouping, group_rows
 from holdfast.state.hashing import HASH_COLUMN, I64, owned
 from holdfast.state.keyed_map import Version, merge_versions_for
 from holdfast.state.lookup import find_rows
-from holdfast.state.opaque import OpaqueRows, bounds_for, present
+from holdfast.state.merge_plan import DEFAULT_BOUNDS
+from holdfast.state.opaque import OpaqueRows, present
 
 
 @dataclass(frozen=True)
@@ -165,8 +166,9 @@ class KeyedPython(KeyedLogic):
         data = pa.array([answers[row].data for row in changed], pa.large_binary())
         rows = [single(column) for column in keys.take(pa.array(changed)).columns]
         table = pa.Table.from_arrays([*rows, data], schema=self.map.state_schema)
-        bounds = bounds_for(states, table)
-        return advance(states, table, self.map, place.directory, place.prefix, bounds, keep_in_base=present)
+        return advance(
+            states, table, self.map, place.directory, place.prefix, DEFAULT_BOUNDS, keep_in_base=present
+        )
 
     def _fresh(self, keys: pa.Table, answers: Sequence[Answer]) -> pa.Table:
         """Entries to be added to the index."""
