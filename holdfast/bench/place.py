@@ -19,7 +19,8 @@ from rich.console import Console
 from holdfast.bench.scratch import scratch
 from holdfast.runtime.spark.session import make_session
 
-SETTINGS = {"spark.driver.memory": "4g"}
+SETTINGS = {"spark.driver.memory": "4g", "spark.driver.extraJavaOptions": "-Xms4g"}
+"""The heap has its size from the beginning: one that shrinks after a stretch lets the collector run all through the next."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,12 @@ class Place:
             shutil.rmtree(path, ignore_errors=True)
 
     def settle(self) -> None:
-        """Before a stretch: what the one before left in memory is not paid for by the next, and Python workers are up.
-        (Spark lets them die after a minute without work: while the other sides have their turn.)"""
+        """Before a stretch: what the one before left behind is not paid for by the next, and Python workers are up.
+        (Spark lets them die after a minute without work: while the other sides have their turn.) Left behind are pages not
+        written yet, and state stores of queries that have ended, which Structured Streaming tends for another minute."""
+        jvm(self.session).org.apache.spark.sql.execution.streaming.state.StateStore.stop()
         jvm(self.session).System.gc()
+        os.sync()
         workers = self.session.sparkContext.defaultParallelism
         self.session.range(0, workers, 1, workers).mapInArrow(_wake, "id long").collect()
 
