@@ -6,13 +6,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -49,6 +48,7 @@ class Place:
         os.sync()
         workers = self.session.sparkContext.defaultParallelism
         self.session.range(0, workers, 1, workers).mapInArrow(_wake, "id long").collect()
+        self.session.sparkContext.parallelize(range(workers), workers).mapPartitions(_wake).collect()
 
     def configuration(self, **more: Any) -> Mapping[str, Any]:
         """What a reader must know to judge the figures."""
@@ -66,12 +66,15 @@ def jvm(session: SparkSession) -> Any:
     return session._jvm
 
 
-def _wake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _wake(rows: Iterable[Any]) -> Iterator[Any]:
     """In a worker: import what steps need, and stay long enough for the other task to need a worker of its own."""
-    import holdfast.runtime.spark.stage  # noqa: F401
+    import holdfast.runtime.executor.build
+    import holdfast.runtime.spark.stage
+    import holdfast.sinks
+    import holdfast.sources  # noqa: F401
 
     time.sleep(0.05)
-    yield from batches
+    yield from rows
 
 
 @contextmanager
