@@ -50,6 +50,7 @@ def test_a_small_stateless_benchmark_runs_through(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.usefixtures("shared_session")
 def test_a_small_keyed_benchmark_runs_through() -> None:
     work = replace(

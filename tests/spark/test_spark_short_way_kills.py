@@ -60,6 +60,7 @@ def live(here: Path, **environment: str) -> tuple[int, dict[str, Any]]:
     return child.returncode, json.loads(out.splitlines()[-1]) if child.returncode == 0 else {}
 
 
+@pytest.mark.chaos
 def test_the_driver_dies_in_steps_checkpoints_commits_and_restores(here: Path) -> None:
     for failpoint in ("sink.prepared=kill@2", "sink.commit.applied=kill@2", "reset.op.loaded=kill@2"):
         code, _ = live(here, HOLDFAST_FP=failpoint)
