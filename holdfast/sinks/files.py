@@ -54,8 +54,9 @@ class FileSink(Sink):
 
     Within a region one file per partition and epoch appears after the epoch is published, named
     `part-<sink>-e000000012-p0000.parquet`; what a step wrote into a file of 4 MB or more stays a file of its own.
-    `partition_files` puts an upper bound on the files per epoch, at any size. `options` go to Spark's writer. Outside a region every step's files appear at once. The directory must be one that driver and
-    executors share; other files in it are left alone.
+    `partition_files` puts an upper bound on the files per epoch, at any size. `options` go to Spark's writer. Outside a
+    region every step's files appear at once. The directory must be one that driver and executors share; other files in it
+    are left alone.
     """
 
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"

@@ -1,8 +1,9 @@
 """A step's new rows join the version, and merges move on: what merge_plan.py decided is done here.
 
 What must hold: the new list of segments gives every key the row that the old list with the new rows behind it gives
-(layout.py says why pieces do). No more rows are in memory than the step has and may merge, of wide rows fewer. If anything fails, the files
-written so far are removed. Given the same version and rows the result is the same: a repeated task does no harm.
+(layout.py says why pieces do). No more rows are in memory than the step has and may merge, of wide rows fewer.
+If anything fails, the files written so far are removed. Given the same version and rows the result is the same: a repeated
+task does no harm.
 """
 
 from __future__ import annotations
@@ -40,11 +41,8 @@ def advance(
     """The segments after a step. `changed`: the step's state rows, ascending by hash, each key once, at least one.
     `keep`: merging leaves out what it does not keep, where older segments have nothing of use for the key either.
     `keep_in_base`: the same for merges with the oldest run, behind which no older row of a key can appear."""
-    rows, size = (
-        changed.num_rows + sum(s.rows for s in segments),
-        changed.nbytes + sum(s.bytes for s in segments),
-    )
-    bounds = bounds.fitting(size // rows)
+    rows, size = sum(s.rows for s in segments), sum(s.bytes for s in segments)
+    bounds = bounds.fitting(rows + changed.num_rows, size + changed.nbytes)
     step = _Step(segments, SortedRows(changed), aggregation, directory, prefix, bounds, keep, keep_in_base)
     try:
         result = step.perform()

@@ -143,8 +143,8 @@ def merge_versions_for(
     """
     sources = [opened(segment, aggregation) for version in versions for segment in version.segments]
     pieces: list[Segment] = []
-    rows, size = (sum(getattr(s, of) for v in versions for s in v.segments) for of in ("rows", "bytes"))
-    for slices in ranges(sources, bounds.fitting(size // max(rows, 1)).piece_rows):
+    bounds = bounds.fitting(sum(v.rows for v in versions), sum(v.bytes for v in versions))
+    for slices in ranges(sources, bounds.piece_rows):
         kept = [split_by_groups(table, partition, partitions, groups) for table in slices.tables]
         joined = last_wins(aggregation, kept)
         if joined.num_rows:

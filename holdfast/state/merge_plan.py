@@ -38,9 +38,9 @@ class Bounds:
     base_runs: int = 4
     """The base is not merged with fewer runs than this, itself counted."""
 
-    def fitting(self, row_bytes: int) -> Bounds:
-        """The same for rows of so many bytes: of wide rows about as many bytes at once as of usual ones."""
-        wide = max(1, row_bytes // _USUAL_BYTES)
+    def fitting(self, rows: int, size: int) -> Bounds:
+        """The same for so many rows of so many bytes in all: of wide rows about as many bytes at once as of usual ones."""
+        wide = max(1, size // max(rows, 1) // _USUAL_BYTES)
         return replace(
             self,
             least_rows=max(self.least_rows // wide, min(self.least_rows, _FEWEST_ROWS)),

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from wide_keys import feed, random_keys
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -26,18 +26,7 @@ KEY_BYTES, ROWS, FILES = 600, 8_000, 260
 
 
 def keys_of(number: int) -> pa.Array:
-    random = np.random.default_rng(number)
-    letters = random.integers(97, 123, size=ROWS * KEY_BYTES, dtype=np.uint8)
-    offsets = pa.py_buffer(np.arange(0, (ROWS + 1) * KEY_BYTES, KEY_BYTES, dtype=np.int32))
-    return pa.Array.from_buffers(pa.string(), ROWS, [None, offsets, pa.py_buffer(letters)])
-
-
-def feed(here: Path, number: int, keys: pa.Array) -> None:
-    (here / "in").mkdir(exist_ok=True)
-    values = pa.array(np.full(len(keys), number, dtype=np.int64))
-    pq.write_table(
-        pa.table({"k": keys, "v": values}), here / "in" / f"part-{number:03}.parquet", use_dictionary=False
-    )
+    return random_keys(number, ROWS, KEY_BYTES)
 
 
 def run(here: Path) -> dict[str, Any]:

@@ -185,7 +185,13 @@ def test_large_files_are_not_copied_and_small_ones_between_them_are_joined(
     staged = {final: path for path, final, _, _ in prepared["files"]}
     assert list(staged) == [f"part-out-e000000001-p000{n}.csv" for n in range(4)]
     assert [path.split("/")[1] for path in staged.values()] == ["e000000001-0", "a0", "a0", "a0"]
-    sink.commit(Epoch(1), prepared)
+    failpoints.arm("sink.commit.applied=raise")
+    try:
+        with pytest.raises(failpoints.FaultInjected):  # they have their names, but nobody has recorded it
+            sink.commit(Epoch(1), prepared)
+    finally:
+        failpoints.disarm()
+    opened(tmp_path, 2, epoch=1, prepared=prepared)
     assert visible(tmp_path) == list(staged)
     found = [line for name in staged for line in (tmp_path / name).read_text().splitlines()]
     firsts = [step * 100 + n for step, size in enumerate(sizes) for n in range(size)]

@@ -22,7 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
+
 from limited_daemon import memory
+from wide_keys import feed, random_keys
 
 from holdfast.checkpoint import manifest
 from holdfast.ids import RegionName
@@ -35,8 +39,8 @@ PROGRAM = Path(__file__).with_name("spark_memory_program.py")
 LIMIT_MB, DRIVER_MB = 160, 320
 """Per worker, which has half of the state; of the driver, which uploads and loads all of it where there are no executors."""
 KEY_BYTES, ROWS, FILES = 32, 80_000, 250
-"""20 million keys, about 60 bytes of state each. What is merged or joined at a time is counted in rows (up to 2^19), so the
-memory that a worker needs depends on how wide they are, and hardly on how many there are."""
+"""20 million keys, about 60 bytes of state each. What is merged or joined at a time does not grow with the
+state, so that the memory a worker needs hardly depends on how many keys there are."""
 AGAIN = 20
 """Keys of each file that come a second time, after a restore."""
 
@@ -45,16 +49,7 @@ Rows = npt.NDArray[np.uint64]
 
 
 def keys_of(number: int) -> pa.Array:
-    random = np.random.default_rng(number)
-    letters = random.integers(97, 123, size=ROWS * KEY_BYTES, dtype=np.uint8)
-    offsets = pa.py_buffer(np.arange(0, (ROWS + 1) * KEY_BYTES, KEY_BYTES, dtype=np.int32))
-    return pa.Array.from_buffers(pa.string(), ROWS, [None, offsets, pa.py_buffer(letters)])
-
-
-def feed(here: Path, number: int, keys: pa.Array) -> None:
-    values = pa.array(np.full(len(keys), number, dtype=np.int64))
-    path = here / "in" / f"part-{number:03}.parquet"
-    pq.write_table(pa.table({"k": keys, "v": values}), path, use_dictionary=False)
+    return random_keys(number, ROWS, KEY_BYTES)
 
 
 # --- the run --------------------------------------------------------------------------------------------------------

@@ -144,9 +144,9 @@ def test_a_large_newer_run_takes_the_small_older_ones_along() -> None:
 
 def test_of_wide_rows_fewer_are_merged_at_once_and_never_less_than_a_few() -> None:
     usual = DEFAULT_BOUNDS
-    assert usual.fitting(10) == usual.fitting(100) == usual
-    wide = usual.fitting(640)
+    assert usual.fitting(5, 50) == usual.fitting(5, 500) == usual.fitting(0, 0) == usual
+    wide = usual.fitting(3, 3 * 640)
     assert (wide.least_rows, wide.piece_rows) == (usual.least_rows // 10, usual.piece_rows // 10)
-    huge = usual.fitting(1 << 30)
+    huge = usual.fitting(1, 1 << 30)
     assert (huge.least_rows, huge.piece_rows) == (1024, 1024)
-    assert Bounds(least_rows=3, piece_rows=5).fitting(1 << 30) == Bounds(least_rows=3, piece_rows=5)
+    assert Bounds(least_rows=3, piece_rows=5).fitting(1, 1 << 30) == Bounds(least_rows=3, piece_rows=5)

@@ -52,8 +52,8 @@ def one_run(rows: Aggregation, segments: Segments, directory: Path, number: int)
 
 def _joined(rows: Aggregation, segments: Segments, directory: Path, name: Callable[[int], str]) -> Segments:
     sources = [SortedRows(open_segment(segment.path)) for segment in segments]
-    row_bytes = sum(segment.bytes for segment in segments) // sum(map(len, sources))
+    bounds = DEFAULT_BOUNDS.fitting(sum(map(len, sources)), sum(segment.bytes for segment in segments))
     return tuple(
         write_segment(directory, name(k), last_wins(rows, slices.tables))
-        for k, slices in enumerate(ranges(sources, DEFAULT_BOUNDS.fitting(row_bytes).piece_rows))
+        for k, slices in enumerate(ranges(sources, bounds.piece_rows))
     )
