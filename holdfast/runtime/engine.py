@@ -239,8 +239,8 @@ class Engine(ABC):
         directory = self.live / "uploads"
         directory.mkdir(parents=True, exist_ok=True)
         put = partial(_put, store, entry)
-        with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
-            return list(pool.map(lambda one: stored_changes(rows, one[1], directory, put, as_base), changes))
+        # One after the other: what is joined is in memory.
+        return [stored_changes(rows, segments, directory, put, as_base) for _, segments in changes]
 
     def remove_live(self, segment: Segment) -> None:
         """A live segment nobody needs any more."""
