@@ -254,28 +254,6 @@ class StoreConformance(ABC):
         local.write_bytes(data)
         return store.put_segment(entry, key, local, checksum(data))
 
-    def test_several_segments_are_stored_together_and_again_after_a_failure(
-        self, store: Store, tmp_path: Path
-    ) -> None:
-        segments = []
-        for number in range(5):
-            local = tmp_path / f"local-{number}.seg"
-            local.write_bytes(b"%d" % number)
-            segments.append((f"s{number}", local, checksum(b"%d" % number)))
-        assert store.put_segments("entry", []) == []
-        failpoints.arm("ckpt.op.put=raise@3")
-        try:
-            with pytest.raises(failpoints.FaultInjected):
-                store.put_segments("entry", segments)
-        finally:
-            failpoints.disarm()
-        refs = store.put_segments("entry", segments)
-        assert [ref.key for ref in refs] == [key for key, _, _ in segments]
-        again = self.restart(store, tmp_path)
-        for ref, (key, local, _) in zip(refs, segments, strict=True):
-            again.fetch_segment(ref, tmp_path / key)
-            assert (tmp_path / key).read_bytes() == local.read_bytes()
-
     @pytest.mark.parametrize("size", [0, 1, 4096, 1 << 20, (4 << 20) + 7])
     def test_a_segment_comes_back_as_it_was(self, store: Store, tmp_path: Path, size: int) -> None:
         data = bytes(i * 31 % 251 for i in range(min(size, 4096))) * (size // 4096 + 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import durable
+from holdfast import durable, failpoints
 from holdfast.durable import checksum
 from holdfast.errors import FencedError, NoSpaceError, StoreError
 from holdfast.ids import Epoch, RegionName
@@ -109,6 +109,24 @@ def test_an_executor_links_segments_until_its_driver_is_replaced(store: FileStor
     link_segment(str(store.root), newer, "entry", "in-time", local, CRC)
     assert other.keys("entry") == ["from-a-task", "in-time"]
     other.close()
+
+
+def test_several_segments_are_stored_together_and_again_after_a_failure(
+    store: FileStore, local: Path, tmp_path: Path
+) -> None:
+    several = [(f"s{number}", local, CRC) for number in range(5)]
+    assert store.put_segments("entry", []) == []
+    failpoints.arm("ckpt.op.put=raise@3")
+    try:
+        with pytest.raises(failpoints.FaultInjected):
+            store.put_segments("entry", several)
+    finally:
+        failpoints.disarm()
+    refs = store.put_segments("entry", several)
+    assert [ref.key for ref in refs] == [key for key, _, _ in several]
+    for ref in refs:
+        store.fetch_segment(ref, tmp_path / ref.key)
+        assert (tmp_path / ref.key).read_bytes() == b"segment"
 
 
 def test_a_replaced_executor_does_not_remove_what_the_new_owner_relies_on(
