@@ -46,13 +46,12 @@ class Stretch:
 class Side:
     """One of the things compared. `run` reads a directory of inputs and writes into a directory.
 
-    A side that is too slow for whole stretches takes at most `steps_max` steps in at most `rounds_max` rounds, and may
-    warm up with other inputs.
+    A slow side takes part in at most `rounds_max` rounds, does not decide how long stretches are, and may warm up with
+    other inputs.
     """
 
     name: str
     run: Callable[[Path, Path], Stretch]
-    steps_max: int | None = None
     rounds_max: int | None = None
     warm_up: Inputs | None = None
 
@@ -85,7 +84,7 @@ class Alternation:
 
     def steps_of(self, seconds: float, at_least: int) -> int:
         """How many steps make a stretch of so many seconds for the fastest side; it tries. Comes after `warm_up`."""
-        whole = [side for side in self._sides if side.steps_max is None]
+        whole = [side for side in self._sides if side.rounds_max is None]
         fastest = min(whole, key=lambda side: self._warm[side.name].step_mean_s)
         steps = steps_for(seconds, self._warm[fastest.name].step_mean_s, at_least)
         for _ in range(TRIES):
@@ -102,11 +101,9 @@ class Alternation:
         for number in range(rounds):
             turn = [side for side in self._sides if side.rounds_max is None or number < side.rounds_max]
             done: dict[str, Stretch] = {}
-            seen: dict[str, tuple[int, Any]] = {}
+            seen: dict[str, Any] = {}
             for side in turn if number % 2 == 0 else reversed(turn):
-                count = steps if side.steps_max is None else min(steps, side.steps_max)
-                done[side.name], look = self._stretch(side, self._inputs, count)
-                seen[side.name] = (count, look)
+                done[side.name], seen[side.name] = self._stretch(side, self._inputs, steps)
             check_equal(seen)
             results.append(done)
             shown = ", ".join(f"{side.name} {done[side.name].rows_per_s:,.0f} rows/s" for side in turn)
@@ -125,12 +122,11 @@ def steps_for(seconds: float, pace_s: float, at_least: int) -> int:
     return max(at_least, math.ceil(ROOM * seconds / pace_s))
 
 
-def check_equal(seen: Mapping[str, tuple[int, Any]]) -> None:
-    """Sides that took the same steps must have written the same. (Each side's rows are also judged by `Look`.)"""
-    first: dict[int, Any] = {}
-    for steps, look in seen.values():
-        if first.setdefault(steps, look) != look:
-            raise HoldfastError(f"the sides wrote different rows: {dict(seen)}.")
+def check_equal(seen: Mapping[str, Any]) -> None:
+    """All sides must have written the same. (Each side's rows are also judged by `Look`.)"""
+    first, *others = seen.values()
+    if any(look != first for look in others):
+        raise HoldfastError(f"the sides wrote different rows: {dict(seen)}.")
 
 
 def pairs_of(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.errors import ConfigError
-from holdfast.sinks.encoding import dictionary_columns
+from holdfast.sinks.encoding import encodings
 
 _MARK = "\x00decimal:"
 _DECIMAL = re.compile(r'"\\u0000decimal:([-0-9.]+)"')
@@ -26,7 +26,7 @@ def write_table(table: pa.Table, path: Path, format: str, header: bool, options:
     """One file with all rows of the table."""
     if format == "parquet":
         compression = options.get("compression", "snappy")
-        pq.write_table(table, path, compression=compression, use_dictionary=dictionary_columns(table))
+        pq.write_table(table, path, compression=compression, **encodings(table))
         return
     if unknown := sorted({name.lower() for name in options} - {"sep", "delimiter"}):
         raise ConfigError(f"the option {unknown[0]!r} needs Spark.", cure="Leave it out, or run with Spark.")

@@ -31,7 +31,7 @@ from holdfast.ids import Epoch
 from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId, TaskWriter
 from holdfast.sinks import ledger as ledgers
 from holdfast.sinks.arrow_files import write_table
-from holdfast.sinks.merge import MergeTask, data_files, has_rows, merge, part_number
+from holdfast.sinks.merge import MergeTask, data_files, has_rows, merge, part_number, runs_of
 from holdfast.sinks.staging import HIDDEN, Staging
 from holdfast.sinks.task_files import ParquetTaskWriter, show
 
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "json", "parquet"]
 PROBE_BYTES = 256 << 10
-LARGE_BYTES = 4 << 20
-"""A file of this size is not copied into a larger one: from here on reading costs Spark more than opening
-(`spark.sql.files.openCostInBytes`)."""
 
 
 class FileSink(Sink):
@@ -96,6 +93,7 @@ class FileSink(Sink):
         self._partition_files = partition_files
         self._context: SinkContext | None = None
         self._steps: list[str] = []
+        self._sums: dict[str, tuple[int, int]] = {}  # of files of these steps and of those being prepared
         self._after = 0  # the epoch prepared or restored last: it must be visible before the next one
 
     # --- a run ---
@@ -161,7 +159,9 @@ class FileSink(Sink):
 
     def adopt(self, step: StepId, written: Sequence[Any]) -> None:
         directory = self._staging.step(step)
-        show(directory, written)
+        sums = show(directory, written)
+        if self._run.region is not None:
+            self._sums |= sums
         self._written(directory, step)
 
     def _written(self, directory: Path, step: StepId) -> None:
@@ -215,14 +215,15 @@ class FileSink(Sink):
                     number %= self._partition_files
                 parts[number].append(path)
         # A number asked for is kept at any size.
-        runs = {n: _runs(p) if self._partition_files is None else [p] for n, p in sorted(parts.items())}
+        runs = {n: runs_of(p) if self._partition_files is None else [p] for n, p in sorted(parts.items())}
         more = count(max(runs, default=0) + 1)
         numbered = [(next(more) if i else n, run) for n, of in runs.items() for i, run in enumerate(of)]
         tasks = []
         for number, paths in numbered:
             final = self._final(name, number, paths[0])
             sources = tuple(str(path) for path in paths)
-            tasks.append((MergeTask(self._format, self._header, sources, str(merged / final)), final))
+            sums = {path: self._sums.pop(path) for path in sources if path in self._sums}
+            tasks.append((MergeTask(self._format, self._header, sources, str(merged / final), sums), final))
         return tasks
 
     def _final(self, name: str, number: int, path: Path) -> str:
@@ -308,6 +309,7 @@ class FileSink(Sink):
         with translate_os_errors(str(self._staging.home)):
             fp("reset.sink.rollback")
             self._steps, self._after = [], int(epoch)
+            self._sums.clear()
             self._staging.clear()
 
     def is_withheld(self, epoch: Epoch, prepared: Any) -> bool:
@@ -362,20 +364,6 @@ class FileSink(Sink):
 
     def describe(self) -> str:
         return f"{self._format} files in {self._output}"
-
-
-def _runs(paths: list[Path]) -> list[list[Path]]:
-    """Files that become one: small ones that follow each other, and each large one."""
-    runs: list[list[Path]] = []
-    joining = False
-    for path in paths:
-        large = path.stat().st_size >= LARGE_BYTES
-        if joining and not large:
-            runs[-1].append(path)
-        else:
-            runs.append([path])
-        joining = not large
-    return runs
 
 
 def _size(path: Path) -> int | None:

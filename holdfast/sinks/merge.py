@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import gzip
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -24,9 +25,16 @@ from holdfast.durable import (
     remove_quietly,
     translate_os_errors,
 )
+from holdfast.errors import DamagedError
 from holdfast.sinks.parquet_join import NotJoinable, join_parquet
 
 _CHUNK = 1 << 20
+LARGE_BYTES = 4 << 20
+"""A file of this size is not copied into a larger one: from here on reading costs Spark more than opening
+(`spark.sql.files.openCostInBytes`)."""
+
+Sums = Mapping[str, tuple[int, int]]
+"""(checksum, size) of files with rows, told by who wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,8 @@ class MergeTask:
     header: bool
     sources: tuple[str, ...]
     target: str
+    sums: Sums = field(default_factory=dict)
+    """Of those sources of which they are known: these are not read again to stay one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +61,11 @@ class Staged:
 def merge(task: MergeTask) -> Staged | None:
     """Do one task; None if there is no row in any source. On failure the target is removed."""
     with translate_os_errors(task.target):
-        sources = [path for path in task.sources if has_rows(path, task.format, task.header)]
+        sources = [p for p in task.sources if p in task.sums or has_rows(p, task.format, task.header)]
         if not sources:
             return None
         if len(sources) == 1:
-            return _durable(sources[0], *checksum_file(sources[0]))
+            return _durable(sources[0], *_sum_of(sources[0], task.sums))
         try:
             parquet = task.format == "parquet"
             crc, size = _merge_parquet(sources, task.target) if parquet else _concatenate(sources, task)
@@ -63,6 +73,19 @@ def merge(task: MergeTask) -> Staged | None:
         except BaseException:
             remove_quietly(task.target)
             raise
+
+
+def _sum_of(path: str, sums: Sums) -> tuple[int, int]:
+    """(checksum, size) of a file that stays as it is."""
+    if path not in sums:
+        return checksum_file(path)
+    crc, size = sums[path]
+    if (found := os.path.getsize(path)) != size:
+        raise DamagedError(
+            f"{path} has {found} bytes, its writer wrote {size}.",
+            cure="Check the disk; the region goes on from its last epoch.",
+        )
+    return crc, size
 
 
 def _durable(path: str, crc: int, size: int) -> Staged:
@@ -163,6 +186,20 @@ def part_number(name: str) -> int:
     """Partition of a file that Spark (`part-00012-…`) or we named."""
     digits = name.removeprefix("part-")[:5]
     return int(digits) if digits.isdecimal() else 0
+
+
+def runs_of(paths: list[Path]) -> list[list[Path]]:
+    """Files that become one: small ones that follow each other, and each large one."""
+    runs: list[list[Path]] = []
+    joining = False
+    for path in paths:
+        large = path.stat().st_size >= LARGE_BYTES
+        if joining and not large:
+            runs[-1].append(path)
+        else:
+            runs.append([path])
+        joining = not large
+    return runs
 
 
 def data_files(directory: Path) -> list[Path]:

@@ -19,6 +19,7 @@ from holdfast.state.hashing import I64
 Bools = npt.NDArray[np.bool_]
 
 _FEW_STRETCHES = 3
+_FALLS_MAX = 0.375
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +88,14 @@ class Runs:
 
 def group_rows(hashes: I64, keys: Sequence[pa.Array]) -> Grouping:
     """Bring the rows of each key together. `keys`: canonical key columns, one chunk each."""
-    order = _stable_order(hashes)
+    order, repeated = _stable_order(hashes)
     if not len(order):
         return Grouping(order, order)
-    ordered = hashes[order]
-    new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-    repeated = np.flatnonzero(~new)
-    same = rows_equal(keys, order[repeated], keys, order[repeated - 1])
-    if same.all():
-        return Grouping(order, np.flatnonzero(new))
-    return _group_with_collisions(hashes, keys)
+    if not rows_equal(keys, order[repeated], keys, order[repeated - 1]).all():
+        return _group_with_collisions(hashes, keys)
+    new = np.ones(len(order), dtype=np.bool_)
+    new[repeated] = False
+    return Grouping(order, np.flatnonzero(new))
 
 
 def _group_with_collisions(hashes: I64, keys: Sequence[pa.Array]) -> Grouping:
@@ -115,25 +114,36 @@ def _key_codes(key: pa.Array) -> I64:
     return np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
-def _stable_order(hashes: I64) -> I64:
-    """A stable argsort. Rows that are a few sorted stretches, or mostly one, are merged; others are sorted as numbers
-    that have the hash's top bits above and the row below, which is several times faster than an argsort."""
+def _stable_order(hashes: I64) -> tuple[I64, I64]:
+    """(a stable argsort, the places in it that have the hash of the place before). Rows that are a few sorted stretches,
+    or mostly one, are merged; others are sorted as numbers that have the hash's top bits above and the row below, which
+    is several times faster than an argsort."""
     rows = len(hashes)
     if rows < 2:
-        return np.arange(rows)
-    cuts = np.flatnonzero(hashes[1:] < hashes[:-1])
-    longest = int(np.diff(cuts, prepend=-1, append=rows - 1).max())
-    if len(cuts) <= _FEW_STRETCHES or 2 * longest >= rows:
-        return np.argsort(hashes, kind="stable")
-    order = _order_by_top_bits(hashes)
+        return np.arange(rows), np.zeros(0, dtype=np.int64)
+    found = None if _is_almost_sorted(hashes) else _order_by_top_bits(hashes)
+    if found is not None:
+        return found
+    order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
-    if (ordered[1:] < ordered[:-1]).any():  # hashes that differ only in the bits that had to go: very rare
-        return np.argsort(hashes, kind="stable")
-    return order
+    return order, np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
 
 
-def _order_by_top_bits(hashes: I64) -> I64:
-    """Rows by the top bits of their hashes, rows that have the same in the order in which they came."""
+def _is_almost_sorted(hashes: I64) -> bool:
+    falls = hashes[1:] < hashes[:-1]
+    count = np.count_nonzero(falls)
+    if count <= _FEW_STRETCHES:
+        return True
+    if count > _FALLS_MAX * len(
+        hashes
+    ):  # where half of the rows ascend, there are about half as many as elsewhere
+        return False
+    longest = int(np.diff(np.flatnonzero(falls), prepend=-1, append=len(hashes) - 1).max())
+    return 2 * longest >= len(hashes)
+
+
+def _order_by_top_bits(hashes: I64) -> tuple[I64, I64] | None:
+    """The same by the top bits of hashes. None if some differ only in the bits that had to go: very rare."""
     bits = (len(hashes) - 1).bit_length()
     lowest = hashes.min()
     span = int(hashes.max()) - int(lowest)
@@ -144,8 +154,11 @@ def _order_by_top_bits(hashes: I64) -> I64:
     numbers <<= np.uint64(bits)
     numbers |= np.arange(len(hashes), dtype=np.uint64)
     numbers.sort()
-    numbers &= np.uint64((1 << bits) - 1)
-    return np.asarray(numbers).view(np.int64)
+    order = np.asarray(numbers & np.uint64((1 << bits) - 1)).view(np.int64)
+    numbers >>= np.uint64(bits)
+    repeated = np.flatnonzero(numbers[1:] == numbers[:-1]) + 1
+    alike = hashes[order[repeated]] == hashes[order[repeated - 1]]
+    return (order, repeated) if alike.all() else None
 
 
 def rows_equal(left: Sequence[pa.Array], left_rows: I64, right: Sequence[pa.Array], right_rows: I64) -> Bools:

@@ -35,7 +35,7 @@ _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 _LONGEST_DECIMAL_IN_A_LONG = 18
-_BLOCK = 1 << 14
+_BLOCK = 1 << 15
 _MATRIX = 1 << 18
 
 
@@ -226,19 +226,29 @@ def _rotate(values: U64, bits: int) -> U64:
 
 
 def _finish(hashes: U64) -> U64:
-    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
-    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
-    return hashes ^ (hashes >> np.uint64(32))
+    """In place: whoever calls has just made them."""
+    hashes ^= hashes >> np.uint64(33)
+    hashes *= _P2
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= _P3
+    hashes ^= hashes >> np.uint64(32)
+    return hashes
 
 
 def _mix_int(hashes: U64, values: U64) -> U64:
-    hashes = hashes ^ ((values & np.uint64(0xFFFFFFFF)) * _P1)
-    return _rotate(hashes, 23) * _P2 + _P3
+    mixed = _rotate(hashes ^ ((values & np.uint64(0xFFFFFFFF)) * _P1), 23)
+    mixed *= _P2
+    mixed += _P3
+    return mixed
 
 
 def _mix_long(hashes: U64, values: U64) -> U64:
-    hashes = hashes ^ (_rotate(values * _P2, 31) * _P1)
-    return _rotate(hashes, 27) * _P1 + _P4
+    mixed = _rotate(values * _P2, 31)
+    mixed *= _P1
+    mixed = _rotate(mixed ^ hashes, 27)
+    mixed *= _P1
+    mixed += _P4
+    return mixed
 
 
 def _hash_ints(values: U64, seeds: U64) -> U64:

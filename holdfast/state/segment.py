@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from holdfast.durable import checksum, checksum_file, remove_quietly, translate_os_errors, write_all
+from holdfast.durable import ChecksummedFile, checksum_file, remove_quietly, translate_os_errors
 from holdfast.errors import DamagedError, StateError, StoreError
 
 SUFFIX = ".arrow"
@@ -56,36 +56,11 @@ def write_segment(directory: Path, name: str, table: pa.Table) -> Segment:
 def _write_staged(staged: Path, table: pa.Table) -> tuple[int, int]:
     fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        file = _ChecksummedFile(fd)
+        file = ChecksummedFile(fd)
         _write_to(pa.PythonFile(file, mode="w"), table)
         return file.size, file.crc
     finally:
         os.close(fd)
-
-
-class _ChecksummedFile:
-    """A file as Arrow writes to it: each column's buffer goes to the disk and into the checksum, not into a copy."""
-
-    closed = False
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.size = 0
-        self.crc = 0
-
-    def write(self, data: bytes | pa.Buffer) -> int:
-        view = memoryview(data)
-        write_all(self._fd, view)
-        self.crc = checksum(view, self.crc)
-        self.size += view.nbytes
-        return view.nbytes
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def _write_to(sink: pa.NativeFile, table: pa.Table) -> None:

@@ -91,23 +91,19 @@ def paired_states(acc: Accumulator, own: Columns, rows: I64, found: Columns) -> 
 def _paired_sums(kind: pa.DataType, own: pa.Array, rows: I64, found: pa.Array) -> Columns | None:
     if kind.precision < _DIGITS_OF_64_BITS:
         return None
-    words, others = _words(own).copy(), _words(found)
-    if not _is_small(words) or not _is_small(others):
+    sums, others = _small(_words(own)), _small(_words(found))
+    if sums is None or others is None:
         return None
-    sums = words[rows, 0].view(np.int64) + others[:, 0].view(np.int64)
-    words[rows, 0] = sums.view(np.uint64)
-    words[rows, 1] = (sums >> np.int64(63)).view(np.uint64)
-    return [pa.Array.from_buffers(kind, len(words), [None, pa.py_buffer(words)])]
+    sums[rows] += others
+    return [_decimals(sums, kind)]
 
 
-def _is_small(words: npt.NDArray[np.uint64]) -> bool:
-    """Whether sums of two such decimals stay within 64 bits."""
-    if not len(words):
-        return True
-    low, high = words[:, 0].view(np.int64), words[:, 1].view(np.int64)
-    if int(low.min()) > -_FAR_FROM_OVERFLOW and int(low.max()) < _FAR_FROM_OVERFLOW:
-        return bool((high == low >> np.int64(63)).all())
-    return False
+def _small(words: npt.NDArray[np.uint64]) -> I64 | None:
+    """The numbers, if sums of two of them stay within 64 bits."""
+    low = words[:, 0].copy().view(np.int64)
+    if not len(low) or (int(low.min()) > -_FAR_FROM_OVERFLOW and int(low.max()) < _FAR_FROM_OVERFLOW):
+        return low if np.array_equal(words[:, 1].view(np.int64), low >> np.int64(63)) else None
+    return None
 
 
 def _sum_kind(acc: Accumulator) -> pa.DataType | None:

@@ -175,7 +175,7 @@ def test_single_step_is_not_copied_and_several_are_joined_with_one_header(tmp_pa
 def test_large_files_are_not_copied_and_small_ones_between_them_are_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.sinks.files.LARGE_BYTES", 100)
+    monkeypatch.setattr("holdfast.sinks.merge.LARGE_BYTES", 100)
     sink = opened(tmp_path)
     sizes = (1, 1, 50, 50, 1)
     for step, size in enumerate(sizes):
@@ -202,7 +202,7 @@ def test_large_files_are_not_copied_and_small_ones_between_them_are_joined(
 def test_a_number_of_files_asked_for_is_kept_at_any_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.sinks.files.LARGE_BYTES", 1)
+    monkeypatch.setattr("holdfast.sinks.merge.LARGE_BYTES", 1)
     sink = FileSink(str(tmp_path), partition_files=1)
     sink.open(context())
     sink.commit(Epoch(1), prepare(sink, 1, steps=3))

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast import durable
 from holdfast.errors import DamagedError, NoSpaceError, StateError, StoreError
-from holdfast.state import segment as segments
 from holdfast.state.aggregates import Aggregation, partial
 from holdfast.state.hashing import HASH_COLUMN, key_group, key_hash, partition_of_group
 from holdfast.state.keyed_map import (
@@ -272,7 +272,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     def no_space(fd: int, data: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(segments, "write_all", no_space)
+    monkeypatch.setattr(durable, "write_all", no_space)
     with pytest.raises(NoSpaceError):
         write_segment(tmp_path, "x", pa.table({HASH_COLUMN: [1]}))
     assert list(tmp_path.iterdir()) == []

@@ -143,7 +143,7 @@ def own_rows(rows: pa.Table, by: Sequence[str], partition: int, partitions: int)
     rows = with_hashes(rows, by)
     if partitions == 1:
         return rows
-    return rows.filter(pa.array(owned(hashes_of(rows), partition, partitions)))
+    return rows.take(pa.array(np.flatnonzero(owned(hashes_of(rows), partition, partitions))))
 
 
 def split(rows: pa.Table, partitions: int) -> dict[int, pa.Table]:

@@ -20,7 +20,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, TaskReader, TaskWrite
 from holdfast.runtime.engine import KeyedState, KeyedTask
 from holdfast.runtime.executor.changes import stored_changes
 from holdfast.runtime.executor.logic import KeyedLogic, Place, Segments
-from holdfast.sinks.encoding import dictionary_columns
+from holdfast.sinks.encoding import encodings
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.segment import Segment, verify_segment
 from holdfast.store.base import SegmentRef, SegmentWriter, Store
@@ -149,7 +149,7 @@ class KeyedStage:
         directory = Path(self.output_directory)
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{prefix}-o{port}.parquet"
-        pq.write_table(output, path, compression="none", use_dictionary=dictionary_columns(output))
+        pq.write_table(output, path, compression="none", **encodings(output))
         return str(path)
 
 
