@@ -30,6 +30,8 @@ setup: ## make .venv, install the locked requirements, find Java
 demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/holdfast demo
 
+# Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
+test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
 test: check ## run the checks, then all tests but the chaos ones
 	@$(WITH_JAVA) $(PYTHON) -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 

@@ -1,5 +1,5 @@
-"""Child of test_operators_survive_kills: `first` runs an aggregate and a join over half of the input; `then` runs changed
-ones over all of it, on another number of partitions."""
+"""Child of test_operators_survive_kills: `first` runs operators that sum up, join, order, rank and wait over half of the
+input; `then` runs changed ones over all of it, whose rows have one column more, on another number of partitions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ ROWS = 300
 
 
 def feed(here: str, part: int) -> None:
-    Path(f"{here}/in").mkdir(parents=True, exist_ok=True)
+    """Two streams, of which the second has fewer rows of each key."""
     numbers = range(part * ROWS, (part + 1) * ROWS)
     at = pa.array([BEGIN + datetime.timedelta(seconds=n) for n in numbers], pa.timestamp("us", tz="UTC"))
     table = pa.table({"at": at, "k": [f"k{n % 7}" for n in numbers], "v": list(numbers)})
     if part:
         table = table.append_column("extra", table.column("v"))
-    pq.write_table(table, f"{here}/in/part-{part}.parquet")
+    for name, rows in {"others": table.take(list(range(0, ROWS, 2))), "in": table}.items():
+        Path(f"{here}/{name}").mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, f"{here}/{name}/part-{part}.parquet")
 
 
 def main(phase: str, here: str) -> None:
@@ -33,12 +35,23 @@ def main(phase: str, here: str) -> None:
         feed(here, int(then))
     topology = hf.Topology("evolving")
     schema = "at timestamp, k string, v long" + (", extra long" if then else "")
-    rows = topology.source(hf.Files(f"{here}/in", "parquet", schema, max_rows_per_step=10), name="in")
-    rows = rows.consistent(period=0.02)
+    rows, others = (
+        topology.source(
+            hf.Files(f"{here}/{name}", "parquet", schema, max_rows_per_step=10), name=name
+        ).consistent(name="region", period=0.02)
+        for name in ("in", "others")
+    )
     more = {"top": hf.max("v")} if then else {"total": hf.sum("v")}
     sums = rows.aggregate("k", "each", n=hf.count(), name="sums", **more)
     pairs = rows.join(rows, "k", within=60, on="at", name="pairs")
-    for name, stream in (("sums", sums), ("pairs", pairs)):
+    streams = {
+        "sums": sums,
+        "pairs": pairs,
+        "ordered": rows.sort("at", delay=20, name="ordered"),
+        "best": rows.top_n(3, by="k", order="-v", window=hf.tumbling(45, on="at", delay=20), name="best"),
+        "both": rows.barrier(others, by="k", name="both"),
+    }
+    for name, stream in streams.items():
         stream.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")
     run_local(topology, store=f"file:{here}/store", partitions=3 if then else 2)
 

@@ -10,7 +10,7 @@ import holdfast as hf
 from holdfast.testing import run_local
 
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-ROWS = 400
+ROWS = 260
 
 
 def rows(seed: int) -> list[tuple[datetime.datetime, str, int]]:

@@ -7,6 +7,7 @@ moment it is known what a run without failures would hold.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from killed import lived, written
 
 import holdfast as hf
 from holdfast.compiler.analyse import ArrowAnalyser
@@ -286,3 +288,23 @@ def test_where_rows_are_that_came_while_nobody_ran() -> None:
     plan = compile_graph(made.graph(), ArrowAnalyser())
     assert feeds(plan, OperatorName("first")) == ("waits", "again")
     assert feeds(plan, OperatorName("second")) == ("gone", "waits")
+
+
+PROGRAM = Path(__file__).with_name("aging_program.py")
+
+
+@pytest.mark.parametrize(
+    "again", [(), ("ckpt.op.put=kill@1",), ("ckpt.op.put_done=kill@1", "ckpt.op.put=kill@1")]
+)
+def test_a_driver_that_was_killed_and_some_that_die_while_they_remove_what_is_stale(
+    again: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert (
+        lived(PROGRAM, tmp_path, "step.end=kill@25", "250", "0") == -signal.SIGKILL
+    )  # stored after 200 rows
+    for failpoint in again:
+        assert lived(PROGRAM, tmp_path, failpoint, "250", "250") == -signal.SIGKILL, f"no {failpoint}"
+    assert lived(PROGRAM, tmp_path, "", "250", "250") == 0
+    found = {row["n"] for row in written(tmp_path, "out")}
+    assert found == set(range(200 - len(found), 200)), "the window's oldest rows went, and no others"
+    assert 40 <= len(found) <= 60, "a run without failures would hold 150 to 249"

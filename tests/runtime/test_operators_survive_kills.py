@@ -85,7 +85,7 @@ def check_arrivals(here: Path) -> None:
     rows = written(here, "arrival")
     assert max(Counter((row["v"], row["w"]) for row in rows).values()) == 1, "a pair came out twice"
     late = [count for w, count in Counter(row["w"] for row in rows).items() if w > 100]
-    assert len(late) > 280
+    assert len(late) > 140
     assert set(late) == {10}, "all windows are full by then, and stay so"
 
 
@@ -112,8 +112,8 @@ def test_a_changed_topology_on_other_partitions_survives_kills_while_it_takes_ov
         ["reset.op.loaded=kill@2", "ckpt.op.put_done=kill@1", "ckpt.epoch.published=kill@1"],
         "then",
     )
-    for name in ("sums", "pairs"):
+    for name, fewest in {"sums": 500, "pairs": 500, "ordered": 500, "best": 200, "both": 250}.items():
         rows = written(here["golden"], name)
-        assert len(rows) > 500
+        assert len(rows) > fewest
         compare_rows(rows, written(here["killed"], name), name)
     assert {row["n"] for row in written(here["killed"], "sums") if "top" in row} >= {50, 80}, "sums went on"

@@ -135,6 +135,24 @@ def test_best_rows_get_nulls_for_new_columns_and_lose_old_ones(tmp_path: Path) -
     assert "extra" not in rows[0]
 
 
+@pytest.mark.parametrize("partitions", [2, 3])
+def test_best_rows_of_windows_get_nulls_for_new_columns_too(partitions: int, tmp_path: Path) -> None:
+    def best(stream: Stream) -> Stream:
+        return stream.top_n(2, by="k", order="-v", window=hf.tumbling(60, on="at", delay=5), name="t")
+
+    feed(tmp_path, 0)
+    assert run(tmp_path, best) == []
+    feed(tmp_path, 1, extra=[7] * 10, v=[20] + [0] * 9)
+    feed(tmp_path, 9, extra=[8] * 10)
+    rows = run(tmp_path, best, WIDER, partitions=partitions)
+    assert {(row["k"], row["rank"], row["v"], row["extra"]) for row in rows} == {
+        ("a", 1, 20, 7),
+        ("a", 2, 8, None),
+        ("b", 1, 9, None),
+        ("b", 2, 7, None),
+    }
+
+
 def test_rows_that_wait_at_a_barrier_get_nulls_for_new_columns(tmp_path: Path) -> None:
     def run_both(schema: str) -> list[dict[str, Any]]:
         topology = hf.Topology("waiting")

@@ -54,8 +54,16 @@ def rows(chance: random.Random, count: int) -> list[dict[str, Any]]:
 class Lives:
     """The program over one input, in as many lives as it takes. Leaves no process behind."""
 
-    def __init__(self, here: Path, seed: int, steps: int, shuffled: bool) -> None:
-        self.here, self.shuffled = here, shuffled
+    def __init__(
+        self,
+        here: Path,
+        seed: int,
+        steps: int,
+        shuffled: bool,
+        master: str = "local[2]",
+        life_s: float = LIFE_S,
+    ) -> None:
+        self.here, self.shuffled, self._master, self._life_s = here, shuffled, master, life_s
         self.kills: list[tuple[str, str, int, float]] = []
         """(what died, where, newest epoch, when)"""
         self._scratch = Path(tempfile.mkdtemp(prefix="hf-"))  # not below `here`: sockets need short paths
@@ -82,13 +90,14 @@ class Lives:
             **os.environ,
             **dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS", "HOLDFAST_LIVE_DIR"), str(self._scratch)),
             processes.TAG: self._tags[-1],
+            "SPARK_LOCAL_IP": "127.0.0.1",
             "SHUFFLED": "1" if self.shuffled else "",
             "DEADLY": json.dumps(deadly or {}),
             "HOLDFAST_FP": failpoint,
         }
         with self.log.open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.here), "local[2]"],
+                [sys.executable, str(PROGRAM), str(self.here), self._master],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment,
             )  # fmt: skip
 
@@ -107,7 +116,7 @@ class Lives:
 
     def ended(self, driver: subprocess.Popen[bytes]) -> int:
         """How the driver ended: well, or by SIGKILL. What it started ends too."""
-        code = driver.wait(LIFE_S)
+        code = driver.wait(self._life_s)
         assert code in (0, -signal.SIGKILL), self.log.read_text(errors="replace")[-3000:]
         assert processes.left_after(self._tags[-1], 20) == [], "its JVM and workers notice and end"
         return code
@@ -132,6 +141,14 @@ class Lives:
             return False
         self.kills.append(("worker", "(some)", epoch_of(self.here), now))
         return True
+
+    def kill_an_executor(self, driver: subprocess.Popen[bytes]) -> None:
+        """Of a cluster: with the segments of its partitions, and its workers. The region must reset."""
+        before, now = self.resets(), time.time()
+        victim, *_ = processes.of_kind(self._tags[-1], "executor")
+        assert processes.send(victim.pid, self._tags[-1])
+        self.kills.append(("executor", "", epoch_of(self.here), now))
+        assert self.until(driver, lambda: self.resets() > before, self._life_s), "the region did not reset"
 
     def note_deaths(self) -> list[str]:
         """Operators whose workers died, of their own accord."""

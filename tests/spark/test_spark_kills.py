@@ -18,7 +18,7 @@ from holdfast.testing import processes
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SEED = 20
-SMALL = Size(files=4, rows_per_file=200, rows_per_step=40, period_s=0.5)
+SMALL = Size(files=3, rows_per_file=200, rows_per_step=40, period_s=0.5)
 
 Note = Callable[[list[Kill]], None]
 
@@ -41,7 +41,7 @@ def test_the_driver_may_be_killed_at_any_moment_and_started_again(tmp_path: Path
 def test_a_python_worker_may_be_killed_in_the_middle_of_a_step(tmp_path: Path, note_kills: Note) -> None:
     """Without a second try per task, so that holdfast feels it: the region resets in place."""
     chance = random.Random(SEED)
-    size = Size(files=4, rows_per_file=200, rows_per_step=40, period_s=0.5, work_s=0.4)
+    size = Size(files=3, rows_per_file=200, rows_per_step=40, period_s=0.5, work_s=0.4)
     for again in range(3):
         with Run(tmp_path / str(again), size, SEED, master="local[2]") as run:
             driver = run.start()

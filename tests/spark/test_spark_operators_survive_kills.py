@@ -2,7 +2,8 @@
 operators with timers, windows by rows, attributes and marks. All are in one region, so that each kill takes all of them
 back to an epoch; what each wrote is what it writes without failures and without Spark.
 
-A small fixed sample; `make chaos` lets the workers of every operator die, and drivers at random moments and at failpoints.
+A small fixed sample; `make chaos` lets the workers of every operator die, drivers at random moments and at failpoints, and
+executors of a cluster.
 HOLDFAST_SEED=n repeats a run's draws.
 """
 
@@ -13,6 +14,7 @@ import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from operators_lives import HEADER, LIFE_S, Lives
@@ -44,6 +46,25 @@ def test_a_worker_and_then_the_driver_die_and_all_results_are_what_they_are_with
         lives.check()
 
 
+@pytest.mark.chaos
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
+def test_executors_die_with_the_segments_they_hold(
+    shuffled: bool, tmp_path: Path, tell: Tell, request: pytest.FixtureRequest
+) -> None:
+    cluster: dict[str, Any] = {"master": "local-cluster[2,1,1024]", "life_s": 1200.0}
+    with Lives(tmp_path / "lives", SEED, steps=8, shuffled=shuffled, **cluster) as lives:
+        driver = lives.start()
+        for _ in range(EXECUTOR_KILLS):
+            epoch = epoch_of(lives.here)
+            assert lives.until(driver, lambda e=epoch: epoch_of(lives.here) > e, LIFE_S), "no new epoch"
+            lives.kill_an_executor(driver)
+        assert lives.ended(driver) == 0
+        tell(f"kills: {request.node.name}", HEADER, *lives.table())
+        lives.check()
+
+
+EXECUTOR_KILLS = 2
 FAILPOINTS = [
     "step.begin=kill@2", "step.end=kill@2", "ckpt.op.put_done=kill@9", "ckpt.epoch.published=kill@1", "sink.prepared=kill@7",
     "sink.commit.applied=kill@5", "reset.op.loaded=kill@7", "reset.sink.rollback=kill@3",

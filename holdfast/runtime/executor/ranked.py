@@ -31,6 +31,7 @@ from holdfast.state.compaction import advance
 from holdfast.state.functions import POSITION
 from holdfast.state.lookup import Found, find_rows
 from holdfast.state.merge_plan import DEFAULT_BOUNDS
+from holdfast.state.segment import Segment
 from holdfast.state.top import Order, changed_lists, exploded, top_name
 from holdfast.state.whole_rows import row_type, whole_rows
 from holdfast.state.windows import END, START, Windows
@@ -154,6 +155,9 @@ class TopOfWindows(KeyedLogic):
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         return self.windowed.repartition(old, partition, partitions, place)
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return self.windowed.evolved(segment, table)
 
     def _prepared(self, rows: pa.Table) -> pa.Table:
         """Keys, time and position of the rows, and the rows themselves."""
