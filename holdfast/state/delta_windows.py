@@ -20,6 +20,7 @@ from holdfast.state import arrays
 from holdfast.state.aggregates import Aggregate, Aggregation, as_int64, finish, fold, lift, single
 from holdfast.state.attributes import Attribute, Climb, Numbers
 from holdfast.state.count_windows import ROWS, SLOT, Stepped
+from holdfast.state.evolution import evolved, of_nothing
 from holdfast.state.grouping import Runs, group_rows
 from holdfast.state.hashing import HASH_COLUMN, I64
 from holdfast.state.lookup import find_rows
@@ -110,6 +111,15 @@ class DeltaWindows:
         oldest = climb.first_from(np.arange(len(last)), self.attribute.below(far[last]))
         changed = _changed(self, batch, pa.array(far), oldest, last)
         return Stepped(changed, results.take(pa.array(order)), batch.item[done][order])
+
+    def evolved(self, table: pa.Table, what: str) -> pa.Table:
+        """State rows of an earlier form: for an aggregate that is new, the rows kept from before are as good as none."""
+        if table.schema.equals(self.map.state_schema):
+            return table
+        sizes = arrays.lengths(single(table.column(FAR)))
+        nothing = of_nothing(self.aggregation, int(sizes.sum()))
+        new = {name: arrays.packed(column, sizes) for name, column in nothing.items()}
+        return evolved(table, self.map.state_schema, new, what)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from holdfast.errors import MismatchError
 from holdfast.runtime.executor.keyed_maps import RowWindows, Stepped
 from holdfast.runtime.executor.logic import Segments
 from holdfast.state.aggregates import Aggregation
@@ -41,10 +40,6 @@ class AttributedAggregate(RowWindows):
         return self.windows.step(segments, rows)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
-        if isinstance(self.windows, DeltaWindows) and not table.schema.equals(self.keyed_map.state_schema):
-            raise MismatchError(
-                f"{segment.name}: the aggregates of sliding windows by an attribute have changed, and new ones would"
-                " need rows that are gone.",
-                cure="Undo the change, or give the operator a new name: it then begins without rows.",
-            )
+        if isinstance(self.windows, DeltaWindows):
+            return self.windows.evolved(table, segment.name)
         return super().evolved(segment, table)
