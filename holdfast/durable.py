@@ -19,15 +19,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from isal import isal_zlib
 
 from holdfast.errors import NoSpaceError, StoreError
 from holdfast.failpoints import fp
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -69,7 +66,8 @@ class ChecksummedFile:
         self.size = 0
         self.crc = 0
 
-    def write(self, data: bytes | pa.Buffer) -> int:
+    def write(self, data: Any) -> int:
+        """`data`: bytes, or a buffer of Arrow's."""
         view = memoryview(data)
         write_all(self._fd, view)
         self.crc = checksum(view, self.crc)

@@ -40,7 +40,7 @@ NEIGHBOURS = {
 LIBRARIES: dict[int, set[str]] = {WORDS: set(), PARTS: {"numpy", "pyarrow", "msgpack"}}
 
 # Libraries that only the files beginning with a path may use, whatever their layer.
-LIBRARY_HOMES = {"redis": "store/redis", "fsspec": "store/objects"}
+LIBRARY_HOMES = {"redis": "store/redis", "fsspec": "store/objects", "isal": "durable"}
 
 SPARK_HOMES = ("runtime/spark", "sources", "sinks", "bench", "demo")
 

@@ -71,11 +71,14 @@ def _bytes(axes: Axes, part: Mapping[str, Any]) -> None:
 
 
 def _join(axes: Axes, part: Mapping[str, Any]) -> None:
-    found = part["join_normalized"]
-    _bars(axes, [name.replace(".", "\n") for name in found], list(found.values()))
+    found = part["join_normalized_intervals"]
+    medians = [one["median"] for one in found.values()]
+    _bars(axes, [name.replace("per_group_", "").replace(".", "\n") for name in found], medians)
+    wide = [one["high"] - one["median"] for one in found.values()]
+    axes.errorbar(range(len(medians)), medians, yerr=wide, fmt="none", ecolor="black", elinewidth=0.8)
     axes.tick_params(axis="x", labelsize=6)
     _lines(axes, 0.97, 0.99)
-    axes.set_ylim(min(0.85, *found.values()), 1.05)
+    axes.set_ylim(min(0.85, *medians), max(1.05, *medians))
     axes.set_ylabel("rows/s with epochs over without")
     axes.set_title(f"Window joins: window, group, period (deadlines met: {part['deadline_met']:.0%})")
 

@@ -59,7 +59,13 @@ RESULTS: dict[str, dict[str, Any]] = {
     "checkpoint-bytes": {
         "delta_bytes_over_changed": 1.0, "total_bytes_over_changed": 1.9, "epochs": 9, "bases": 2,
     },
-    "checkpoint-join": {"join_normalized": {"8192.512.1s": 0.98, "8192.512.10s": 1.0}, "deadline_met": 1.0},
+    "checkpoint-join": {
+        "join_normalized_intervals": {
+            "8192.512.1s": {"median": 0.98, "low": 0.96, "high": 1.0},
+            "per_group_zipf.512.10s": {"median": 1.0, "low": 0.9, "high": 1.1},
+        },
+        "deadline_met": 1.0,
+    },
     "checkpoint-restore": {"first_s": {"holdfast": [1.0], "spark_default": [4.0]}, "state_mb": 512},
     "checkpoint-bound": {"restore_s": {"1": [0.3]}, "predicted_s": {"1": [0.4]}, "restores": 1},
 }  # fmt: skip
