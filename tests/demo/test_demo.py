@@ -21,7 +21,7 @@ def test_every_promise_is_kept_under_two_kills(tmp_path: Path, monkeypatch: pyte
     fresh = processes.new_tag
     monkeypatch.setattr(processes, "new_tag", lambda prefix: tags.append(fresh(prefix)) or tags[-1])
     before = set(glob.glob(os.path.join(tempfile.gettempdir(), "holdfast-demo-*")))
-    result = run_demo(kills=2, seconds=12, seed=11, quiet=True)
+    result = run_demo(kills=2, seconds=8, seed=11, quiet=True)
     assert result["golden_equal"], result
     assert result["kills"] == 2
     assert result["resets"] >= 1

@@ -1,5 +1,6 @@
-"""Exactly-once under real kills on Spark: a fixed sample. `make chaos` runs the long campaigns, all failpoints among them;
-test_spark_short_way_kills has some of them."""
+"""Exactly-once under real kills on Spark: a small sample of the campaigns of test_spark_chaos, judged by the same oracle. Part
+of `make chaos`; `make test` has kills of drivers and workers in test_spark_operators_survive_kills,
+test_spark_short_way_kills and the demonstration."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ SMALL = Size(files=3, rows_per_file=200, rows_per_step=40, period_s=0.5)
 Note = Callable[[list[Kill]], None]
 
 
+@pytest.mark.chaos
 def test_the_driver_may_be_killed_at_any_moment_and_started_again(tmp_path: Path, note_kills: Note) -> None:
     chance = random.Random(SEED)
     with Run(tmp_path / "run", SMALL, SEED) as run:
@@ -38,6 +40,7 @@ def test_the_driver_may_be_killed_at_any_moment_and_started_again(tmp_path: Path
         assert all(kill.epoch >= 1 for kill in run.kills if kill.counts)
 
 
+@pytest.mark.chaos
 def test_a_python_worker_may_be_killed_in_the_middle_of_a_step(tmp_path: Path, note_kills: Note) -> None:
     """Without a second try per task, so that holdfast feels it: the region resets in place."""
     chance = random.Random(SEED)
