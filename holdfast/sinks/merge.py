@@ -83,7 +83,7 @@ def _sum_of(path: str, sums: Sums) -> tuple[int, int]:
     if (found := os.path.getsize(path)) != size:
         raise DamagedError(
             f"{path} has {found} bytes, its writer wrote {size}.",
-            cure="Check the disk; the region goes on from its last epoch.",
+            cure="Check the disk, then start the run again: the rows are produced again.",
         )
     return crc, size
 

@@ -20,6 +20,7 @@ Bools = npt.NDArray[np.bool_]
 
 _FEW_STRETCHES = 3
 _FALLS_MAX = 0.375
+"""Of rows in no order every other one has a smaller hash than the one before; where half of them ascend, one in four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +131,12 @@ def _stable_order(hashes: I64) -> tuple[I64, I64]:
 
 
 def _is_almost_sorted(hashes: I64) -> bool:
+    """Whether merging pays: the rows are a few sorted stretches, or one of them is half of all."""
     falls = hashes[1:] < hashes[:-1]
     count = np.count_nonzero(falls)
     if count <= _FEW_STRETCHES:
         return True
-    if count > _FALLS_MAX * len(
-        hashes
-    ):  # where half of the rows ascend, there are about half as many as elsewhere
+    if count > _FALLS_MAX * len(hashes):
         return False
     longest = int(np.diff(np.flatnonzero(falls), prepend=-1, append=len(hashes) - 1).max())
     return 2 * longest >= len(hashes)

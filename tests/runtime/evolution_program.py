@@ -49,6 +49,9 @@ def main(phase: str, here: str) -> None:
         "pairs": pairs,
         "ordered": rows.sort("at", delay=20, name="ordered"),
         "best": rows.top_n(3, by="k", order="-v", window=hf.tumbling(45, on="at", delay=20), name="best"),
+        "near": rows.aggregate(
+            "k", window=hf.sliding(delta=40, of="v", every=2), n=hf.count(), name="near", **more
+        ),
         "both": rows.barrier(others, by="k", name="both"),
     }
     for name, stream in streams.items():

@@ -146,7 +146,7 @@ def own_rows(rows: pa.Table, by: Sequence[str], partition: int, partitions: int)
     mine = owned(hashes_of(rows), partition, partitions)
     if any(column.num_chunks > 1 for column in rows.columns):
         return rows.filter(pa.array(mine))
-    return rows.take(pa.array(np.flatnonzero(mine)))  # several times faster, but would join chunks first
+    return rows.take(pa.array(np.flatnonzero(mine)))  # twice as fast, but would join chunks first
 
 
 def split(rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
