@@ -36,7 +36,7 @@ class Aging:
         self._clock = clock
         self._ran = False
         self._feeds = {
-            run.name: feeds(plan, run.name) for run in runs if run.task.logic.had(None) is not None
+            run.name: feeds(plan, run.name) for run in runs if run.task.logic.had(None, {}) is not None
         }
         self._paces: dict[OperatorName, Pace] = {}
 
@@ -64,7 +64,7 @@ class Aging:
     def restored(self, run: KeyedRun, part: Mapping[str, Any] | None) -> bool:
         """An operator was restored to `part`. True if that should be stored at once: a second restore must neither
         remove rows for the same time again, nor for that in which nobody ran."""
-        had = run.task.logic.had(run.state.meta)
+        had = run.had
         if had is None or run.name not in self._feeds:
             return False
         now = self._clock.wall()
@@ -74,7 +74,7 @@ class Aging:
 
     def measured(self, run: KeyedRun) -> dict[str, Any] | None:
         """What a checkpoint of the operator, taken now, keeps of its pace."""
-        had = run.task.logic.had(run.state.meta)
+        had = run.had
         if had is None or run.name not in self._paces:
             return None
         self._paces[run.name] = self._paces[run.name].looked(self._clock.wall(), had)

@@ -73,7 +73,8 @@ class KeyedState:
     partitions: tuple[Segments, ...]
     meta: Any = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What the operator counted since its initial state: late rows. Part of the state, so a replay counts once."""
+    """What the operator counted since its initial state: late rows. Part of the state, so a replay counts once. Names that
+    begin with `_` are for the operator itself."""
 
     def counting(self, more: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
         """The counts with those of a step's partitions added."""
@@ -115,7 +116,7 @@ class KeyedOutput:
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Live segments of a restored state. `as_stored`: they hold what the store has, dealt out and formed as there; but
-    stale rows may be missing, in segments under other names."""
+    of segments that are no keyed map stale rows may be missing, under other names."""
 
     partitions: tuple[Segments, ...]
     as_stored: bool = True

@@ -45,10 +45,11 @@ def load_segments(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         loaded = tuple(pool.map(lambda refs: _load(task, refs, store, directory, sparing), stored))
     evolved = any(s.name.startswith(EVOLVED) for segments in loaded for s in segments)
-    loaded, stale = _without_stale(task, loaded, sparing, directory)
-    if len(loaded) != partitions:
-        return Loaded(_repartitioned(task, loaded, directory, partitions), False, stale)
-    return Loaded(loaded, not evolved, stale)
+    fresh, stale = _without_stale(task, loaded, spare, directory)
+    if len(fresh) != partitions:
+        return Loaded(_repartitioned(task, fresh, directory, partitions), False, stale)
+    as_chained = task.logic.chained is None or fresh == loaded
+    return Loaded(fresh, not evolved and as_chained, stale)
 
 
 def _load(
@@ -78,15 +79,13 @@ def _without_stale(
     gives: how much was missed differs each time."""
     if spare is None or not any(spare.missed):
         return loaded, 0
-    found, gone = [], 0
-    for partition, segments in enumerate(loaded):
-        place = Place(directory, f"{task.operator}-p{partition}-{FRESH}{uuid.uuid4().hex[:12]}")
-        left, stale = task.logic.without_stale(segments, spare.meta, spare.missed, place)
+    name = f"{FRESH}{uuid.uuid4().hex[:12]}"
+    places = [Place(directory, f"{task.operator}-p{partition}-{name}") for partition in range(len(loaded))]
+    fresh, stale = task.logic.without_stale(loaded, spare.meta, spare.missed, places)
+    for segments, left in zip(loaded, fresh, strict=True):
         for segment in set(segments).difference(left):
             remove_quietly(segment.path)
-        found.append(left)
-        gone += stale
-    return tuple(found), gone
+    return fresh, stale
 
 
 def _deltas(of_map: Segments) -> int:

@@ -94,7 +94,13 @@ class KeyedRun(Remembering):
 
     @property
     def counts(self) -> dict[str, int]:
-        return dict(self.state.counts)
+        """For people: without what operators count for themselves."""
+        return {name: count for name, count in self.state.counts.items() if not name.startswith("_")}
+
+    @property
+    def had(self) -> tuple[int, ...] | None:
+        """Rows of each input so far; None: the operator has nothing that becomes stale."""
+        return self.task.logic.had(self.state.meta, self.state.counts)
 
     def advance(self, state: KeyedState) -> None:
         """A step succeeded: `state` is the current version; segments nobody needs any more are removed."""

@@ -35,7 +35,7 @@ SLOT = "__hf_slot"
 ROWS = "window_rows"
 """Output column: the rows its key had when the window was emitted."""
 
-_HEAD = 0
+HEAD = 0
 _SLOT_STEP = np.int64(-7046029254386353131 // KEY_GROUPS * KEY_GROUPS)
 
 
@@ -68,6 +68,23 @@ class CountWindows:
     def slots(self, panes: I64) -> I64:
         """Where finished panes are kept."""
         return 1 + panes % max(self.panes - 1, 1)
+
+    def head(self, rows: I64) -> I64:
+        """The pane that holds the last of so many rows of a key; -1 if there are none."""
+        return (rows - 1) // self.pane_rows
+
+    def state_rows(self, keys: pa.Table, slots: I64, parts: Parts) -> pa.Table:
+        """State rows of slots. `keys`: hash, slot and key columns of the heads of their keys."""
+        with np.errstate(over="ignore"):
+            hashes = as_int64(single(keys.column(HASH_COLUMN))) + slots * _SLOT_STEP
+        columns = [
+            pa.array(hashes),
+            pa.array(slots),
+            *(single(column) for column in keys.columns[2:]),
+            *parts,
+        ]
+        schema = self.aggregation.state_schema
+        return pa.Table.from_arrays(columns, schema=pa.schema([schema.field(i) for i in range(len(columns))]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +147,7 @@ def step(windows: CountWindows, segments: Sequence[Segment], rows: pa.Table) -> 
 
 def _batch(windows: CountWindows, segments: Sequence[Segment], rows: pa.Table) -> _Batch:
     aggregation = windows.aggregation
-    lifted = lift(aggregation, rows.append_column(SLOT, pa.array(np.full(rows.num_rows, _HEAD))))
+    lifted = lift(aggregation, rows.append_column(SLOT, pa.array(np.full(rows.num_rows, HEAD))))
     columns = [single(column) for column in lifted.columns]
     by = 1 + len(aggregation.by)
     grouping = group_rows(as_int64(columns[0]), columns[1:by])
@@ -152,7 +169,7 @@ def _panes(windows: CountWindows, segments: Sequence[Segment], batch: _Batch) ->
     row_number = np.arange(runs.rows) + runs.spread(batch.before - runs.starts)
     key = np.concatenate((old_key, heads.rows, runs.ids))
     number = np.concatenate(
-        (old_number, _head(windows, batch.before[heads.rows]), row_number // windows.pane_rows)
+        (old_number, windows.head(batch.before[heads.rows]), row_number // windows.pane_rows)
     )
     stored = len(old_key) + len(heads.rows)
     item = np.concatenate((np.arange(-stored, 0), batch.grouping.order))
@@ -171,20 +188,16 @@ def _panes(windows: CountWindows, segments: Sequence[Segment], batch: _Batch) ->
     return _Panes(key, number, folded, last_item)
 
 
-def _head(windows: CountWindows, rows: I64) -> I64:
-    """The pane that holds the last of so many rows of a key; -1 if there are none."""
-    return (rows - 1) // windows.pane_rows
-
-
 def _recalled(windows: CountWindows, segments: Sequence[Segment], batch: _Batch) -> tuple[I64, I64, Parts]:
     """(key, number, parts) of finished panes before the head, of the keys for which a window is complete now."""
     end = (batch.before // windows.every + 1) * windows.every
     lowest = np.maximum(end // windows.pane_rows - windows.panes, 0)
-    count = np.maximum(_head(windows, batch.before) - lowest, 0)
+    count = np.maximum(windows.head(batch.before) - lowest, 0)
     count[batch.after < end] = 0
     key = np.repeat(np.arange(len(count)), count)
     number = lowest[key] + np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
-    found = find_rows(segments, _slot_keys(windows, batch, key, windows.slots(number)), windows.aggregation)
+    wanted = windows.state_rows(batch.keys.take(pa.array(key)), windows.slots(number), [])
+    found = find_rows(segments, wanted, windows.aggregation)
     if len(found.rows) != len(key):
         raise StateError(
             f"{len(key) - len(found.rows)} panes of count windows are missing.",
@@ -193,30 +206,23 @@ def _recalled(windows: CountWindows, segments: Sequence[Segment], batch: _Batch)
     return key, number, taken(found.values, np.argsort(found.rows))
 
 
-def _slot_keys(windows: CountWindows, batch: _Batch, key: I64, slots: I64) -> pa.Table:
-    """Hash, slot and key columns of state rows."""
-    keys = batch.keys.take(pa.array(key))
-    with np.errstate(over="ignore"):
-        hashes = as_int64(single(keys.column(HASH_COLUMN))) + slots * _SLOT_STEP
-    columns = [pa.array(hashes), pa.array(slots), *(single(column) for column in keys.columns[2:])]
-    schema = windows.aggregation.state_schema
-    return pa.Table.from_arrays(columns, schema=pa.schema([schema.field(i) for i in range(len(columns))]))
-
-
 def _state_rows(windows: CountWindows, batch: _Batch, panes: _Panes, slots: I64) -> pa.Table:
-    keys = _slot_keys(windows, batch, panes.key, slots)
-    columns = [*(single(column) for column in keys.columns), *panes.parts]
-    return pa.Table.from_arrays(columns, schema=windows.aggregation.state_schema)
+    return windows.state_rows(batch.keys.take(pa.array(panes.key)), slots, panes.parts)
 
 
 def _changed(windows: CountWindows, batch: _Batch, panes: _Panes) -> pa.Table:
     """The new heads, and the finished panes that later windows can reach back to and that are not kept yet."""
-    head = _head(windows, batch.after)[panes.key]
-    fresh = panes.number >= _head(windows, batch.before)[panes.key]
+    head = windows.head(batch.after)[panes.key]
+    fresh = panes.number >= windows.head(batch.before)[panes.key]
     kept = panes.take(np.flatnonzero(fresh & (panes.number > head - windows.panes)))
-    is_head = kept.number == _head(windows, batch.after)[kept.key]
-    table = _state_rows(windows, batch, kept, np.where(is_head, _HEAD, windows.slots(kept.number)))
-    return table.take(pa.array(np.argsort(as_int64(single(table.column(HASH_COLUMN))), kind="stable")))
+    is_head = kept.number == windows.head(batch.after)[kept.key]
+    slots = np.where(is_head, HEAD, windows.slots(kept.number))
+    return by_hash(_state_rows(windows, batch, kept, slots))
+
+
+def by_hash(rows: pa.Table) -> pa.Table:
+    """State rows in the order of a segment."""
+    return rows.take(pa.array(np.argsort(as_int64(single(rows.column(HASH_COLUMN))), kind="stable")))
 
 
 # --- windows --------------------------------------------------------------------------------------------------------

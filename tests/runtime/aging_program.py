@@ -1,6 +1,6 @@
 """Child of test_aging: a window of the last 100 rows, outside of regions, of a stream of which ten come in each second of
 a clock that the source moves. `python aging_program.py ROWS ASKED HERE`: so many rows in all; ASKED > 0: then so many of
-them are asked for. The clock goes on from life to life."""
+them are asked for; ASKED = all: the window is told after every tenth row. The clock goes on from life to life."""
 
 from __future__ import annotations
 
@@ -26,7 +26,17 @@ class Ticking(Rows):
         return piece
 
 
-def main(rows: int, asked: int, here: str) -> None:
+def met(topology: hf.Topology, one: hf.Stream, asked: int) -> hf.Stream:
+    two = topology.source(Rows([(n,) for n in range(asked)], "m long", rows_per_step=10_000), name="two")
+    windows = {"window": hf.latest(rows=WINDOW), "other_window": hf.latest(rows=0)}
+    return one.join(two, {"n": "m"}, **windows, name="pairs")
+
+
+def told(one: hf.Stream) -> hf.Stream:
+    return one.aggregate([], window=hf.sliding(rows=WINDOW, every=10), all=hf.collect("n"), name="told")
+
+
+def main(rows: int, asked: str, here: str) -> None:
     lives = Path(here, "lives")
     lives.mkdir(parents=True, exist_ok=True)
     life = len(list(lives.iterdir()))
@@ -36,13 +46,10 @@ def main(rows: int, asked: int, here: str) -> None:
     source = Ticking([(n,) for n in range(rows)], "n long", rows_per_step=10)
     source.clock = clock
     one = topology.source(source, name="one")
-    two = topology.source(Rows([(n,) for n in range(asked)], "m long", rows_per_step=10_000), name="two")
-    pairs = one.join(
-        two, {"n": "m"}, window=hf.latest(rows=WINDOW), other_window=hf.latest(rows=0), name="pairs"
-    )
-    pairs.checkpoint(every=EVERY).sink(hf.FileSink(f"{here}/out", "parquet"), name="out")
+    kept = told(one) if asked == "all" else met(topology, one, int(asked))
+    kept.checkpoint(every=EVERY).sink(hf.FileSink(f"{here}/out", "parquet"), name="out")
     run_local(topology, f"file:{here}/store", clock=clock)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])

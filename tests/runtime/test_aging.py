@@ -290,12 +290,85 @@ def test_where_rows_are_that_came_while_nobody_ran() -> None:
     assert feeds(plan, OperatorName("second")) == ("gone", "waits")
 
 
+# --- aggregates over windows of rows ---
+
+
+def aggregated(life: Life, rows: int, dies: bool = False) -> dict[str, Any]:
+    """The last forty rows of each key after every tenth of them; up to so many rows in all."""
+    made = Topology("windows")
+    kept = [(n, KEY[n % 4]) for n in range(rows)]
+    one = made.source(life.kind(kept, "n long, k long", life.clock, rows if dies else None), name="one")
+    if life.in_region:
+        one = one.consistent(name="books", period=EVERY)
+    own = hf.udaf(lambda values: values.to_pylist(), "n", type="array<long>")
+    told = one.aggregate(
+        "k",
+        window=hf.sliding(rows=40, every=10),
+        all=hf.collect("n"),
+        own=own,
+        last=hf.last("n"),
+        name="told",
+    )
+    if not life.in_region:
+        told = told.checkpoint(every=EVERY)
+    told.sink(MemorySink(life.shelf), name="out")
+    if not dies:
+        return run_local(made, life.where, clock=life.clock)
+    with pytest.raises(Crash):
+        run_local(made, life.where, clock=life.clock)
+    return {}
+
+
+def test_windows_of_rows_hold_none_that_the_missed_ones_would_have_pushed_out(life: Life) -> None:
+    aggregated(life, 250, dies=True)  # stored after 200 rows: 150 of key 0 and 50 of key 1
+    MemorySink.clear(life.shelf)
+    status = aggregated(life, 300)
+    # Of the 50 missed rows 37 were of key 0, and 12 of key 1: they go on with their rows 188 and 63.
+    of = {key: [n for n in range(300) if KEY[n % 4] == key] for key in (0, 1)}
+    stood = {key: [*(n for n in of[key] if n < 200), *gap, *(n for n in of[key] if n >= 250)]
+             for key, gap in ((0, [None] * 37), (1, [None] * 12))}  # fmt: skip
+    wanted = {
+        (key, end): [n for n in rows[end - 40 : end] if n is not None]
+        for key, rows in stood.items()
+        for end in range(10, len(rows) + 1, 10)
+        if rows[end - 1] is not None and rows[end - 1] >= 250
+    }
+    found = {(row["k"], row["window_rows"]): row for row in MemorySink.rows(life.shelf)}
+    assert {key: row["all"] for key, row in found.items()} == wanted
+    assert {key: row["own"] for key, row in found.items()} == wanted
+    assert {key: row["last"] for key, row in found.items()} == {key: rows[-1] for key, rows in wanted.items()}
+    assert counted(status) == 37 + 12
+    (event,) = life.told()
+    assert (event["operator"], event["rows"], event["missed"]) == ("told", 49, [50])
+
+
+def test_a_second_failure_leaves_no_second_gap(life: Life) -> None:
+    aggregated(life, 250, dies=True)
+    aggregated(life, 250, dies=True)
+    assert [event["rows"] for event in life.told()] == [49]
+    MemorySink.clear(life.shelf)
+    aggregated(life, 260)
+    assert {(row["k"], row["window_rows"]) for row in MemorySink.rows(life.shelf)} == {(0, 190)}
+
+
+def test_in_a_region_windows_of_rows_have_no_gaps(life: Life) -> None:
+    life.in_region = True
+    aggregated(life, 250, dies=True)
+    life.clock.advance(7200)
+    status = aggregated(life, 300)
+    whole = [row for row in MemorySink.rows(life.shelf) if row["window_rows"] >= 40]
+    assert {len(row["all"]) for row in whole} == {40}
+    assert counted(status) == 0
+
+
 PROGRAM = Path(__file__).with_name("aging_program.py")
 
 
-@pytest.mark.parametrize(
-    "again", [(), ("ckpt.op.put=kill@1",), ("ckpt.op.put_done=kill@1", "ckpt.op.put=kill@1")]
-)
+AGAIN = [(), ("ckpt.op.put=kill@1",), ("ckpt.op.put_done=kill@1", "ckpt.op.put=kill@1")]
+"""Where later lives die, at the checkpoint that follows the restore."""
+
+
+@pytest.mark.parametrize("again", AGAIN)
 def test_a_driver_that_was_killed_and_some_that_die_while_they_remove_what_is_stale(
     again: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -308,3 +381,18 @@ def test_a_driver_that_was_killed_and_some_that_die_while_they_remove_what_is_st
     found = {row["n"] for row in written(tmp_path, "out")}
     assert found == set(range(200 - len(found), 200)), "the window's oldest rows went, and no others"
     assert 40 <= len(found) <= 60, "a run without failures would hold 150 to 249"
+
+
+@pytest.mark.parametrize("again", AGAIN[1:])
+def test_windows_of_rows_of_a_driver_that_was_killed_and_dies_again_at_its_restore(
+    again: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert lived(PROGRAM, tmp_path, "step.end=kill@25", "250", "all") == -signal.SIGKILL
+    for failpoint in again:
+        assert lived(PROGRAM, tmp_path, failpoint, "300", "all") == -signal.SIGKILL, f"no {failpoint}"
+    assert lived(PROGRAM, tmp_path, "", "300", "all") == 0
+    later = [row["all"] for row in written(tmp_path, "out") if row["all"][-1] >= 250]
+    assert len(later) == 5
+    assert any(rows[0] < 200 for rows in later), "what is not stale is still there"
+    assert all(rows[-1] - rows[0] < WINDOW + 10 for rows in later), "none is older than the window"
+    assert not {n for rows in later for n in rows} & set(range(200, 250))

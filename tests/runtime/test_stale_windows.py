@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +19,10 @@ from holdfast.runtime.executor.counted import CountedAggregate
 from holdfast.runtime.executor.logic import Place
 from holdfast.runtime.executor.ordered_join import OrderedJoin
 from holdfast.runtime.executor.window_join import WindowJoin
-from holdfast.state.count_windows import CountWindows
+from holdfast.state.arrays import list_of
+from holdfast.state.count_windows import ROWS, CountWindows
+from holdfast.state.merge_plan import Bounds
+from holdfast.state.missed_rows import Missed, go_on, rows_had
 
 ASKS = Latest(0, None)
 
@@ -36,13 +41,11 @@ def arrived(driven: Driven, side: int, rows: list[Row], chance: random.Random, f
         done += len(piece)
 
 
-def restored(driven: Driven, missed: tuple[int, int]) -> int:
-    """What a restore does with each partition; how many rows it removed."""
-    gone = 0
-    for number, segments in enumerate(driven.segments):
-        place = Place(driven.directory, f"fresh-p{number}")
-        driven.segments[number], stale = driven.logic.without_stale(segments, driven.meta, missed, place)
-        gone += stale
+def restored(driven: Driven, missed: tuple[int, ...]) -> int:
+    """What a restore does; how many rows it removed."""
+    places = [Place(driven.directory, f"fresh-p{number}") for number in range(len(driven.segments))]
+    fresh, gone = driven.logic.without_stale(driven.segments, driven.meta, missed, places)
+    driven.segments = list(fresh)
     driven.meta = driven.logic.after_missed(driven.meta, missed)
     return gone
 
@@ -97,7 +100,7 @@ def test_with_event_time_too_and_rows_that_wait_stay(per_key: bool, tmp_path: Pa
     driven = Driven(logic, 2, tmp_path)
     arrived(driven, 0, rows_of(["a"] * 60, 0), chance, 0)
     arrived(driven, 1, rows_of(["b"], 50), chance, 0)  # rows up to second 50 enter the window
-    assert logic.had(driven.meta) == (60, 1)
+    assert logic.had(driven.meta, driven.counts) == (60, 1)
     gone = restored(driven, (12, 0))
     assert gone == (10 if per_key else 12)  # the key had 50 of the 60 rows; the others wait
     arrived(driven, 1, rows_of(["a", "b"], 50), chance, 1)
@@ -111,7 +114,7 @@ def test_windows_by_event_time_need_no_estimate(tmp_path: Path) -> None:
     logic = OrderedJoin(ports(0), (LEFT, RIGHT), shape_of(window, ASKS, "at"), False, (window, ASKS))
     driven = Driven(logic, 1, tmp_path)
     arrived(driven, 0, rows_of(["a"] * 10, 0), random.Random(0), 0)
-    assert logic.had(driven.meta) is None
+    assert logic.had(driven.meta, driven.counts) is None
     assert "rows" not in driven.meta
 
 
@@ -124,8 +127,118 @@ def test_if_nothing_was_missed_segments_stay_as_they_are(per_key: bool, tmp_path
     assert (driven.segments, driven.meta) == (before, meta)
 
 
-def test_count_windows_of_aggregates_keep_what_they_have(tmp_path: Path) -> None:
-    windows = CountWindows.plan(10, 5, ("k",), (("n", "count", None),), LEFT)
-    logic = CountedAggregate(windows, ("k",), pa.schema([("k", pa.string()), ("n", pa.int64())]))
-    assert logic.had(None) is None
-    assert logic.without_stale((), None, (5,), Place(tmp_path, "p")) == ((), 0)
+# --- aggregates over windows of rows ---
+
+AGGREGATES = (("n", "count", None), ("total", "sum", "v"), ("low", "min", "v"), ("newest", "last", "v"))
+"""What windows of rows tell of their values, and below from which values `model` makes them."""
+MORE = (
+    ("all", "collect", "v"),
+    ("mean", "avg", "v"),
+    ("spread", "variance", "v"),
+    ("some", "count_distinct", "v"),
+)
+
+
+def counted(size: int, every: int, by: tuple[str, ...]) -> CountedAggregate:
+    windows = CountWindows.plan(size, every, by, (*AGGREGATES, *MORE), LEFT)
+    results = [(ROWS, pa.int64()), *((name, pa.int64()) for name, _, _ in AGGREGATES)]
+    results += [
+        ("all", list_of(pa.int64())),
+        ("mean", pa.float64()),
+        ("spread", pa.float64()),
+        ("some", pa.int64()),
+    ]
+    return CountedAggregate(windows, by, pa.schema([*((name, pa.string()) for name in by), *results]))
+
+
+class Model:
+    """Lists of each key's rows, None for those that were missed, which complete no window."""
+
+    def __init__(self, size: int, every: int, keyed: bool) -> None:
+        self.size, self.every, self.keyed = size, every, keyed
+        self.rows: dict[str, list[int | None]] = {}
+
+    def came(self, rows: list[Row]) -> list[dict[str, Any]]:
+        told = []
+        for key, _, value in rows:
+            own = self.rows.setdefault(key if self.keyed else "", [])
+            own.append(value)
+            if len(own) % self.every == 0:
+                inside = [v for v in own[-self.size :] if v is not None]
+                told.append({**({"k": key} if self.keyed else {}), ROWS: len(own), **told_of(inside)})
+        return told
+
+    def missed(self, rows: int) -> int:
+        """How many rows that pushes out, if none were missed before."""
+        had = sum(map(len, self.rows.values()))
+        gone = 0
+        for own in self.rows.values():
+            share = rows * len(own) // had
+            gone += min(share, self.size, len(own))
+            own += [None] * share
+        return gone
+
+
+def told_of(values: list[int]) -> dict[str, Any]:
+    told = {"n": len(values), "total": sum(values), "low": min(values), "newest": values[-1]}
+    spread = statistics.variance(values) if len(values) > 1 else None
+    return {
+        **told,
+        "all": values,
+        "mean": sum(values) / len(values),
+        "spread": spread,
+        "some": len(set(values)),
+    }
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row.get("k", ""), row[ROWS]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_windows_of_rows_go_on_behind_the_rows_that_were_missed(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    size, every = chance.choice([(1, 1), (5, 5), (6, 4), (8, 2), (13, 1), (40, 1)])
+    by = chance.choice([("k",), ()])
+    driven, model = (
+        Driven(counted(size, every, by), chance.randint(1, 3), tmp_path),
+        Model(size, every, bool(by)),
+    )
+    wanted, came = [], 0
+    for life in range(3):
+        rows = rows_of(chance.choices("aaabc", k=chance.randint(1, 80)), came)
+        arrived(driven, 0, rows, chance, came)
+        wanted += model.came(rows)
+        came += len(rows)
+        missed = chance.choice([0, 1, 3, 20, 400])
+        gone, expected = restored(driven, (missed,)), model.missed(missed)
+        assert life or gone == expected
+    rows = rows_of(chance.choices("aaabc", k=60), came)
+    driven.rescale(chance.randint(1, 3))
+    arrived(driven, 0, rows, chance, came)
+    wanted += model.came(rows)
+    found = in_order(driven.emitted)
+    for row in found:
+        row["spread"] = None if row["spread"] is None else pytest.approx(row["spread"])
+    assert found == in_order(wanted)
+    assert driven.logic.had(None, driven.counts) == (came + 60,)
+
+
+def test_many_keys_go_on_in_bounded_pieces(tmp_path: Path) -> None:
+    logic = counted(6, 2, ("k",))
+    driven, model = Driven(logic, 1, tmp_path), Model(6, 2, True)
+    rows = rows_of([f"key {n % 700}" for n in range(3000)], 0)
+    driven.step({0: table_of(rows, 0, 0, "v", one_hash=False)}, 1)
+    wanted = model.came(rows)
+    model.missed(9000)
+    segments = driven.segments[0]
+    had = Missed(rows_had(logic.windows, segments), 9000)
+    after, gone = go_on(logic.windows, segments, had, tmp_path, "fresh", Bounds(piece_rows=64))
+    assert len(after) > len(segments) + 4, "several pieces"
+    assert gone == 3000
+    driven.segments[0] = after
+    rows = rows_of([f"key {n % 700}" for n in range(2100)], 3000)
+    driven.step({0: table_of(rows, 3000, 0, "v", one_hash=False)}, 1)
+    assert [row[ROWS] for row in in_order(driven.emitted)] == [
+        row[ROWS] for row in in_order(wanted + model.came(rows))
+    ]

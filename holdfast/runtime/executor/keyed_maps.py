@@ -7,7 +7,7 @@ is one that forgets keys; `RowWindows` is one whose windows are rows of a key in
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -113,6 +113,10 @@ class RowWindows(MapLogic):
     def stepped(self, segments: Segments, rows: pa.Table) -> Stepped:
         """One step over rows in the order of their positions."""
 
+    def counted(self, rows: int) -> Mapping[str, int]:
+        """What a step of so many rows adds to the counts."""
+        return {}
+
     def present(self, rows: pa.Table) -> pa.Table:
         """The rows that belong to windows at all."""
         return rows
@@ -146,4 +150,4 @@ class RowWindows(MapLogic):
         schema = self.outputs[0]
         output = output.select(schema.names).cast(schema)  # first: what fails must not leave a segment behind
         after = advance(segments, done.changed, self.keyed_map, place.directory, place.prefix, DEFAULT_BOUNDS)
-        return Applied(after, (output,))
+        return Applied(after, (output,), counts=self.counted(rows.num_rows))

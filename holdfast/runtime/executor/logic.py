@@ -87,17 +87,17 @@ class KeyedLogic(ABC):
         """The `meta` with which a run goes on that finds this one stored."""
         return meta
 
-    def had(self, meta: Any) -> tuple[int, ...] | None:
+    def had(self, meta: Any, counts: Mapping[str, int]) -> tuple[int, ...] | None:
         """How many rows each input brought so far, if the operator keeps windows of the last so many rows of them, which
         become stale where rows are missed. None: it does not."""
         return None
 
     def without_stale(
-        self, segments: Segments, meta: Any, missed: Sequence[int], place: Place
-    ) -> tuple[Segments, int]:
-        """(one partition's segments without the rows that so many missed ones of each input would have pushed out of
-        its window, how many those were)."""
-        return segments, 0
+        self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
+    ) -> tuple[tuple[Segments, ...], int]:
+        """(the segments of all partitions without the rows that so many missed ones of each input would have pushed out
+        of its window, how many those were). Each partition has a place of its own."""
+        return tuple(partitions), 0
 
     def after_missed(self, meta: Any, missed: Sequence[int]) -> Any:
         """The `meta` that goes with it."""

@@ -6,7 +6,7 @@ through the windows in their order. So the result does not depend on the pace of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,14 +81,14 @@ class OrderedJoin(TimedJoin):
     def counts_rows(self) -> bool:
         return any(window.rows for window in self.windows)
 
-    def had(self, meta: Any) -> tuple[int, ...] | None:
+    def had(self, meta: Any, counts: Mapping[str, int]) -> tuple[int, ...] | None:
         return tuple((meta or {}).get("rows", (0, 0))) if self.counts_rows else None
 
     def without_stale(
-        self, segments: Segments, meta: Any, missed: Sequence[int], place: Place
-    ) -> tuple[Segments, int]:
-        streams = [Missing(had, more) for had, more in zip(self.had(meta) or (0, 0), missed, strict=True)]
-        return without_stale(self.kinds[:2], self.windows, streams, segments, place)
+        self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
+    ) -> tuple[tuple[Segments, ...], int]:
+        streams = [Missing(had, more) for had, more in zip(self.had(meta, {}) or (0, 0), missed, strict=True)]
+        return without_stale(self.kinds[:2], self.windows, streams, partitions, places)
 
     # --- a step ---
 

@@ -35,10 +35,22 @@ def without_stale(
     kinds: Sequence[Kind],
     windows: Sequence[Latest],
     streams: Sequence[Missing],
+    partitions: Sequence[Segments],
+    places: Sequence[Place],
+) -> tuple[tuple[Segments, ...], int]:
+    """(the partitions' segments without stale rows, how many rows of windows those were). `kinds`: of the windows'
+    rows."""
+    found = [_fresh(kinds, windows, streams, *its) for its in zip(partitions, places, strict=True)]
+    return tuple(left for left, _ in found), sum(gone for _, gone in found)
+
+
+def _fresh(
+    kinds: Sequence[Kind],
+    windows: Sequence[Latest],
+    streams: Sequence[Missing],
     segments: Segments,
     place: Place,
 ) -> tuple[Segments, int]:
-    """(one partition's segments without stale rows, how many rows of windows those were). `kinds`: of the windows' rows."""
     left, gone = list(segments), 0
     for kind, window, stream in zip(kinds, windows, streams, strict=True):
         kept = kind.among(segments)

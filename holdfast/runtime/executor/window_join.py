@@ -8,7 +8,7 @@ could have given. Where it must not depend on the pace, the join takes event tim
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,18 +171,18 @@ class WindowJoin(KeyedLogic):
 
     # --- after rows were missed ---
 
-    def had(self, meta: Any) -> tuple[int, ...]:
-        return tuple((meta or {}).get("rows", (0, 0)))
+    def had(self, meta: Any, counts: Mapping[str, int]) -> tuple[int, ...]:
+        return _had(meta)
 
     def without_stale(
-        self, segments: Segments, meta: Any, missed: Sequence[int], place: Place
-    ) -> tuple[Segments, int]:
-        streams = [Missing(had, more, last=had) for had, more in zip(self.had(meta), missed, strict=True)]
-        return without_stale(self.kinds, self.windows, streams, segments, place)
+        self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
+    ) -> tuple[tuple[Segments, ...], int]:
+        streams = [Missing(had, more, last=had) for had, more in zip(_had(meta), missed, strict=True)]
+        return without_stale(self.kinds, self.windows, streams, partitions, places)
 
     def after_missed(self, meta: Any, missed: Sequence[int]) -> Any:
         """Numbers of a whole stream go on behind the rows that were missed: what is left goes in its turn."""
-        told = zip(self.had(meta), missed, self.windows, strict=True)
+        told = zip(_had(meta), missed, self.windows, strict=True)
         return {"rows": [had if window.per_key else had + more for had, more, window in told]}
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
@@ -199,6 +199,10 @@ def oriented(
     if side == 0:
         return shape.rows(kept.table, kept_rows, probes.table, probe_rows)[0]
     return shape.rows(probes.table, probe_rows, kept.table, kept_rows)[0]
+
+
+def _had(meta: Any) -> tuple[int, ...]:
+    return tuple((meta or {}).get("rows", (0, 0)))
 
 
 def above(numbers: I64, limit: int) -> Bools | None:
