@@ -6,7 +6,8 @@ The live version is a set of immutable segments that merges rearrange. The store
     others   segments that belong to no keyed map (windows, waiting rows): stored as they are, each once
 
 A *base* is the version's own segments, those that the store has already by reference, or the same joined. A *delta* is the rows that
-steps changed since the checkpoint before, each key once: live merges never force anything into the store.
+steps changed since the checkpoint before, each key once; what live merges joined of them already is used, but they never
+force anything into the store.
 
 Must hold: `_chain` and `_changes` together are the current version, whenever `_tracked`. So `_changes` loses a segment only
 when the chain has got its rows. An upload that fails leaves both as they were; an epoch that is given up after its
@@ -29,7 +30,8 @@ from holdfast.runtime.executor.logic import Segments
 from holdfast.runtime.operators import DurablePart, Remembering, blob_of
 from holdfast.runtime.restore_budget import Chooser
 from holdfast.state import codec
-from holdfast.state.layout import Block, Merge, Run, blocks_of, is_change
+from holdfast.state.change_log import ChangeLog
+from holdfast.state.layout import Block, Merge, Run, blocks_of
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
@@ -81,7 +83,7 @@ class KeyedRun(Remembering):
         self._entry = entry
         self._store: Store | None = None
         self._chain: list[Refs] = []
-        self._changes: list[list[Segment]] = []
+        self._changes: list[ChangeLog] = []
         self._tracked = False
         self._stored: dict[str, SegmentRef] = {}
         """What the newest checkpoint refers to, by name: a live segment of that name needs no second upload."""
@@ -115,22 +117,21 @@ class KeyedRun(Remembering):
     def _log_changes(self, state: KeyedState) -> None:
         if not self._tracked:
             return
-        for changes, before, after in zip(
-            self._changes, self.state.partitions, state.partitions, strict=True
-        ):
-            known = set(before)
-            changes += [s for s in self.task.logic.parted(after)[0] if s not in known and is_change(s)]
+        parted = self.task.logic.parted
+        for log, before, after in zip(self._changes, self.state.partitions, state.partitions, strict=True):
+            log.step(parted(before)[0], parted(after)[0])
         # They cost space until the next checkpoint, which is a base then.
-        logged = sum(segment.bytes for changes in self._changes for segment in changes)
+        logged = sum(log.bytes for log in self._changes)
         if not self._held and logged > MOST_LOGGED * sum(s.bytes for p in state.partitions for s in p):
             self._stop_tracking()
 
     def _stop_tracking(self) -> None:
         self._tracked = False
-        self._changes = [[] for _ in self.state.partitions]
+        self._changes = [ChangeLog() for _ in self.state.partitions]
 
     def _unneeded(self) -> list[Segment]:
-        needed = {s.name for partition in (*self.state.partitions, *self._changes) for s in partition}
+        logged = [log.segments for log in self._changes]
+        needed = {s.name for partition in (*self.state.partitions, *logged) for s in partition}
         needed.update(segment.name for pin in self._held for segment in pin.segments)
         return [self._live.pop(name) for name in list(self._live) if name not in needed]
 
@@ -139,7 +140,7 @@ class KeyedRun(Remembering):
     def pin(self, epoch: Epoch) -> KeyedPin:
         with self._lock:
             complete, self._tracked = self._tracked, self.task.logic.chained is not None
-            pin = KeyedPin(self.state, tuple(map(tuple, self._changes)), complete, self._life)
+            pin = KeyedPin(self.state, tuple(log.pin() for log in self._changes), complete, self._life)
             self._held.append(pin)
             return pin
 
@@ -197,10 +198,8 @@ class KeyedRun(Remembering):
     ) -> None:
         self._chain = chain
         self._stored = {ref.key: ref for refs in segments for ref in refs}
-        self._changes = [
-            [segment for segment in now if segment not in then]
-            for now, then in zip(self._changes, map(set, pinned.changes), strict=True)
-        ]
+        for log, changes in zip(self._changes, pinned.changes, strict=True):
+            log.stored(changes)
         if self.task.logic.chained is not None:
             self.chooser.took(form, cost)
             if not self.chooser.tracking:
@@ -267,7 +266,7 @@ class KeyedRun(Remembering):
         known = form is not None and as_stored and self.task.logic.chained is not None
         self.chooser.resume(form if known else None)
         self._tracked = known and self.chooser.tracking
-        self._changes = [[] for _ in self.state.partitions]
+        self._changes = [ChangeLog() for _ in self.state.partitions]
         self._chain = [
             [ref for ref in refs if self.task.logic.parted((_named(ref),))[0]] for refs in segments
         ]

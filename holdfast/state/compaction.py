@@ -18,7 +18,7 @@ import pyarrow as pa
 from holdfast.durable import remove_quietly
 from holdfast.state.aggregates import Aggregation, as_int64, joined_columns
 from holdfast.state.grouping import Bools, group_rows
-from holdfast.state.layout import Block, Merge, blocks_of, change_name, free_number, piece_name
+from holdfast.state.layout import Block, Merge, blocks_of, change_name, first_name, free_number, piece_name
 from holdfast.state.merge_plan import Bounds, Busy, Idle, plan
 from holdfast.state.opened import OPENED, opened
 from holdfast.state.segment import Segment, write_segment
@@ -102,9 +102,12 @@ class _Step:
             tables.append(self._of_use(last_wins(self.aggregation, slices.tables), base))
         assert progress is not None
         inputs = [s for s, source in zip(inputs, sources, strict=True) if source.last > progress]
+        prefixes = [f"{self.prefix}-{k}" for k in range(len(tables))]
+        if not pieces:
+            prefixes = [first_name(prefix, len(sources)) for prefix in prefixes]
         new = [
-            self._write(piece_name(f"{self.prefix}-{k}", number, len(inputs)), table)
-            for k, table in enumerate(tables)
+            self._write(piece_name(prefix, number, len(inputs)), table)
+            for prefix, table in zip(prefixes, tables, strict=True)
         ]
         return (*inputs, *pieces, *new)
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from holdfast.state.segment import Segment
 
 _PIECE = re.compile(r"-merge([0-9]{1,18})-left([0-9]{1,9})\Z")
+_FIRST = re.compile(r"-from([0-9]{1,9})-merge[0-9]{1,18}-left[0-9]{1,9}\Z")
 _CHANGE = re.compile(r"-delta(-[0-9]+-merge[0-9]+-left0)?\Z")
 
 
@@ -76,12 +77,13 @@ def _last_block(segments: Sequence[Segment]) -> Block:
     if not 0 < left <= first:
         return pieces
     inputs = blocks_of(segments[first - left : first])
-    runs = tuple(block for block in inputs if isinstance(block, Run) and _is_done(block))
+    # Inputs of a merge are not themselves being merged: a list that says so was not written by `compaction`.
+    runs = tuple(block for block in inputs if isinstance(block, Run) and is_done(block))
     return Merge(number, runs, pieces) if len(runs) == len(inputs) else pieces
 
 
-def _is_done(run: Run) -> bool:
-    """Inputs of a merge are not themselves being merged: a list that says so was not written by `compaction`."""
+def is_done(run: Run) -> bool:
+    """False if its segments are pieces of a merge that has not read all of its inputs."""
     piece = _piece(run.segments[-1])
     return piece is None or piece[1] == 0
 
@@ -89,6 +91,17 @@ def _is_done(run: Run) -> bool:
 def piece_name(prefix: str, merge: int, left: int) -> str:
     """The name of the next piece of `merge`, after which `left` segments are still its inputs."""
     return f"{prefix}-merge{merge}-left{left}"
+
+
+def first_name(prefix: str, inputs: int) -> str:
+    """The prefix for pieces of a merge that begins, of so many segments."""
+    return f"{prefix}-from{inputs}"
+
+
+def begun_with(piece: Segment) -> int | None:
+    """How many segments the merge began with, if this is one of its first pieces."""
+    found = _FIRST.search(piece.name)
+    return int(found[1]) if found else None
 
 
 def change_name(prefix: str, part: int | None = None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.durable import remove_quietly
 from holdfast.runtime.executor.logic import Segments
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.compaction import last_wins, ranges
-from holdfast.state.layout import is_piece, piece_name
+from holdfast.state.layout import Run, blocks_of, is_piece, piece_name
 from holdfast.state.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.segment import Segment, open_segment, write_segment
 from holdfast.state.sorted_rows import SortedRows
@@ -36,6 +37,10 @@ def stored_changes(
     def named(part: int) -> str:
         return piece_name(f"{name}-{part}", 0, 0) if as_base else f"{name}-part{part}"
 
+    if (
+        not as_base and len(blocks := blocks_of(changes)) == 1 and isinstance(blocks[0], Run)
+    ):  # joined already
+        return [put(replace(segment, name=named(k))) for k, segment in enumerate(changes)]
     joined = _joined(rows, changes, directory, named)
     try:
         return [put(segment) for segment in joined]

@@ -1,0 +1,142 @@
+"""What steps changed since a checkpoint, against a plain dict, while merges go on: never less, never more, and joined once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from holdfast.runtime.executor.changes import stored_changes
+from holdfast.state.aggregates import Aggregation
+from holdfast.state.change_log import ChangeLog, Segments
+from holdfast.state.keyed_map import Version, apply_batch, contents
+from holdfast.state.layout import is_change
+from holdfast.state.merge_plan import Bounds
+from holdfast.state.segment import Segment, write_segment
+from holdfast.store.base import SegmentRef
+
+PLAN = Aggregation.plan(("k",), (("n", "count", None),), pa.schema({"k": pa.int64()}))
+BOUNDS = st.builds(
+    Bounds,
+    fan_in=st.integers(2, 4),
+    rate=st.sampled_from([0.5, 1.0, 4.0]),
+    budget=st.sampled_from([1.0, 2.0, 6.0]),
+    least_rows=st.sampled_from([1, 3, 40]),
+    pieces=st.sampled_from([2, 8, 100]),
+    piece_rows=st.sampled_from([3, 20, 1000]),
+    base_runs=st.integers(2, 4),
+)
+STEPS = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=25), min_size=6, max_size=60)
+EVENTS = st.lists(st.sampled_from(["", "", "", "", "pin", "pin", "stored", "lost"]), min_size=60, max_size=60)
+
+
+class Logged:
+    """A partition, its log, and the keys that steps changed since what is stored, in dicts."""
+
+    def __init__(self, directory: Path, bounds: Bounds) -> None:
+        self.directory, self.bounds = directory, bounds
+        self.version, self.log = Version(), ChangeLog()
+        self.totals: dict[int, int] = {}
+        self.changed: dict[int, int] = {}
+        self.pinned: list[tuple[Segments, dict[int, int], dict[int, int]]] = []
+        """Pins under way: segments, what they should hold, what was changed since each."""
+        self.number = 0
+
+    def step(self, keys: list[int]) -> None:
+        self.number += 1
+        batch = pa.table({"k": pa.array(keys, pa.int64())})
+        before = self.version
+        self.version, _ = apply_batch(
+            before, batch, PLAN, self.directory, f"s{self.number}", bounds=self.bounds
+        )
+        self.log.step(before.segments, self.version.segments)
+        for key in keys:
+            self.totals[key] = self.totals.get(key, 0) + 1
+        for changed in (self.changed, *(since for _, _, since in self.pinned)):
+            changed.update((key, self.totals[key]) for key in keys)
+
+    def pin(self) -> None:
+        self.pinned.append((self.log.pin(), dict(self.changed), {}))
+
+    def stored(self) -> None:
+        """The oldest pin is."""
+        if self.pinned:
+            segments, held, self.changed = self.pinned.pop(0)
+            assert self.uploaded(segments) == held
+            self.log.stored(segments)
+
+    def lost(self) -> None:
+        """An upload failed: the next checkpoint is a base, whose log begins with its pin."""
+        self.log, self.changed = ChangeLog(), {}
+        self.pinned.clear()
+
+    def uploaded(self, segments: Segments) -> dict[int, int]:
+        """What a delta of them holds."""
+        if not segments:
+            return {}
+        found: list[Segment] = []
+
+        def put(segment: Segment) -> SegmentRef:
+            table = pa.ipc.open_file(segment.path).read_all()
+            found.append(write_segment(self.directory, f"up{self.number}-{len(found)}", table))
+            return SegmentRef("entry", segment.name, segment.bytes, segment.crc)
+
+        refs = stored_changes(PLAN, segments, self.directory, put)
+        assert len({ref.key for ref in refs}) == len(refs)
+        assert all(Path(segment.path).exists() for segment in segments)
+        rows = [row for segment in found for row in pa.ipc.open_file(segment.path).read_all().to_pylist()]
+        assert len({row["k"] for row in rows}) == len(rows), "each key once"
+        return values(rows)
+
+
+def values(rows: list[dict[str, int]]) -> dict[int, int]:
+    return {row["k"]: row["__hf_n.count"] for row in rows}
+
+
+@settings(max_examples=250, deadline=None)
+@given(steps=STEPS, bounds=BOUNDS, events=EVENTS)
+def test_the_log_holds_what_was_changed_since_the_checkpoint_and_nothing_else(
+    steps: list[list[int]], bounds: Bounds, events: list[str]
+) -> None:
+    with TemporaryDirectory() as directory:
+        logged = Logged(Path(directory), bounds)
+        for keys, what in zip(steps, events, strict=False):
+            logged.step(keys)
+            if what:
+                getattr(logged, what)()
+            held = contents(Version(tuple(logged.log.segments)), PLAN) if logged.log.segments else None
+            assert values(held.to_pylist() if held else []) == logged.changed
+            if any(not is_change(segment) for segment in logged.log.segments):
+                event("a merge took the place of its inputs")
+
+
+def test_what_merges_have_joined_is_not_joined_again(tmp_path: Path) -> None:
+    logged = Logged(tmp_path, Bounds(fan_in=4, least_rows=4096))
+    logged.step(list(range(3000)))
+    logged.pin()
+    logged.stored()
+    for _ in range(64):
+        logged.step(list(range(100)))
+    assert sum(segment.rows for segment in logged.log.segments) <= 1200, "of 6,400 rows that steps changed"
+    logged.pin()
+    logged.stored()
+    assert not logged.log.segments
+
+
+def test_merges_that_reach_back_behind_the_checkpoint_are_of_no_use(tmp_path: Path) -> None:
+    logged = Logged(tmp_path, Bounds(fan_in=4, least_rows=4096, base_runs=100))
+    for _ in range(2):
+        logged.step(list(range(10)))
+    logged.pin()
+    for _ in range(2):
+        logged.step(list(range(10, 20)))
+    assert all(map(is_change, logged.log.segments))
+    logged.stored()
+    for _ in range(4):
+        logged.step(list(range(10, 20)))
+    assert values(contents(Version(tuple(logged.log.segments)), PLAN).to_pylist()) == dict.fromkeys(
+        range(10, 20), 6
+    )
