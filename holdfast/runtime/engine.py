@@ -76,6 +76,9 @@ class KeyedState:
     """What the operator counted since its initial state: late rows. Part of the state, so a replay counts once. Names that
     begin with `_` are for the operator itself."""
 
+    pins: int = 0
+    """Checkpoints of this run that recorded an earlier version."""
+
     def counting(self, more: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
         """The counts with those of a step's partitions added."""
         return dict(sum((Counter(counts) for counts in more), Counter(self.counts)))

@@ -31,7 +31,7 @@ from holdfast.runtime.operators import DurablePart, Remembering, blob_of
 from holdfast.runtime.restore_budget import Chooser
 from holdfast.state import codec
 from holdfast.state.change_log import ChangeLog
-from holdfast.state.layout import Block, Merge, Run, blocks_of
+from holdfast.state.layout import Block, Merge, Run, age_of, blocks_of
 from holdfast.state.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
@@ -142,6 +142,7 @@ class KeyedRun(Remembering):
             complete, self._tracked = self._tracked, self.task.logic.chained is not None
             pin = KeyedPin(self.state, tuple(log.pin() for log in self._changes), complete, self._life)
             self._held.append(pin)
+            self.state = replace(self.state, pins=self.state.pins + 1)
             return pin
 
     def part_of(self, epoch: Epoch, pinned: KeyedPin) -> DurablePart:
@@ -239,7 +240,8 @@ class KeyedRun(Remembering):
         meta = self.task.logic.resumed(stored_meta)
         if spare is not None and any(spare.missed):
             meta = self.task.logic.after_missed(meta, spare.missed)
-        state = KeyedState(loaded.partitions, meta, blob.get("counts", {}))
+        ages = [age_of(segment.name) or 0 for partition in loaded.partitions for segment in partition]
+        state = KeyedState(loaded.partitions, meta, blob.get("counts", {}), 1 + max(ages, default=0))
         self.stale_rows = loaded.stale
         if loaded.stale:
             state = replace(state, counts=state.counting([{STALE: loaded.stale}]))

@@ -35,6 +35,7 @@ from holdfast.runtime.engine import (
 from holdfast.runtime.executor.logic import Place, Share
 from holdfast.runtime.keyed_load import STATE, load_segments
 from holdfast.runtime.live import LiveDirectoryLock
+from holdfast.state.layout import aged
 from holdfast.store.base import SegmentRef, Store
 
 
@@ -135,7 +136,8 @@ class LocalEngine(Engine):
         outputs: list[list[pa.Table]] = [[schema.empty_table()] for schema in logic.outputs]
         (self.live / STATE).mkdir(parents=True, exist_ok=True)
         for partition in sorted(shares):
-            place = Place(self.live / STATE, f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}")
+            prefix = f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}"
+            place = Place(self.live / STATE, aged(prefix, state.pins))
             applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
             versions[partition], meta = applied.segments, applied.meta
             counts.append(applied.counts)
@@ -143,7 +145,7 @@ class LocalEngine(Engine):
                 outputs[port].append(table)
         tables = [pa.concat_tables(port) for port in outputs]
         made = {port: table for port, table in enumerate(tables) if table.num_rows}
-        advanced = KeyedState(tuple(versions), meta, state.counting(counts))
+        advanced = KeyedState(tuple(versions), meta, state.counting(counts), state.pins)
         return KeyedOutput(advanced, made, tables[0].num_rows)
 
     def load_keyed(

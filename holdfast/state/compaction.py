@@ -18,7 +18,17 @@ import pyarrow as pa
 from holdfast.durable import remove_quietly
 from holdfast.state.aggregates import Aggregation, as_int64, joined_columns
 from holdfast.state.grouping import Bools, group_rows
-from holdfast.state.layout import Block, Merge, blocks_of, change_name, first_name, free_number, piece_name
+from holdfast.state.layout import (
+    Block,
+    Merge,
+    age_of,
+    aged,
+    blocks_of,
+    change_name,
+    first_name,
+    free_number,
+    piece_name,
+)
 from holdfast.state.merge_plan import Bounds, Busy, Idle, plan
 from holdfast.state.opened import OPENED, opened
 from holdfast.state.segment import Segment, write_segment
@@ -76,13 +86,23 @@ class _Step:
         blocks = blocks_of(self.segments)
         shape = [self._shape(block) for block in blocks]
         parts = [block.segments for block in blocks]
-        for work in plan(shape, len(self.changed), self.bounds):  # newest first: older indices stay valid
+        # Newest first: older indices stay valid.
+        for work in plan(shape, len(self.changed), self.bounds, self._since_checkpoint(blocks)):
             parts[work.first : work.end] = [
                 self._merged(blocks[work.first : work.end], work.rows, work.first == 0)
             ]
         # A run of its own until the next step: checkpoints store the rows that steps changed.
         parts.append(self._new_run())
         return tuple(segment for part in parts for segment in part)
+
+    def _since_checkpoint(self, blocks: list[Block]) -> int:
+        """The first of the newest blocks that have nothing but rows changed since the checkpoint that the step comes
+        after."""
+        age = age_of(self.prefix)
+        first = len(blocks)
+        while age is not None and first and age_of(blocks[first - 1].segments[-1].name) == age:
+            first -= 1
+        return first
 
     def _shape(self, block: Block) -> Idle | Busy:
         if not isinstance(block, Merge):
@@ -102,7 +122,8 @@ class _Step:
             tables.append(self._of_use(last_wins(self.aggregation, slices.tables), base))
         assert progress is not None
         inputs = [s for s, source in zip(inputs, sources, strict=True) if source.last > progress]
-        prefixes = [f"{self.prefix}-{k}" for k in range(len(tables))]
+        age = max(age_of(segment.name) or 0 for block in blocks for segment in block.segments)
+        prefixes = [aged(f"{self.prefix}-{k}", age) for k in range(len(tables))]
         if not pieces:
             prefixes = [first_name(prefix, len(sources)) for prefix in prefixes]
         new = [

@@ -12,6 +12,9 @@ What is under way is told by names alone, since only they travel with a checkpoi
 merge m, and when it was written n segments directly before the first piece of m were still inputs: those with rows
 above the piece's last hash. The newest piece counts. n = 0: the merge is done and its pieces are one run.
 Whoever loses the names loses the progress of merges and nothing else.
+
+Names also tell after which checkpoint rows were changed, `…-e<n>`, of a piece the newest of its inputs: merges do not reach
+across the last checkpoint, so that the next delta can use what they join.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from holdfast.state.segment import Segment
 
 _PIECE = re.compile(r"-merge([0-9]{1,18})-left([0-9]{1,9})\Z")
 _FIRST = re.compile(r"-from([0-9]{1,9})-merge[0-9]{1,18}-left[0-9]{1,9}\Z")
+_AGE = re.compile(r"-e([0-9]{1,18})(?=-|\Z)")
 _CHANGE = re.compile(r"-delta(-[0-9]+-merge[0-9]+-left0)?\Z")
 
 
@@ -91,6 +95,17 @@ def is_done(run: Run) -> bool:
 def piece_name(prefix: str, merge: int, left: int) -> str:
     """The name of the next piece of `merge`, after which `left` segments are still its inputs."""
     return f"{prefix}-merge{merge}-left{left}"
+
+
+def aged(prefix: str, age: int) -> str:
+    """The prefix for names of segments whose rows were changed after checkpoint number `age`."""
+    return f"{prefix}-e{age}"
+
+
+def age_of(name: str) -> int | None:
+    """After which checkpoint the newest rows under a name were changed; None: it does not tell."""
+    found = _AGE.findall(name)
+    return int(found[-1]) if found else None
 
 
 def first_name(prefix: str, inputs: int) -> str:

@@ -94,10 +94,15 @@ class Work:
     rows: int
 
 
-def plan(blocks: Sequence[Idle | Busy], changed: int, bounds: Bounds = DEFAULT_BOUNDS) -> list[Work]:
-    """The work of one step that changed `changed` rows, newest first. The run of those rows is not among the blocks."""
+def plan(
+    blocks: Sequence[Idle | Busy], changed: int, bounds: Bounds = DEFAULT_BOUNDS, since: int = 0
+) -> list[Work]:
+    """The work of one step that changed `changed` rows, newest first. The run of those rows is not among the blocks.
+    `since`: blocks from there on are not merged with those before, unless they have more rows."""
+    if sum(_size(blocks[:since])) < sum(_size(blocks[since:])):
+        since = 0  # most was changed: the next checkpoint will be a base, and look-ups need one run
     merges = [(i, i + 1) for i, block in enumerate(blocks) if isinstance(block, Busy)]
-    for first, runs in _idle_stretches(blocks):
+    for first, runs in _idle_stretches(blocks, since):
         merges += _begun(first, runs, bounds)
     remaining = bounds.allowance(changed)
     works = []
@@ -113,22 +118,23 @@ def plan(blocks: Sequence[Idle | Busy], changed: int, bounds: Bounds = DEFAULT_B
 
 
 def _size(blocks: Sequence[Idle | Busy]) -> tuple[int, int]:
-    """(rows to be merged, rows in pieces already) of a merge."""
-    if isinstance(blocks[0], Busy):
-        return blocks[0].left, blocks[0].done
-    return sum(block.rows for block in blocks if isinstance(block, Idle)), 0
+    """(rows to be merged if it were all one merge, rows in pieces already)."""
+    idle = sum(block.rows for block in blocks if isinstance(block, Idle))
+    busy = [block for block in blocks if isinstance(block, Busy)]
+    return idle + sum(block.left for block in busy), sum(block.done for block in busy)
 
 
-def _idle_stretches(blocks: Sequence[Idle | Busy]) -> Iterator[tuple[int, list[int]]]:
-    """(index of the first, row counts) of neighbours that are all idle."""
+def _idle_stretches(blocks: Sequence[Idle | Busy], since: int) -> Iterator[tuple[int, list[int]]]:
+    """(index of the first, row counts) of neighbours that are all idle, on one side of `since`."""
     first, rows = 0, list[int]()
     for i, block in enumerate(blocks):
+        if rows and (i == since or isinstance(block, Busy)):
+            yield first, rows
+            first, rows = i, []
         if isinstance(block, Idle):
             rows.append(block.rows)
-            continue
-        if rows:
-            yield first, rows
-        first, rows = i + 1, []
+        else:
+            first = i + 1
     if rows:
         yield first, rows
 

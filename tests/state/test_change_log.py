@@ -13,7 +13,7 @@ from holdfast.runtime.executor.changes import stored_changes
 from holdfast.state.aggregates import Aggregation
 from holdfast.state.change_log import ChangeLog, Segments
 from holdfast.state.keyed_map import Version, apply_batch, contents
-from holdfast.state.layout import is_change
+from holdfast.state.layout import age_of, aged, is_change
 from holdfast.state.merge_plan import Bounds
 from holdfast.state.segment import Segment, write_segment
 from holdfast.store.base import SegmentRef
@@ -36,22 +36,21 @@ EVENTS = st.lists(st.sampled_from(["", "", "", "", "pin", "pin", "stored", "lost
 class Logged:
     """A partition, its log, and the keys that steps changed since what is stored, in dicts."""
 
-    def __init__(self, directory: Path, bounds: Bounds) -> None:
-        self.directory, self.bounds = directory, bounds
+    def __init__(self, directory: Path, bounds: Bounds, ages: bool = False) -> None:
+        self.directory, self.bounds, self.ages = directory, bounds, ages
         self.version, self.log = Version(), ChangeLog()
         self.totals: dict[int, int] = {}
         self.changed: dict[int, int] = {}
         self.pinned: list[tuple[Segments, dict[int, int], dict[int, int]]] = []
         """Pins under way: segments, what they should hold, what was changed since each."""
-        self.number = 0
+        self.number = self.pins = 0
 
     def step(self, keys: list[int]) -> None:
         self.number += 1
         batch = pa.table({"k": pa.array(keys, pa.int64())})
         before = self.version
-        self.version, _ = apply_batch(
-            before, batch, PLAN, self.directory, f"s{self.number}", bounds=self.bounds
-        )
+        prefix = aged(f"s{self.number}", self.pins) if self.ages else f"s{self.number}"
+        self.version, _ = apply_batch(before, batch, PLAN, self.directory, prefix, bounds=self.bounds)
         self.log.step(before.segments, self.version.segments)
         for key in keys:
             self.totals[key] = self.totals.get(key, 0) + 1
@@ -59,6 +58,7 @@ class Logged:
             changed.update((key, self.totals[key]) for key in keys)
 
     def pin(self) -> None:
+        self.pins += 1
         self.pinned.append((self.log.pin(), dict(self.changed), {}))
 
     def stored(self) -> None:
@@ -97,12 +97,12 @@ def values(rows: list[dict[str, int]]) -> dict[int, int]:
 
 
 @settings(max_examples=250, deadline=None)
-@given(steps=STEPS, bounds=BOUNDS, events=EVENTS)
+@given(steps=STEPS, bounds=BOUNDS, events=EVENTS, ages=st.booleans())
 def test_the_log_holds_what_was_changed_since_the_checkpoint_and_nothing_else(
-    steps: list[list[int]], bounds: Bounds, events: list[str]
+    steps: list[list[int]], bounds: Bounds, events: list[str], ages: bool
 ) -> None:
     with TemporaryDirectory() as directory:
-        logged = Logged(Path(directory), bounds)
+        logged = Logged(Path(directory), bounds, ages)
         for keys, what in zip(steps, events, strict=False):
             logged.step(keys)
             if what:
@@ -140,3 +140,17 @@ def test_merges_that_reach_back_behind_the_checkpoint_are_of_no_use(tmp_path: Pa
     assert values(contents(Version(tuple(logged.log.segments)), PLAN).to_pylist()) == dict.fromkeys(
         range(10, 20), 6
     )
+
+
+def test_merges_stop_at_the_checkpoint_where_names_tell_of_it(tmp_path: Path) -> None:
+    logged = Logged(tmp_path, Bounds(fan_in=4, least_rows=4096), ages=True)
+    logged.step(list(range(3000)))
+    for _ in range(5):
+        logged.pin()
+        logged.stored()
+        for _ in range(18):  # never a multiple of the fan-in: without ages merges would reach across
+            logged.step(list(range(100)))
+        rows = [segment.rows for segment in logged.log.segments]
+        assert sum(rows) <= 900, f"of 1,800 rows that steps changed: {rows}"
+    assert {age_of(segment.name) for segment in logged.log.segments} == {logged.pins}
+    assert values(contents(logged.version, PLAN).to_pylist()) == logged.totals

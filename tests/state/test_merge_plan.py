@@ -41,11 +41,13 @@ class Simulation:
     shares: list[float]
     blocks: list[int | Merging] = field(default_factory=list)
     merges: int = 0
+    since: int = 0
+    """Blocks before the last checkpoint."""
 
     def step(self, changed: int) -> list[Work]:
         self.blocks.append(changed)
         shape = [Idle(b) if isinstance(b, int) else Busy(b.left, b.done) for b in self.blocks]
-        works = plan(shape, changed, self.bounds)
+        works = plan(shape, changed, self.bounds, self.since)
         for newer, older in pairwise(works):
             assert older.end <= newer.first, "newest first, nothing twice"
         for work in works:
@@ -67,6 +69,10 @@ class Simulation:
         block.left -= work.rows
         block.done += round(work.rows * block.keep)
         self.blocks[work.first : work.end] = [block if block.left else max(block.done, 1)]
+        if work.end <= self.since:
+            self.since -= work.end - work.first - 1
+        elif work.first < self.since:
+            self.since = 0  # it reached across
 
     @property
     def runs(self) -> int:
@@ -79,18 +85,21 @@ def runs_max(bounds: Bounds, rows: int) -> int:
 
 
 @settings(max_examples=1500, deadline=None)
-@given(STRETCHES, SHARES, BOUNDS)
+@given(STRETCHES, SHARES, BOUNDS, st.sampled_from([None, 1, 7, 50]))
 def test_work_and_runs_stay_bounded(
-    stretches: list[tuple[float, int]], shares: list[float], bounds: Bounds
+    stretches: list[tuple[float, int]], shares: list[float], bounds: Bounds, every: int | None
 ) -> None:
     simulation, total = Simulation(bounds, shares), 0
+    sides = 1 if every is None else 2  # of a checkpoint
     for exponent, steps in stretches:
         changed = int(10**exponent)
-        for _ in range(steps):
+        for step in range(steps):
+            if every is not None and step % every == 0:
+                simulation.since = len(simulation.blocks)
             works = simulation.step(changed)
             total += changed
             assert sum(work.rows for work in works) <= bounds.allowance(changed)
-            assert simulation.runs <= runs_max(bounds, total)
+            assert simulation.runs <= sides * runs_max(bounds, total)
 
 
 @pytest.mark.parametrize("changed", [1, 100, 5_000, 50_000, 1_000_000])
@@ -150,3 +159,26 @@ def test_of_wide_rows_fewer_are_merged_at_once_and_never_less_than_a_few() -> No
     huge = usual.fitting(1, 1 << 30)
     assert (huge.least_rows, huge.piece_rows) == (1024, 1024)
     assert Bounds(least_rows=3, piece_rows=5).fitting(1, 1 << 30) == Bounds(least_rows=3, piece_rows=5)
+
+
+def test_merges_do_not_reach_across_a_checkpoint() -> None:
+    bounds = Bounds(fan_in=3, least_rows=1)
+    runs = [Idle(rows) for rows in (10_000, 50, 50, 50, 50)]
+    assert plan(runs, 50, bounds) == [Work(1, 5, 200)]
+    assert plan(runs, 50, bounds, since=2) == [Work(2, 5, 150)]
+    assert plan(runs, 50, bounds, since=3) == []
+    assert plan(runs, 50, bounds, since=5) == [Work(1, 5, 200)]
+
+
+def test_what_lies_behind_a_checkpoint_joins_the_base_as_ever() -> None:
+    bounds = Bounds(fan_in=9, base_runs=3, least_rows=1)
+    runs = [Idle(rows) for rows in (1000, 500, 500, 300)]
+    (work,) = plan(runs, 500, bounds, since=3)
+    assert (work.first, work.end) == (0, 3)
+    assert plan(runs, 500, bounds, since=2) == []
+
+
+def test_a_checkpoint_holds_nobody_up_once_most_was_changed_since() -> None:
+    bounds = Bounds(fan_in=9, base_runs=3, least_rows=1)
+    (work,) = plan([Idle(rows) for rows in (1000, 500, 600)], 600, bounds, since=1)
+    assert (work.first, work.end) == (0, 3)

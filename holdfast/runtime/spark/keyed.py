@@ -244,7 +244,9 @@ class KeyedJobs:
         }
         made = {port: batch for port, batch in batches.items() if batch is not None}
         return KeyedOutput(
-            KeyedState(tuple(versions), meta, state.counting(r["counts"] for r in results.values())),
+            KeyedState(
+                tuple(versions), meta, state.counting(r["counts"] for r in results.values()), state.pins
+            ),
             {port: self.batch_rows([batch], task.logic.outputs[port]) for port, batch in made.items()},
             sum(result["outputs"][0]["rows"] for result in results.values()),
             tuple(batch.hold for batch in made.values()),

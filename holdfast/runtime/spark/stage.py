@@ -22,6 +22,7 @@ from holdfast.runtime.executor.changes import stored_changes
 from holdfast.runtime.executor.logic import KeyedLogic, Place, Segments
 from holdfast.sinks.encoding import encodings
 from holdfast.state.aggregates import Aggregation
+from holdfast.state.layout import aged
 from holdfast.state.segment import Segment, verify_segment
 from holdfast.store.base import SegmentRef, SegmentWriter, Store
 
@@ -124,7 +125,8 @@ class KeyedStage:
             return None
         segments = self.state.partitions[partition]
         self.live.check(segments)
-        place = Place(self.live.here(), f"{self.task.operator[:40]}-p{partition}-{self.prefix}-t{attempt}")
+        prefix = f"{self.task.operator[:40]}-p{partition}-{self.prefix}-t{attempt}"
+        place = Place(self.live.here(), aged(prefix, self.state.pins))
         applied = self.task.logic.apply(segments, self.state.meta, arrived, place)
         return {
             "segments": [_fields(segment) for segment in applied.segments],
