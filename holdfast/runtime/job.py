@@ -333,7 +333,7 @@ class Job:
         for element in plan.elements:
             region = by_name.get(element.region) if element.region is not None else None
             if region is None:
-                self.loops[element.name] = self._autonomous_loop(plan, element)
+                self.loops[element.name] = self._autonomous_loop(plan, element, token)
             else:
                 self.loops[element.name] = self._region_loop(plan, element, region)
 
@@ -362,11 +362,11 @@ class Job:
         side.loops[element.name] = loop
         return loop
 
-    def _autonomous_loop(self, plan: Plan, element: ElementPlan) -> AutonomousLoop:
+    def _autonomous_loop(self, plan: Plan, element: ElementPlan, token: OwnerToken) -> AutonomousLoop:
         inputs, outputs = self._ends(element)
         loop = AutonomousLoop(
             element, Worker(plan, element, self._engine, self._clock), self._engine, self._store, inputs, outputs,
-            self._signals, self._clock, self._reporter.event, self.fail,
+            self._signals, self._clock, self._reporter.event, self.fail, token,
         )  # fmt: skip
         if self._until == "available":
             loop.bound()

@@ -18,7 +18,7 @@ from holdfast.checkpoint.retention import entry_of
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
 from holdfast.errors import NoSpaceError, StepFailed
-from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, ConnectionId, ElementName, Epoch, RegionName
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
 from holdfast.language.connectors import Slice
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.aging import Aging
@@ -56,6 +56,7 @@ class AutonomousLoop:
         clock: Clock,
         record_event: Callable[[str, Mapping[str, Any]], None],
         on_fatal: Callable[[BaseException], None],
+        token: OwnerToken,
     ) -> None:
         self.plan = plan
         self.worker = worker
@@ -73,6 +74,8 @@ class AutonomousLoop:
         self._stopping = False
         self._draining = False
         self._bounded = False
+        self._run_number = Attempt(token)
+        """Stands for the attempt: no other run gives the same names to what it stores."""
         self._step = 0
         self._failed_in_a_row = 0
         self._clean = True
@@ -154,7 +157,7 @@ class AutonomousLoop:
         try:
             self.metrics.waiting = "step"
             epoch = int(INITIAL_EPOCH)
-            self._emit(self.worker.step(work, StepName(self.name, FIRST_ATTEMPT, self._step, epoch)))
+            self._emit(self.worker.step(work, StepName(self.name, self._run_number, self._step, epoch)))
         except Interrupted:
             raise
         except BaseException as error:

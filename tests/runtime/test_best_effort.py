@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import holdfast as hf
 from holdfast.errors import StepFailed
+from holdfast.failpoints import FaultInjected, arm, disarm
 from holdfast.language.hosted import Operator
 from holdfast.language.topology import Topology
 from holdfast.sources import Beacon
@@ -103,6 +106,38 @@ def test_an_operator_with_its_own_checkpoint_remembers_over_a_restart(shelf: str
     run_local(made(NUMBERS), where)
     compare_rows([{"n": n, "seen": n + 1} for (n,) in NUMBERS], MemorySink.rows(shelf))
     assert "operator.checkpoint" in [event.kind for event in open_store(where).events()]
+
+
+def totals(shelf: str, rows: int, where: str) -> None:
+    """Count the rows of seven keys, with a checkpoint after every step."""
+    made = Topology("loose")
+    source = made.source(Rows([(n % 7,) for n in range(rows)], "k long", rows_per_step=5), name="rows")
+    counted = source.aggregate("k", count=hf.count(), name="counted").checkpoint(every=0.0001)
+    counted.sink(MemorySink(shelf), name="out")
+    run_local(made, where)
+
+
+def test_many_runs_one_after_the_other_never_use_a_name_twice(shelf: str, tmp_path: Path) -> None:
+    rows = 0
+    for more in (5, 15, 10, 40) * 3:
+        rows += more
+        totals(shelf, rows, f"file:{tmp_path}/store")
+        newest = {row["k"]: row["count"] for row in MemorySink.rows(shelf)}
+        assert newest == dict(collections.Counter(n % 7 for n in range(rows)))
+
+
+def test_segments_of_a_run_that_died_before_its_record_are_in_nobodys_way(shelf: str, tmp_path: Path) -> None:
+    where = f"file:{tmp_path}/store"
+    for _ in range(2):
+        arm("ckpt.op.put_done=raise")
+        try:
+            with pytest.raises(FaultInjected):
+                totals(shelf, 20, where)
+        finally:
+            disarm()
+    assert list(tmp_path.glob("store/entries/counted@*/*.seg")), "segments without a record"
+    totals(shelf, 60, where)
+    assert MemorySink.rows(shelf)
 
 
 def test_without_a_checkpoint_it_starts_afresh(shelf: str, tmp_path: Path) -> None:
