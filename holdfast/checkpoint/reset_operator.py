@@ -3,6 +3,8 @@
 Everything else stays: other operators, source positions, rows on their way. Nothing is copied, the new manifest refers
 to what is stored; the epoch before stays as long as retention says. What sinks were still to show is carried on under
 its own epoch number (`"epoch"` in the sink's part): the next run rolls it forward as it would have.
+
+An operator outside of regions has checkpoints of its own: its record is emptied, the next run deletes what it named.
 """
 
 from __future__ import annotations
@@ -27,17 +29,20 @@ KIND = "reset-operator"
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A new epoch, or what it would be. `before`: the epoch it is made from."""
+    """A new epoch, or what it would be. `before`: the epoch it is made from. Outside of regions: the checkpoint that is
+    forgotten, and there is no new one."""
 
-    region: str
+    region: str | None
     operator: str
-    epoch: int
+    epoch: int | None
     before: int
 
 
 def plan_reset(store: Store, operator: str, region: str | None = None) -> Reset:
     """What `reset_operator` would do. ConfigError if it cannot be done. Changes nothing."""
     refuse_unfinished(store)
+    if region is None and (number := _own_checkpoint(store, operator)) is not None:
+        return Reset(None, operator, None, number)
     name = choose_region(store, region, operator)
     newest = newest_manifest(store, name)
     _refuse_what_cannot_be_reset(newest, operator)
@@ -51,6 +56,10 @@ def reset_operator(
     """Publish the new epoch. OwnedError if a run is alive. Killed anywhere, the epoch is there or it is not."""
     with owning(store) as token:
         plan = plan_reset(store, operator, region)
+        if plan.region is None:
+            store.save_record(own_record(operator), b"null")
+            store.append_events([("operator.reset", {**asdict(plan)})])
+            return plan
         newest = newest_manifest(store, choose_region(store, plan.region))
         record = _record(store, newest)
         # As in a run: a number that may be used is remembered first, and never used again.
@@ -62,6 +71,18 @@ def reset_operator(
         store.publish(newest.region, made.epoch, manifests.encode(made))
         store.append_events([("operator.reset", {**asdict(plan)})])
         return plan
+
+
+def own_record(operator: str) -> str:
+    """The name of the record in which an operator outside of regions has its checkpoint; `null`: it has none."""
+    return f"state.{operator}"
+
+
+def _own_checkpoint(store: Store, operator: str) -> int | None:
+    """The number of the checkpoint of an operator outside of regions; None: it has none."""
+    raw = store.load_record(own_record(operator))
+    record = None if raw is None else json.loads(raw)
+    return None if record is None else int(record["number"])
 
 
 def _refuse_what_cannot_be_reset(newest: Manifest, operator: str) -> None:

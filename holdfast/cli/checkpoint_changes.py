@@ -125,17 +125,23 @@ def reset_operator(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a new epoch from the newest one in which an operator has its initial state."""
+    """Make a new epoch from the newest one in which an operator has its initial state. One outside of regions forgets its
+    own checkpoint."""
     from holdfast.checkpoint import reset_operator as resets
     from holdfast.checkpoint.inspect import open_reader
 
     place = open_reader(store)
     if not yes:
         plan = resets.plan_reset(place, operator, region)
-        _confirm(f"Forget the state of {operator!r} in region {plan.region!r} as of epoch {plan.before}?")
+        place_of = "outside of regions" if plan.region is None else f"in region {plan.region!r}"
+        what = "its checkpoint" if plan.region is None else "epoch"
+        _confirm(f"Forget the state of {operator!r} {place_of} as of {what} {plan.before}?")
     done = resets.reset_operator(place, operator, region)
     if as_json:
         _print_json(asdict(done))
+        return
+    if done.region is None:
+        print(f"{done.operator} begins with its initial state; checkpoint {done.before} is forgotten")
         return
     print(
         f"region {done.region}: epoch {done.epoch} is epoch {done.before} with {done.operator} in its initial state"

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.checkpoint.blobs import BlobRef, keys_of, put_blobs
+from holdfast.checkpoint.reset_operator import own_record
 from holdfast.checkpoint.retention import entry_of
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
-from holdfast.errors import NoSpaceError, StepFailed
+from holdfast.errors import DamagedError, NoSpaceError, StepFailed
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
 from holdfast.language.connectors import Slice
 from holdfast.protocol.messages import Marker
@@ -304,14 +305,14 @@ class AutonomousLoop:
             raw = (
                 None
                 if self._store is None or run.name not in self._every
-                else self._store.load_record(f"state.{run.name}")
+                else self._store.load_record(own_record(run.name))
             )
             part = None if raw is None else json.loads(raw)
             self._checkpoints[run.name] = 0 if part is None else part["number"]
             if isinstance(run, KeyedRun):
                 run.tolerates_damage = True
                 run.missed = self._aging.missed(run, part)
-            run.restore(INITIAL_EPOCH, part, self._store)
+            self._restore(run, part)
             self._due[run.name] = self._clock.monotonic() + self._every.get(run.name, 0.0)
             if isinstance(run, KeyedRun):
                 for why, rows in run.lost_groups:
@@ -320,6 +321,16 @@ class AutonomousLoop:
                 if self._aging.restored(run, part):
                     self._due[run.name] = self._clock.monotonic()
         self._checkpoint_due()
+
+    def _restore(self, run: Remembering, part: dict[str, Any] | None) -> None:
+        try:
+            run.restore(INITIAL_EPOCH, part, self._store)
+        except DamagedError as error:
+            assert self._store is not None
+            anew = f"holdfast checkpoints reset-operator {self._store.url} {run.name}"
+            raise DamagedError(
+                error.message, cure=f"Restore it from a backup, or let the operator begin anew: `{anew}`."
+            ) from error
 
     def _tell_stale(self, run: KeyedRun) -> None:
         """Rows that a restore removed from windows as too old: counted by the operator, and told."""
@@ -370,7 +381,7 @@ class AutonomousLoop:
         record |= {"pairs": [*part.older, *pairs]}
         if pace is not None:
             record["pace"] = pace
-        self._store.save_record(f"state.{run.name}", json.dumps(record).encode())
+        self._store.save_record(own_record(run.name), json.dumps(record).encode())
         self._checkpoints[run.name] = number
         listed = [*refs.values(), *part.older]
         needed = {k for ref in listed for k in keys_of(ref)} | {ref[1] for p in segments for ref in p}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.errors import DamagedError
+from holdfast.checkpoint.reset_operator import reset_operator
+from holdfast.errors import ConfigError, DamagedError
 from holdfast.language.topology import Topology
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, Rows, run_local
@@ -69,3 +70,32 @@ def test_in_a_region_it_is_a_refusal(shelf: str, tmp_path: Path) -> None:
     broken = damage_one(tmp_path)
     with pytest.raises(DamagedError, match=broken.name):
         run_local(joined(shelf, [(-1,)] * 70, in_region=True), where)
+
+
+def counted(shelf: str, rows: int) -> Topology:
+    """How often each key came, outside of regions, with a checkpoint of its own."""
+    made = Topology("counts")
+    source = made.source(Rows([(n % 3,) for n in range(rows)], "k long", rows_per_step=10), name="rows")
+    counts = source.aggregate("k", count=hf.count(), name="counts").checkpoint(every=0.001)
+    counts.sink(MemorySink(shelf), name="out")
+    return made
+
+
+def test_a_damaged_map_outside_of_regions_is_a_refusal_with_a_way_out(shelf: str, tmp_path: Path) -> None:
+    where = f"file:{tmp_path}/store"
+    run_local(counted(shelf, 60), where)
+    broken = max(tmp_path.glob("store/entries/counts@*/*.seg"), key=lambda path: path.stat().st_size)
+    broken.write_bytes(broken.read_bytes()[:-1])
+    for _ in range(2):  # nothing was changed by the first
+        with pytest.raises(DamagedError, match=f"{broken.name}.*reset-operator file:.*/store counts`"):
+            run_local(counted(shelf, 90), where)
+    done = reset_operator(open_store(where), "counts")
+    assert (done.region, done.epoch) == (None, None)
+    MemorySink.clear(shelf)
+    run_local(counted(shelf, 90), where)
+    newest = {row["k"]: row["count"] for row in MemorySink.rows(shelf)}
+    assert newest == {0: 10, 1: 10, 2: 10}, "of the rows that came since"
+    run_local(counted(shelf, 120), where)
+    assert {row["k"]: row["count"] for row in MemorySink.rows(shelf)} == {0: 20, 1: 20, 2: 20}
+    with pytest.raises(ConfigError):
+        reset_operator(open_store(where), "nobody")
