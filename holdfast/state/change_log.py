@@ -44,8 +44,12 @@ class ChangeLog:
 
     def step(self, before: Segments, after: Segments) -> None:
         """The partition's segments before and after a step."""
-        known = frozenset(before)
-        self.segments += [segment for segment in after if segment not in known and is_change(segment)]
+        known = {segment.name for segment in before}
+        fresh = [segment for segment in after if segment.name not in known]
+        changed = [segment for segment in fresh if is_change(segment)]
+        self.segments += changed
+        if len(changed) == len(fresh):  # no merge went on
+            return
         for run, inputs in _grown(before, after):
             sources = frozenset[Segment]().union(*(self._joined.get(s, frozenset((s,))) for s in inputs))
             self._joined.update(dict.fromkeys(run.segments, sources))
@@ -68,10 +72,10 @@ class ChangeLog:
 def _grown(before: Segments, after: Segments) -> Iterator[tuple[Run, Segments]]:
     """Merges to which a step added pieces, newest first: all pieces so far, and what they were made of, of which pieces
     from before stand for the rest."""
-    known, rest = frozenset(before), before
+    known, rest = {segment.name for segment in before}, before
     for block in reversed(blocks_of(after)):
         pieces = block.pieces if isinstance(block, Merge) else block
-        old = tuple(piece for piece in pieces.segments if piece in known)
+        old = tuple(piece for piece in pieces.segments if piece.name in known)
         if len(old) == len(pieces.segments):
             rest = rest[: -len(block.segments)]
         elif old:

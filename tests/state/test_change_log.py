@@ -96,7 +96,7 @@ def values(rows: list[dict[str, int]]) -> dict[int, int]:
     return {row["k"]: row["__hf_n.count"] for row in rows}
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(steps=STEPS, bounds=BOUNDS, events=EVENTS, ages=st.booleans())
 def test_the_log_holds_what_was_changed_since_the_checkpoint_and_nothing_else(
     steps: list[list[int]], bounds: Bounds, events: list[str], ages: bool
