@@ -261,6 +261,7 @@ def test_a_fault_in_a_reset_leaves_the_output_exact(fast_directory: Path, orders
     run_all(faults_of_resetting(), fast_directory, orders, tell, "resetting")
 
 
+@pytest.mark.chaos  # pairs of faults: the simulator and the seeded kills have them, too
 def test_a_second_fault_in_the_following_reset_leaves_the_output_exact(
     fast_directory: Path, orders: Path, tell: Callable[[str, str], None]
 ) -> None:

@@ -69,6 +69,7 @@ def test_the_driver_dies_in_steps_checkpoints_commits_and_restores(here: Path) -
     check(here)
 
 
+@pytest.mark.chaos  # workers also die in test_spark_operators_survive_kills
 def test_a_worker_dies_after_it_wrote_segments_and_the_sinks_files(here: Path) -> None:
     code, region = live(here, DEADLY="1")
     assert code == 0
