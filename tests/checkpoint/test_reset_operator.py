@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -10,12 +11,15 @@ import pytest
 from books import REGION, Books
 from killing import kill_at_every_call
 
+import holdfast as hf
 from holdfast import failpoints
 from holdfast.checkpoint.inspect import newest_manifest
-from holdfast.checkpoint.reset_operator import plan_reset, reset_operator
+from holdfast.checkpoint.reset_operator import own_record, plan_reset, reset_operator
 from holdfast.errors import ConfigError, OwnedError, RegionParkedError
 from holdfast.ids import RegionName
+from holdfast.language.topology import Topology
 from holdfast.store.urls import open_store
+from holdfast.testing import MemorySink, Rows, run_local
 
 WHERE = RegionName(REGION)
 
@@ -97,3 +101,23 @@ def test_killed_anywhere_the_new_epoch_is_there_or_not_and_the_run_goes_on(stopp
             assert again.before == newest.epoch < again.epoch
     assert seen == {(1, True), (2, False)}
     assert os.listdir(stopped.root / "copies") == []
+
+
+def test_killed_anywhere_an_operator_outside_of_regions_has_its_checkpoint_or_none(tmp_path: Path) -> None:
+    made = Topology("loose")
+    rows = made.source(Rows([(n % 3,) for n in range(30)], "k long"), name="rows")
+    counts = rows.aggregate("k", count=hf.count(), name="counts").checkpoint(every=0.001)
+    counts.sink(MemorySink("loose-counts"), name="out")
+    run_local(made, f"file:{tmp_path}/store")
+    MemorySink.clear("loose-counts")
+
+    def change(place: Path) -> None:
+        reset_operator(open_store(f"file:{place}"), "counts")
+
+    seen = []
+    for place, code in kill_at_every_call(tmp_path / "store", tmp_path / "copies", change):
+        record = json.loads(open_store(f"file:{place}").load_record(own_record("counts")) or b"")
+        seen.append((code, record is None))
+        if record is not None:
+            assert reset_operator(open_store(f"file:{place}"), "counts").before == record["number"]
+    assert {(-signal.SIGKILL, False), (-signal.SIGKILL, True), (0, True)} == set(seen), "before and after"

@@ -92,7 +92,11 @@ class Life:
         pairs = one.join(two, {self.by: "m"}, window=self.window, other_window=nobody, name="pairs")
         if not self.in_region:
             pairs = pairs.checkpoint(every=EVERY)
-        pairs.sink(MemorySink(self.shelf), name="out")
+        return self.lived(made, pairs, dies)
+
+    def lived(self, made: Topology, results: hf.Stream, dies: bool) -> dict[str, Any]:
+        """Run a topology whose results go to the shelf."""
+        results.sink(MemorySink(self.shelf), name="out")
         if not dies:
             return run_local(made, self.where, clock=self.clock)
         with pytest.raises(Crash):
@@ -311,12 +315,7 @@ def aggregated(life: Life, rows: int, dies: bool = False) -> dict[str, Any]:
     )
     if not life.in_region:
         told = told.checkpoint(every=EVERY)
-    told.sink(MemorySink(life.shelf), name="out")
-    if not dies:
-        return run_local(made, life.where, clock=life.clock)
-    with pytest.raises(Crash):
-        run_local(made, life.where, clock=life.clock)
-    return {}
+    return life.lived(made, told, dies)
 
 
 def test_windows_of_rows_hold_none_that_the_missed_ones_would_have_pushed_out(life: Life) -> None:

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from test_compaction import BOUNDS
 
 from holdfast.runtime.executor.changes import stored_changes
 from holdfast.state.aggregates import Aggregation
@@ -19,16 +20,6 @@ from holdfast.state.segment import Segment, write_segment
 from holdfast.store.base import SegmentRef
 
 PLAN = Aggregation.plan(("k",), (("n", "count", None),), pa.schema({"k": pa.int64()}))
-BOUNDS = st.builds(
-    Bounds,
-    fan_in=st.integers(2, 4),
-    rate=st.sampled_from([0.5, 1.0, 4.0]),
-    budget=st.sampled_from([1.0, 2.0, 6.0]),
-    least_rows=st.sampled_from([1, 3, 40]),
-    pieces=st.sampled_from([2, 8, 100]),
-    piece_rows=st.sampled_from([3, 20, 1000]),
-    base_runs=st.integers(2, 4),
-)
 STEPS = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=25), min_size=6, max_size=60)
 EVENTS = st.lists(st.sampled_from(["", "", "", "", "pin", "pin", "stored", "lost"]), min_size=60, max_size=60)
 

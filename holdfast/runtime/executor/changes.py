@@ -37,9 +37,7 @@ def stored_changes(
     def named(part: int) -> str:
         return piece_name(f"{name}-{part}", 0, 0) if as_base else f"{name}-part{part}"
 
-    if (
-        not as_base and len(blocks := blocks_of(changes)) == 1 and isinstance(blocks[0], Run)
-    ):  # joined already
+    if not as_base and _is_joined(changes):
         return [put(replace(segment, name=named(k))) for k, segment in enumerate(changes)]
     joined = _joined(rows, changes, directory, named)
     try:
@@ -47,6 +45,12 @@ def stored_changes(
     finally:
         for segment in joined:
             remove_quietly(segment.path)
+
+
+def _is_joined(changes: Segments) -> bool:
+    """True if merging has made one run of them: no key occurs twice."""
+    blocks = blocks_of(changes)
+    return len(blocks) == 1 and isinstance(blocks[0], Run)
 
 
 def one_run(rows: Aggregation, segments: Segments, directory: Path, number: int) -> Segments:
