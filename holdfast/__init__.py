@@ -33,34 +33,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.errors import RegionParkedError as RegionParkedError
-    from holdfast.language.aggregates import avg as avg
-    from holdfast.language.aggregates import collect as collect
-    from holdfast.language.aggregates import collect_set as collect_set
-    from holdfast.language.aggregates import count as count
-    from holdfast.language.aggregates import count_distinct as count_distinct
-    from holdfast.language.aggregates import first as first
-    from holdfast.language.aggregates import last as last
-    from holdfast.language.aggregates import max as max
-    from holdfast.language.aggregates import min as min
-    from holdfast.language.aggregates import quantile as quantile
-    from holdfast.language.aggregates import stddev as stddev
-    from holdfast.language.aggregates import sum as sum
-    from holdfast.language.aggregates import variance as variance
     from holdfast.language.checkpoint_form import full as full
     from holdfast.language.checkpoint_form import groups as groups
     from holdfast.language.checkpoint_form import incremental as incremental
     from holdfast.language.connectors import Sink as Sink
     from holdfast.language.connectors import Source as Source
-    from holdfast.language.expiry import ttl as ttl
     from holdfast.language.hosted import Operator as Operator
-    from holdfast.language.joins import latest as latest
-    from holdfast.language.keyed_python import KeyedOperator as KeyedOperator
+    from holdfast.language.operators.aggregates import avg as avg
+    from holdfast.language.operators.aggregates import collect as collect
+    from holdfast.language.operators.aggregates import collect_set as collect_set
+    from holdfast.language.operators.aggregates import count as count
+    from holdfast.language.operators.aggregates import count_distinct as count_distinct
+    from holdfast.language.operators.aggregates import first as first
+    from holdfast.language.operators.aggregates import last as last
+    from holdfast.language.operators.aggregates import max as max
+    from holdfast.language.operators.aggregates import min as min
+    from holdfast.language.operators.aggregates import quantile as quantile
+    from holdfast.language.operators.aggregates import stddev as stddev
+    from holdfast.language.operators.aggregates import sum as sum
+    from holdfast.language.operators.aggregates import variance as variance
+    from holdfast.language.operators.expiry import ttl as ttl
+    from holdfast.language.operators.joins import latest as latest
+    from holdfast.language.operators.keyed_python import KeyedOperator as KeyedOperator
+    from holdfast.language.operators.user_aggregates import udaf as udaf
+    from holdfast.language.operators.windows import sliding as sliding
+    from holdfast.language.operators.windows import tumbling as tumbling
     from holdfast.language.stream import Stream as Stream
     from holdfast.language.topology import Topology as Topology
-    from holdfast.language.user_aggregates import udaf as udaf
-    from holdfast.language.windows import sliding as sliding
-    from holdfast.language.windows import tumbling as tumbling
-    from holdfast.runtime.spark.state_reader import read_state as read_state
+    from holdfast.runtime.engines.spark.state_reader import read_state as read_state
     from holdfast.sinks import ConsoleSink as ConsoleSink
     from holdfast.sinks import FileSink as FileSink
     from holdfast.sinks import ForeachBatch as ForeachBatch
@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     from holdfast.sources import Beacon as Beacon
     from holdfast.sources import Files as Files
     from holdfast.sources import Rows as Rows
-    from holdfast.state.registry import register_dataclass as register_dataclass
-    from holdfast.state.registry import register_enum as register_enum
-    from holdfast.state.variables import List as List
-    from holdfast.state.variables import Map as Map
-    from holdfast.state.variables import Value as Value
-    from holdfast.state.variables import Window as Window
+    from holdfast.state.values.user_classes import register_dataclass as register_dataclass
+    from holdfast.state.values.user_classes import register_enum as register_enum
+    from holdfast.state.variables.variables import List as List
+    from holdfast.state.variables.variables import Map as Map
+    from holdfast.state.variables.variables import Value as Value
+    from holdfast.state.variables.variables import Window as Window
 
 __version__ = "0.1.0"
 
@@ -81,33 +81,33 @@ _HOMES = {
     "Topology": "holdfast.language.topology",
     "Stream": "holdfast.language.stream",
     "Operator": "holdfast.language.hosted",
-    "KeyedOperator": "holdfast.language.keyed_python",
-    "Value": "holdfast.state.variables",
-    "Map": "holdfast.state.variables",
-    "List": "holdfast.state.variables",
-    "Window": "holdfast.state.variables",
-    "count": "holdfast.language.aggregates",
-    "sum": "holdfast.language.aggregates",
-    "min": "holdfast.language.aggregates",
-    "max": "holdfast.language.aggregates",
-    "avg": "holdfast.language.aggregates",
-    "variance": "holdfast.language.aggregates",
-    "stddev": "holdfast.language.aggregates",
-    "first": "holdfast.language.aggregates",
-    "last": "holdfast.language.aggregates",
-    "count_distinct": "holdfast.language.aggregates",
-    "collect": "holdfast.language.aggregates",
-    "collect_set": "holdfast.language.aggregates",
-    "quantile": "holdfast.language.aggregates",
-    "udaf": "holdfast.language.user_aggregates",
-    "tumbling": "holdfast.language.windows",
-    "sliding": "holdfast.language.windows",
-    "latest": "holdfast.language.joins",
-    "ttl": "holdfast.language.expiry",
+    "KeyedOperator": "holdfast.language.operators.keyed_python",
+    "Value": "holdfast.state.variables.variables",
+    "Map": "holdfast.state.variables.variables",
+    "List": "holdfast.state.variables.variables",
+    "Window": "holdfast.state.variables.variables",
+    "count": "holdfast.language.operators.aggregates",
+    "sum": "holdfast.language.operators.aggregates",
+    "min": "holdfast.language.operators.aggregates",
+    "max": "holdfast.language.operators.aggregates",
+    "avg": "holdfast.language.operators.aggregates",
+    "variance": "holdfast.language.operators.aggregates",
+    "stddev": "holdfast.language.operators.aggregates",
+    "first": "holdfast.language.operators.aggregates",
+    "last": "holdfast.language.operators.aggregates",
+    "count_distinct": "holdfast.language.operators.aggregates",
+    "collect": "holdfast.language.operators.aggregates",
+    "collect_set": "holdfast.language.operators.aggregates",
+    "quantile": "holdfast.language.operators.aggregates",
+    "udaf": "holdfast.language.operators.user_aggregates",
+    "tumbling": "holdfast.language.operators.windows",
+    "sliding": "holdfast.language.operators.windows",
+    "latest": "holdfast.language.operators.joins",
+    "ttl": "holdfast.language.operators.expiry",
     "full": "holdfast.language.checkpoint_form",
     "groups": "holdfast.language.checkpoint_form",
     "incremental": "holdfast.language.checkpoint_form",
-    "read_state": "holdfast.runtime.spark.state_reader",
+    "read_state": "holdfast.runtime.engines.spark.state_reader",
     "Source": "holdfast.language.connectors",
     "Sink": "holdfast.language.connectors",
     "Files": "holdfast.sources",
@@ -117,8 +117,8 @@ _HOMES = {
     "MemorySink": "holdfast.sinks",
     "ConsoleSink": "holdfast.sinks",
     "ForeachBatch": "holdfast.sinks",
-    "register_dataclass": "holdfast.state.registry",
-    "register_enum": "holdfast.state.registry",
+    "register_dataclass": "holdfast.state.values.user_classes",
+    "register_enum": "holdfast.state.values.user_classes",
     "HoldfastError": "holdfast.errors",
     "RegionParkedError": "holdfast.errors",
 }

@@ -9,7 +9,7 @@ Kill it at any moment and start it again: the files in shop/out/accounts are the
 
 import os
 
-from holdfast.language.aggregates import count, max, sum
+from holdfast.language.operators.aggregates import count, max, sum
 from holdfast.language.topology import Topology
 from holdfast.sinks.files import FileSink
 from holdfast.sources.files import Files

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from holdfast.bench.checkpoint import PARTS, bench_checkpoint
-from holdfast.bench.join import bench_join
-from holdfast.bench.keyed import WORKLOADS, bench_keyed
-from holdfast.bench.state_growth import bench_state_growth
-from holdfast.bench.stateless import bench_stateless
-from holdfast.bench.stream_join import bench_stream_join
-from holdfast.bench.window import bench_window
+from holdfast.bench.checkpoints.all import PARTS, bench_checkpoint
+from holdfast.bench.subjects.join import bench_join
+from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
+from holdfast.bench.subjects.state_growth import bench_state_growth
+from holdfast.bench.subjects.stateless import bench_stateless
+from holdfast.bench.subjects.stream_join import bench_stream_join
+from holdfast.bench.subjects.window import bench_window
 from holdfast.errors import ConfigError
 
 BENCHES: dict[str, Callable[..., dict[str, Any]]] = {

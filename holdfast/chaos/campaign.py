@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from holdfast.language.aggregates import avg, count, max, sum
 from holdfast.language.connectors import Slice
+from holdfast.language.operators.aggregates import avg, count, max, sum
 from holdfast.language.topology import Topology
 from holdfast.sinks.files import FileSink
 from holdfast.sources.files import Files

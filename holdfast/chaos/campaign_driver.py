@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.chaos.campaign import Place, Size, build
 from holdfast.errors import HoldfastError
-from holdfast.runtime.spark.session import make_session
+from holdfast.runtime.engines.spark.session import make_session
 
 SETTINGS = {
     "spark.driver.memory": "1g",

@@ -25,9 +25,9 @@ from holdfast.checkpoint.index import Entry, Place
 from holdfast.checkpoint.pair_reader import PairReader
 from holdfast.errors import DamagedError
 from holdfast.ids import Epoch
-from holdfast.state import codec
-from holdfast.state.deltas import merged
-from holdfast.state.live import UNSET
+from holdfast.state.values import codec
+from holdfast.state.variables.versions import merged
+from holdfast.state.variables.working_values import UNSET
 from holdfast.store.base import Store
 
 NON, INCR, INDEX = "non", "incr", "index"

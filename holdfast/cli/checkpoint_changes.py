@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from holdfast.checkpoint.founding import Founded
+    from holdfast.checkpoint.change.founding import Founded
 
 StoreUrl = Annotated[str, typer.Argument(help="Store: a path, file:PATH or sqlite:PATH.", metavar="STORE")]
 NewStore = Annotated[str, typer.Argument(help="Place of the new store.", metavar="NEW_STORE")]
@@ -50,8 +50,8 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Delete old epochs and what only they need. Savepoints and the newest epoch stay."""
-    from holdfast.checkpoint import offline
-    from holdfast.checkpoint.inspect import open_reader
+    from holdfast.checkpoint.change import offline
+    from holdfast.checkpoint.look.epochs import open_reader
     from holdfast.checkpoint.retention import Retention
 
     place = open_reader(store)
@@ -77,8 +77,8 @@ def fork(
     as_json: Json = False,
 ) -> None:
     """Make a new store, a job of its own, that begins with an epoch of this one. The old store is only read."""
-    from holdfast.checkpoint import fork as forks
-    from holdfast.checkpoint.inspect import open_reader
+    from holdfast.checkpoint.change import fork as forks
+    from holdfast.checkpoint.look.epochs import open_reader
     from holdfast.store.urls import open_store
 
     source, new = open_reader(store), open_store(new_store)
@@ -94,8 +94,8 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write an epoch with all it needs to one file."""
-    from holdfast.checkpoint import transfer
-    from holdfast.checkpoint.inspect import open_reader
+    from holdfast.checkpoint.change import transfer
+    from holdfast.checkpoint.look.epochs import open_reader
 
     done = transfer.export(open_reader(store), wanted, file.absolute(), region=region)
     if as_json:
@@ -111,7 +111,7 @@ def import_file(
     as_json: Json = False,
 ) -> None:
     """Make a new store, a job of its own, that begins with the epoch in a file."""
-    from holdfast.checkpoint.transfer import import_into
+    from holdfast.checkpoint.change.transfer import import_into
     from holdfast.store.urls import open_store
 
     new = open_store(new_store)
@@ -127,8 +127,8 @@ def reset_operator(
 ) -> None:
     """Make a new epoch from the newest one in which an operator has its initial state. One outside of regions forgets its
     own checkpoint."""
-    from holdfast.checkpoint import reset_operator as resets
-    from holdfast.checkpoint.inspect import open_reader
+    from holdfast.checkpoint.change import reset_operator as resets
+    from holdfast.checkpoint.look.epochs import open_reader
 
     place = open_reader(store)
     if not yes:

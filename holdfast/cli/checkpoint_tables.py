@@ -10,12 +10,12 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Column, Table
 
-from holdfast.checkpoint.compare import OperatorDiff
-from holdfast.checkpoint.inspect import EpochSummary
+from holdfast.checkpoint.look.epoch_difference import OperatorDiff
+from holdfast.checkpoint.look.epochs import EpochSummary
+from holdfast.checkpoint.look.file_printer import Printed
+from holdfast.checkpoint.look.variables_view import as_text
+from holdfast.checkpoint.look.verify import Verified
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.checkpoint.printer import Printed
-from holdfast.checkpoint.variables_view import as_text
-from holdfast.checkpoint.verify import Verified
 
 _LONGEST = 120
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -16,8 +16,8 @@ import typer
 from holdfast.cli.checkpoint_changes import register
 
 if TYPE_CHECKING:
+    from holdfast.checkpoint.look.verify import Progress
     from holdfast.checkpoint.manifest import Manifest
-    from holdfast.checkpoint.verify import Progress
     from holdfast.ids import Epoch, RegionName
     from holdfast.store.base import Store
 
@@ -42,7 +42,7 @@ SomeEpoch = Annotated[
 @app.command("list")
 def list_epochs(store: StoreUrl, region: Region = None, as_json: Json = False) -> None:
     """List the epochs of each region: age, form, bytes, segments, savepoints."""
-    from holdfast.checkpoint.inspect import choose_region, open_reader, regions, summaries
+    from holdfast.checkpoint.look.epochs import choose_region, open_reader, regions, summaries
     from holdfast.cli.checkpoint_tables import show_list
 
     place = open_reader(store)
@@ -67,7 +67,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show an epoch: job, positions of sources, and the state of each operator; or any file of a store."""
-    from holdfast.checkpoint.describe import describe_epoch, first_rows
+    from holdfast.checkpoint.look.describe import describe_epoch, first_rows
     from holdfast.cli.checkpoint_tables import show_epoch, show_rows
 
     url = _store_or_file(store)
@@ -98,8 +98,8 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Read all that epochs need and compare sizes and checksums. Exit code 1 if anything is damaged or missing."""
-    from holdfast.checkpoint.inspect import open_reader
-    from holdfast.checkpoint.verify import verify as look
+    from holdfast.checkpoint.look.epochs import open_reader
+    from holdfast.checkpoint.look.verify import verify as look
     from holdfast.cli.checkpoint_tables import show_verified
 
     place = open_reader(store)
@@ -122,8 +122,8 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show what changed between two epochs: rows of each operator's state, positions of sources, bytes."""
-    from holdfast.checkpoint.compare import compare
-    from holdfast.checkpoint.inspect import find_operator, read_manifest
+    from holdfast.checkpoint.look.epoch_difference import compare
+    from holdfast.checkpoint.look.epochs import find_operator, read_manifest
     from holdfast.cli.checkpoint_tables import diff_data, show_diff
 
     place, old = _opened(store, before, region, operator)
@@ -146,7 +146,7 @@ register(app)
 def _opened(
     store: str, epoch: str | None, region: str | None, operator: str | None
 ) -> tuple[Store, Manifest]:
-    from holdfast.checkpoint.inspect import choose_region, find_operator, open_reader, read_manifest
+    from holdfast.checkpoint.look.epochs import choose_region, find_operator, open_reader, read_manifest
 
     place = open_reader(store)
     name = choose_region(place, region, operator)
@@ -157,7 +157,7 @@ def _opened(
 
 
 def _epoch(place: Store, region: RegionName, epoch: str | None) -> Epoch:
-    from holdfast.checkpoint.inspect import choose_epoch
+    from holdfast.checkpoint.look.epochs import choose_epoch
 
     return choose_epoch(place, region, epoch)
 
@@ -165,7 +165,7 @@ def _epoch(place: Store, region: RegionName, epoch: str | None) -> Epoch:
 def _chosen(
     place: Store, epoch: str | None, every: bool, region: str | None
 ) -> list[tuple[RegionName, Epoch]]:
-    from holdfast.checkpoint.inspect import choose_region, regions
+    from holdfast.checkpoint.look.epochs import choose_region, regions
     from holdfast.errors import ConfigError
 
     if epoch is not None and every:
@@ -181,7 +181,7 @@ def _chosen(
 
 def _store_or_file(store: str) -> str | None:
     """The store that is meant, None if it is a file in one. A SQLite file is a store whether or not its URL says so."""
-    from holdfast.checkpoint.printer import SQLITE
+    from holdfast.checkpoint.look.file_printer import SQLITE
 
     path = Path(store)
     if not path.is_file():
@@ -194,8 +194,8 @@ def _store_or_file(store: str) -> str | None:
 
 
 def _show_file(path: Path, rows: int | None, raw: bool, as_json: bool) -> None:
-    from holdfast.checkpoint.describe import describe_epoch
-    from holdfast.checkpoint.printer import print_file
+    from holdfast.checkpoint.look.describe import describe_epoch
+    from holdfast.checkpoint.look.file_printer import print_file
     from holdfast.cli.checkpoint_tables import show_epoch, show_printed
 
     found = print_file(path, 10 if rows is None else rows)

@@ -48,7 +48,7 @@ def run_topology(
     """Run a topology until it is stopped (Ctrl-C), or until all that is there is processed."""
     from holdfast.cli.load import load_topology
     from holdfast.cli.show import follow, show_status
-    from holdfast.runtime.spark.session import make_session
+    from holdfast.runtime.engines.spark.session import make_session
 
     session = make_session("holdfast run", master)
     try:
@@ -69,7 +69,7 @@ def explain(
 ) -> None:
     """Print regions, elements, and what each sink guarantees and why."""
     from holdfast.cli.load import load_topology
-    from holdfast.runtime.spark.session import make_session
+    from holdfast.runtime.engines.spark.session import make_session
 
     session = make_session("holdfast explain", "local[1]")
     try:
@@ -139,7 +139,7 @@ def bench(
     result = run_bench(name, pairs=pairs, seconds=seconds, quiet=as_json == "-")
     _write_json(result, as_json)
     if plot is not None:
-        from holdfast.bench.plots import draw
+        from holdfast.bench.checkpoints.plots import draw
 
         for file in draw(result, plot):
             print(file, file=sys.stderr)

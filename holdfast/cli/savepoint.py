@@ -32,7 +32,7 @@ def savepoint(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Name an epoch: it stays until its name is deleted. A live run establishes a new epoch for it."""
-    from holdfast.checkpoint.inspect import open_reader
+    from holdfast.checkpoint.look.epochs import open_reader
     from holdfast.errors import ConfigError
 
     if sum((name is not None, listed, delete is not None)) != 1:
@@ -55,7 +55,7 @@ def savepoint(
 
 
 def _offline(place: Store, name: str | None, delete: str | None, region: str | None) -> list[Savepoint]:
-    from holdfast.checkpoint.offline import delete_name, name_newest
+    from holdfast.checkpoint.change.offline import delete_name, name_newest
 
     if delete is not None:
         return delete_name(place, delete, region)
@@ -93,7 +93,7 @@ def _delete_live(
     place: Store, name: str, region: str | None, wait: bool, timeout: float, as_json: bool
 ) -> None:
     from holdfast.checkpoint import savepoints
-    from holdfast.checkpoint.offline import having
+    from holdfast.checkpoint.change.offline import having
 
     where = having(place, name, region)
     gone = [savepoints.read(place, each)[name] for each in where]
@@ -111,7 +111,7 @@ def _delete_live(
 
 def _regions_of_run(place: Store, region: str | None) -> list[RegionName]:
     """The regions a live run has, also those without an epoch yet."""
-    from holdfast.checkpoint.inspect import regions
+    from holdfast.checkpoint.look.epochs import regions
     from holdfast.errors import ConfigError
     from holdfast.ids import RegionName
 
@@ -187,7 +187,7 @@ def _show_list(place: Store, region: str | None, as_json: bool) -> None:
     from rich.table import Table
 
     from holdfast.checkpoint import savepoints
-    from holdfast.checkpoint.inspect import choose_region, regions
+    from holdfast.checkpoint.look.epochs import choose_region, regions
 
     where = regions(place) if region is None else [choose_region(place, region)]
     points = [point for each in where for point in savepoints.read(place, each).values()]

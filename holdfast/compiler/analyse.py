@@ -13,9 +13,6 @@ import pyarrow as pa
 
 from holdfast.compiler.traverse import topological
 from holdfast.errors import HoldfastError, TopologyError
-from holdfast.language.aggregates import aggregate_schema
-from holdfast.language.barriers import barrier_schema
-from holdfast.language.expiry import check_time_column, check_ttl_column, dedup_schema
 from holdfast.language.graph import (
     AggregateSpec,
     BarrierSpec,
@@ -35,11 +32,14 @@ from holdfast.language.graph import (
     UnionSpec,
     WindowSpec,
 )
-from holdfast.language.joins import join_schema
-from holdfast.language.keyed_python import keyed_schema
-from holdfast.language.ranking import top_n_schema
+from holdfast.language.operators.aggregates import aggregate_schema
+from holdfast.language.operators.barriers import barrier_schema
+from holdfast.language.operators.expiry import check_time_column, check_ttl_column, dedup_schema
+from holdfast.language.operators.joins import join_schema
+from holdfast.language.operators.keyed_python import keyed_schema
+from holdfast.language.operators.ranking import top_n_schema
+from holdfast.language.operators.windows import window_schema
 from holdfast.language.schema import check_columns
-from holdfast.language.windows import window_schema
 
 
 class Analyser(Protocol):

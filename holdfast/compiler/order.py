@@ -40,7 +40,7 @@ from holdfast.language.graph import (
     WindowSpec,
     WithColumnsSpec,
 )
-from holdfast.state.functions import is_ordered
+from holdfast.state.aggregates.function_names import is_ordered
 
 Origins = frozenset[OperatorName] | None
 

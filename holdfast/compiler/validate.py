@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from holdfast.compiler.traverse import data_cycle
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName, is_safe_name
-from holdfast.language.aggregates import EMITS
 from holdfast.language.annotations import NAME_RULE
 from holdfast.language.graph import (
     AGGREGATING,
@@ -26,9 +25,10 @@ from holdfast.language.graph import (
     WindowMatch,
     WindowSpec,
 )
-from holdfast.state.count_windows import ROWS
-from holdfast.state.functions import FUNCTIONS, is_function, is_growing
-from holdfast.state.windows import END, START
+from holdfast.language.operators.aggregates import EMITS
+from holdfast.state.aggregates.function_names import FUNCTIONS, is_function, is_growing
+from holdfast.state.windows.count_windows import ROWS
+from holdfast.state.windows.time_windows import END, START
 
 
 def validate(graph: Graph) -> None:

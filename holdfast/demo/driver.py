@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from holdfast.demo.topology import Places, build
-from holdfast.runtime.spark.session import make_session
+from holdfast.runtime.engines.spark.session import make_session
 
 MASTER = "local[2]"
 """Without a second try per task: a killed worker then always reaches holdfast. With `local[2,4]` Spark would heal most of

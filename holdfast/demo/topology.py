@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.demo.generate import signature
-from holdfast.language import aggregates as agg
+from holdfast.language.operators import aggregates as agg
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
 from holdfast.sinks.files import FileSink

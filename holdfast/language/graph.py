@@ -11,12 +11,12 @@ import pyarrow as pa
 from holdfast.ids import OperatorName
 from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
-from holdfast.language.window_values import CountWindow as CountWindow
-from holdfast.language.window_values import DeltaWindow as DeltaWindow
-from holdfast.language.window_values import MarkedWindow as MarkedWindow
-from holdfast.language.window_values import RowWindow as RowWindow
-from holdfast.language.window_values import TimeWindow as TimeWindow
-from holdfast.state.hashing import KEY_GROUPS as KEY_GROUPS
+from holdfast.language.operators.window_values import CountWindow as CountWindow
+from holdfast.language.operators.window_values import DeltaWindow as DeltaWindow
+from holdfast.language.operators.window_values import MarkedWindow as MarkedWindow
+from holdfast.language.operators.window_values import RowWindow as RowWindow
+from holdfast.language.operators.window_values import TimeWindow as TimeWindow
+from holdfast.state.columns.hashing import KEY_GROUPS as KEY_GROUPS
 
 OrderMark = Literal["kept", "lost"]
 

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.errors import TopologyError
-from holdfast.state.declarations import declared
-from holdfast.state.sizes import state_size
+from holdfast.state.variables.declarations import declared
+from holdfast.state.variables.state_size import state_size
 
 PROCESS = ("process", "process_batch")
 

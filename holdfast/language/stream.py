@@ -17,12 +17,10 @@ from typing import Any, Literal, overload
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.annotations import Duration, region_settings, seconds
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
-from holdfast.language.expiry import checked_ttl
 from holdfast.language.graph import (
     FilterSpec,
     HostedSpec,
@@ -42,9 +40,11 @@ from holdfast.language.graph import (
     WithColumnsSpec,
 )
 from holdfast.language.hosted import maker
-from holdfast.language.join_verbs import JoinVerbs
-from holdfast.language.keyed_verbs import KeyedVerbs
-from holdfast.language.row_verbs import RowVerbs
+from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
+from holdfast.language.operators.expiry import checked_ttl
+from holdfast.language.operators.join_verbs import JoinVerbs
+from holdfast.language.operators.keyed_verbs import KeyedVerbs
+from holdfast.language.operators.row_verbs import RowVerbs
 from holdfast.language.schema import to_arrow
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."

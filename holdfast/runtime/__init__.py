@@ -1,4 +1,4 @@
-"""Running a plan: element loops, region controllers, recovery. Spark appears in `runtime/spark` only.
+"""Running a plan: element loops, region controllers, recovery. Spark appears in `runtime/engines/spark` only.
 
 batch.py            what travels between elements: handles of materialised rows
 connection.py       bounded FIFO of batches and markers

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
 from holdfast.language.topology import Format, Topology, Until, set_runner
-from holdfast.runtime.engine import Engine
+from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.job import Job
 from holdfast.store.base import Store
 from holdfast.store.urls import open_store
@@ -98,8 +98,8 @@ def _store(store: Any) -> Store | None:
 
 
 def _engine(topology: Topology, spark: SparkSession | None, partitions: int | None = None) -> Engine:
-    from holdfast.runtime.spark.engine import SparkEngine
-    from holdfast.runtime.spark.session import active_or_new
+    from holdfast.runtime.engines.spark.engine import SparkEngine
+    from holdfast.runtime.engines.spark.session import active_or_new
 
     session, owned = (spark, False) if spark is not None else active_or_new(topology.name)
     return SparkEngine(session, owned=owned, partitions=partitions)

@@ -16,15 +16,15 @@ from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
 from holdfast.protocol.element import ElementMachine
-from holdfast.runtime.connection import Connection, Signals
-from holdfast.runtime.engine import Engine
-from holdfast.runtime.epochs import RegionEpochs
-from holdfast.runtime.loop import ElementLoop
-from holdfast.runtime.loop_autonomous import AutonomousLoop
-from holdfast.runtime.naming import answer, establish
-from holdfast.runtime.region import Region
+from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.loop_autonomous import AutonomousLoop
+from holdfast.runtime.element.worker import Worker
+from holdfast.runtime.engines.engine import Engine
+from holdfast.runtime.links.connection import Connection, Signals
+from holdfast.runtime.region.epochs import RegionEpochs
+from holdfast.runtime.region.region import Region
+from holdfast.runtime.region.savepoint_requests import answer, establish
 from holdfast.runtime.reporter import Reporter
-from holdfast.runtime.worker import Worker
 from holdfast.store.base import Identity, Store
 
 Until = Literal["available"] | None

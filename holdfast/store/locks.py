@@ -21,7 +21,7 @@ from typing import Any
 
 from holdfast import durable
 from holdfast.errors import OwnedError, StoreError
-from holdfast.store import sealed
+from holdfast.store import sealed_file
 
 _held: weakref.WeakSet[io.FileIO] = weakref.WeakSet()
 
@@ -59,7 +59,7 @@ def create_locked(directory: Path, content: bytes) -> tuple[Path, io.FileIO]:
 
 def is_held(path: Path) -> bool:
     """True if the process that made this lock file lives and has not let go. A missing file is held by nobody."""
-    fd = sealed.open_regular(path)
+    fd = sealed_file.open_regular(path)
     if fd is None:
         return False
     try:

@@ -23,9 +23,9 @@ from holdfast import durable
 from holdfast.errors import FencedError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
-from holdfast.store import locks, sealed
+from holdfast.store import locks, sealed_file
 from holdfast.store.base import Event, Identity, SegmentRef, Store
-from holdfast.store.identity import check_topology
+from holdfast.store.files.identity import check_topology
 from holdfast.store.names import check_epoch, check_name, check_value
 
 VALUE_LIMIT = 8 << 20
@@ -180,7 +180,7 @@ class MemoryStore(Store):
         check_name("key", key)
         with self._changing():
             fp("ckpt.op.put")
-            data = sealed.read_whole(Path(local))
+            data = sealed_file.read_whole(Path(local))
             if data is None or durable.checksum(data) != crc:
                 raise StoreError(f"{local} is missing or does not have the checksum its writer gave.")
             if key in self._entry(entry):
@@ -196,7 +196,7 @@ class MemoryStore(Store):
         data, crc = self._all.segments.get((ref.entry, ref.key), (b"", None))
         if crc is None or (crc, len(data)) != (ref.crc, ref.size):
             place = Path(self.describe(ref.entry, ref.key))
-            raise sealed.damaged(place, "is missing or differs from its reference")
+            raise sealed_file.damaged(place, "is missing or differs from its reference")
         with durable.translate_os_errors(str(local)):
             staged = local.with_name(f".{local.name}.{os.getpid()}")
             staged.write_bytes(data)

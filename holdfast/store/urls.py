@@ -7,9 +7,9 @@ from pathlib import Path
 
 from holdfast.errors import ConfigError, StoreError
 from holdfast.store.base import Store
-from holdfast.store.files import FileStore
+from holdfast.store.files.file_store import FileStore
 from holdfast.store.memory import MemoryStore
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.sqlite_store import SqliteStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _CURE = "Use a path, file:PATH, sqlite:PATH, redis://HOST:PORT/DB?name=NAME, s3://BUCKET/PATH or memory:NAME."
@@ -55,7 +55,7 @@ def is_objects(scheme: str, rest: str) -> bool:
 
 def _of_objects(url: str) -> Store:
     try:
-        from holdfast.store.objects import ObjectStore
+        from holdfast.store.objects.object_store import ObjectStore
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"a store of objects needs the package {error.name!r}.", cure="pip install fsspec"
@@ -66,7 +66,7 @@ def _of_objects(url: str) -> Store:
 def _on_redis(url: str) -> Store:
     try:
         # Only where it is used: the client takes a while to load.
-        from holdfast.store.redis import RedisStore
+        from holdfast.store.redis.redis_store import RedisStore
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"a store on a Redis server needs the package {error.name!r}.", cure="pip install redis"

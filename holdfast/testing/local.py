@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.language.topology import Topology, Until
 from holdfast.runtime.api import run_to_end
+from holdfast.runtime.engines.local import LocalEngine
 from holdfast.runtime.job import Job
-from holdfast.runtime.local import LocalEngine
 from holdfast.store.urls import open_store
 
 

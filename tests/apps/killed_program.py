@@ -16,7 +16,7 @@ from pathlib import Path
 from app_data import APPS
 
 from holdfast.language.connectors import Slice
-from holdfast.runtime.spark.session import make_session
+from holdfast.runtime.engines.spark.session import make_session
 from holdfast.sources import Files
 
 FIRST = 1

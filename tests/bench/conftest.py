@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.runtime.spark import session
+from holdfast.runtime.engines.spark import session
 
 SETTINGS = ("spark.sql.parquet.outputTimestampType", "spark.sql.adaptive.enabled")
 """What our own sessions have and the shared one has not."""

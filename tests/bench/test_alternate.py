@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from holdfast.bench.alternate import Alternation, Side, Stretch, check_equal, pairs_of, steps_for
-from holdfast.bench.inputs import KeyedInputs
-from holdfast.bench.keyed import DEFAULT, OURS, ROCKSDB, WORKLOADS, ratios_of
-from holdfast.bench.report import durability, latency_figures, side_figures
-from holdfast.bench.side_holdfast import latencies_of
-from holdfast.bench.side_spark import span_of
+from holdfast.bench.measure.alternate import Alternation, Side, Stretch, check_equal, pairs_of, steps_for
+from holdfast.bench.measure.inputs import KeyedInputs
+from holdfast.bench.measure.report import durability, latency_figures, side_figures
+from holdfast.bench.measure.side_holdfast import latencies_of
+from holdfast.bench.measure.side_spark import span_of
+from holdfast.bench.subjects.keyed import DEFAULT, OURS, ROCKSDB, WORKLOADS, ratios_of
 from holdfast.errors import HoldfastError
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.bench import stateless, stream_join
-from holdfast.bench.join import Cell, Scale, bench_join
-from holdfast.bench.keyed import WORKLOADS, bench_keyed
 from holdfast.bench.registry import BENCHES, run_bench
-from holdfast.bench.state_growth import Growth, bench_state_growth
-from holdfast.bench.window import Shape, bench_window
+from holdfast.bench.subjects import stateless, stream_join
+from holdfast.bench.subjects.join import Cell, Scale, bench_join
+from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
+from holdfast.bench.subjects.state_growth import Growth, bench_state_growth
+from holdfast.bench.subjects.window import Shape, bench_window
 from holdfast.errors import ConfigError
 
 

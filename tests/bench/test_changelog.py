@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.bench.changelog import Totals, first_difference, joined, merged, totals_of
-from holdfast.bench.inputs import KeyedInputs, rows_in
-from holdfast.bench.keyed import look
-from holdfast.bench.state_growth import filling_inputs
+from holdfast.bench.measure.inputs import KeyedInputs, rows_in
+from holdfast.bench.subjects.changelog import Totals, first_difference, joined, merged, totals_of
+from holdfast.bench.subjects.keyed import look
+from holdfast.bench.subjects.state_growth import filling_inputs
 from holdfast.errors import HoldfastError
 
 

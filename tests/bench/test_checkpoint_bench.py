@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.bench.checkpoint import FIGURES, PARTS
-from holdfast.bench.checkpoint_bytes import EpochBytes, count_cycles, report
-from holdfast.bench.filled import SlicedInputs
-from holdfast.bench.plots import PICTURES, draw
+from holdfast.bench.checkpoints.all import FIGURES, PARTS
+from holdfast.bench.checkpoints.bytes_stored import EpochBytes, count_cycles, report
+from holdfast.bench.checkpoints.filled_run import SlicedInputs
+from holdfast.bench.checkpoints.plots import PICTURES, draw
 
 
 def epochs(forms: str) -> list[EpochBytes]:

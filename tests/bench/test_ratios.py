@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from holdfast.bench.ratios import quantile, ratio_of, speedup_of
+from holdfast.bench.measure.ratios import quantile, ratio_of, speedup_of
 
 
 def test_the_figure_is_the_median_of_the_pairs() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast as hf
-from holdfast.checkpoint.inspect import open_reader, read_manifest, regions
+from holdfast.checkpoint.look.epochs import open_reader, read_manifest, regions
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.ids import Epoch, RegionName
 from holdfast.sinks import MemorySink

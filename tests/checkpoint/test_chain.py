@@ -14,10 +14,10 @@ from holdfast.checkpoint.chain import Chain, Link, Taken
 from holdfast.checkpoint.index import Place
 from holdfast.errors import DamagedError
 from holdfast.ids import Epoch
-from holdfast.state import codec
-from holdfast.state.deltas import versions_of
-from holdfast.state.live import UNSET, Clock
-from holdfast.state.variables import List, Map, Value
+from holdfast.state.values import codec
+from holdfast.state.variables.variables import List, Map, Value
+from holdfast.state.variables.versions import versions_of
+from holdfast.state.variables.working_values import UNSET, Clock
 from holdfast.store.memory import MemoryStore, forget
 
 ENTRY = "op@r"

@@ -10,9 +10,9 @@ import looked_at
 import pytest
 from looked_at import BEGIN, Row, manifest, portion, put
 
-from holdfast.checkpoint import compare as compare_module
-from holdfast.checkpoint.compare import OperatorDiff, compare
-from holdfast.checkpoint.inspect import open_reader
+from holdfast.checkpoint.look import epoch_difference as compare_module
+from holdfast.checkpoint.look.epoch_difference import OperatorDiff, compare
+from holdfast.checkpoint.look.epochs import open_reader
 from holdfast.store.base import Store
 
 State = dict[Any, Any]

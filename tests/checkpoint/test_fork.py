@@ -16,14 +16,14 @@ from killing import kill_at_every_call
 import holdfast as hf
 from holdfast import failpoints
 from holdfast.checkpoint import manifest as manifests
-from holdfast.checkpoint import offline
-from holdfast.checkpoint.fork import fork, gone, resolve
-from holdfast.checkpoint.founding import refuse_unfinished
-from holdfast.checkpoint.inspect import newest_manifest, pieces_of, read_manifest
+from holdfast.checkpoint.change import offline
+from holdfast.checkpoint.change.fork import fork, gone, resolve
+from holdfast.checkpoint.change.founding import refuse_unfinished
+from holdfast.checkpoint.look.epochs import newest_manifest, pieces_of, read_manifest
 from holdfast.checkpoint.retention import Retention
 from holdfast.errors import ConfigError, DamagedError, HoldfastError, MismatchError, RegionParkedError
 from holdfast.ids import Epoch, RegionName
-from holdfast.store.files import FileStore
+from holdfast.store.files.file_store import FileStore
 from holdfast.store.memory import MemoryStore
 from holdfast.store.urls import open_store
 from holdfast.testing import run_local

@@ -116,8 +116,8 @@ def test_no_command_executes_what_is_stored(
 
 
 def test_blobs_that_are_no_data_are_told_as_damaged(trapped: tuple[Path, Path]) -> None:
-    from holdfast.checkpoint.compare import decoded
-    from holdfast.checkpoint.inspect import open_reader, read_manifest, value_of
+    from holdfast.checkpoint.look.epoch_difference import decoded
+    from holdfast.checkpoint.look.epochs import open_reader, read_manifest, value_of
 
     store = open_reader(trapped[0])
     share = read_manifest(store, REGION, Epoch(2)).operators()["src"]

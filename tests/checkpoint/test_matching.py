@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from holdfast.checkpoint.matching import codes, match_by_key, match_rows
-from holdfast.state.hashing import HASH_COLUMN, key_hash
+from holdfast.checkpoint.look.table_matching import codes, match_by_key, match_rows
+from holdfast.state.columns.hashing import HASH_COLUMN, key_hash
 
 POINT = pa.struct([("x", pa.int64()), ("names", pa.list_(pa.string()))])
 

@@ -14,7 +14,7 @@ from looked_at import BEGIN, Row, portion, put
 from pyspark import cloudpickle
 
 from holdfast.errors import DamagedError
-from holdfast.runtime.spark.state_reader import read_state
+from holdfast.runtime.engines.spark.state_reader import read_state
 from holdfast.store.urls import open_store
 
 SEED = 11

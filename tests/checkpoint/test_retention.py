@@ -16,16 +16,16 @@ from killing import kill_at_every_call
 
 from holdfast import failpoints
 from holdfast.checkpoint import savepoints
-from holdfast.checkpoint.offline import prune
+from holdfast.checkpoint.change.offline import prune
 from holdfast.checkpoint.retention import Collected, Collector, Retention, choose, collect
 from holdfast.checkpoint.savepoints import Savepoints
 from holdfast.errors import DamagedError, OwnedError, TopologyError
 from holdfast.ids import Epoch, RegionName
 from holdfast.language.annotations import region_settings
 from holdfast.store.base import Store
-from holdfast.store.files import FileStore
+from holdfast.store.files.file_store import FileStore
 from holdfast.store.memory import MemoryStore
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.sqlite_store import SqliteStore
 from holdfast.store.urls import open_store
 
 

@@ -16,12 +16,13 @@ from fabricated import REGION
 from killing import kill_at_every_call
 
 from holdfast import failpoints
-from holdfast.checkpoint import offline, savepoints
-from holdfast.checkpoint.inspect import newest_manifest, read_manifest
+from holdfast.checkpoint import savepoints
+from holdfast.checkpoint.change import offline
+from holdfast.checkpoint.look.epochs import newest_manifest, read_manifest
 from holdfast.checkpoint.savepoints import Savepoints
 from holdfast.errors import ConfigError, DamagedError, MismatchError, RegionParkedError, StoreError
 from holdfast.ids import Epoch, RegionName
-from holdfast.store.files import FileStore
+from holdfast.store.files.file_store import FileStore
 from holdfast.store.memory import MemoryStore
 from holdfast.store.urls import open_store
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint.stale import LEAST_S, RECENT_S, Pace, missed_rows
+from holdfast.checkpoint.missed_rows_estimate import LEAST_S, RECENT_S, Pace, missed_rows
 
 
 def steady(rate: int, seconds: int, every: int = 1) -> Pace:

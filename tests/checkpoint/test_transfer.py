@@ -14,9 +14,9 @@ import pytest
 from books import REGION, Books
 
 from holdfast import failpoints
-from holdfast.checkpoint import offline
-from holdfast.checkpoint.inspect import newest_manifest, pieces_of
-from holdfast.checkpoint.transfer import MAGIC, export, import_into
+from holdfast.checkpoint.change import offline
+from holdfast.checkpoint.change.transfer import MAGIC, export, import_into
+from holdfast.checkpoint.look.epochs import newest_manifest, pieces_of
 from holdfast.durable import checksum
 from holdfast.errors import ConfigError, DamagedError, HoldfastError, MismatchError
 from holdfast.ids import RegionName

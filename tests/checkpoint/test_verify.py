@@ -11,8 +11,8 @@ import pytest
 from looked_at import REGION, portion, put
 
 import holdfast as hf
-from holdfast.checkpoint.inspect import open_reader, pieces_of, regions
-from holdfast.checkpoint.verify import Verified, verify
+from holdfast.checkpoint.look.epochs import open_reader, pieces_of, regions
+from holdfast.checkpoint.look.verify import Verified, verify
 from holdfast.ids import Epoch
 from holdfast.sinks import MemorySink
 from holdfast.store.base import Store

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import holdfast as hf
-from holdfast.checkpoint.contents import make_part, part_name, rows_that_count
-from holdfast.checkpoint.describe import first_rows
-from holdfast.checkpoint.described import Described
-from holdfast.checkpoint.inspect import choose_region, newest_manifest, open_reader
+from holdfast.checkpoint.look.describe import first_rows
+from holdfast.checkpoint.look.epochs import choose_region, newest_manifest, open_reader
+from holdfast.checkpoint.look.fingerprint_reader import Described
+from holdfast.checkpoint.look.state_rows import make_part, part_name, rows_that_count
 from holdfast.sinks import MemorySink
-from holdfast.state.aggregates import Aggregation, finish, partial
+from holdfast.state.aggregates.aggregation import Aggregation, finish, partial
 from holdfast.testing import run_local
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

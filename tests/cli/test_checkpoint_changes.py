@@ -84,7 +84,7 @@ def test_a_run_that_ends_before_it_has_named_is_told_as_not_done(
     """The owner is alive when it is asked, and gone when it is looked for again."""
     owner = open_store(books.store)
     owner.acquire()
-    from holdfast.store.files import FileStore
+    from holdfast.store.files.file_store import FileStore
 
     real = FileStore.post
 

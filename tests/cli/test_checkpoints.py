@@ -163,7 +163,7 @@ def test_every_kind_of_file_is_printed(shop: Path, capsys: pytest.CaptureFixture
 
 
 def test_an_encoded_value_in_a_file_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from holdfast.state import codec
+    from holdfast.state.values import codec
 
     (tmp_path / "value").write_bytes(codec.encode({"a": (1, 2), "b": {3}}))
     assert "1, 2" in told(capsys, "show", str(tmp_path / "value"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-import holdfast.language.aggregates as agg
+import holdfast.language.operators.aggregates as agg
 from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.errors import InputError, TopologyError

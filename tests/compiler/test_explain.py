@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-import holdfast.language.aggregates as agg
+import holdfast.language.operators.aggregates as agg
 from holdfast.compiler.explain import explain_mermaid, explain_text
 from holdfast.compiler.guarantee import guarantees
 from holdfast.language.topology import Topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import holdfast.language.aggregates as agg
+import holdfast.language.operators.aggregates as agg
 from holdfast.compiler.plan import Plan
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-import holdfast.language.aggregates as agg
+import holdfast.language.operators.aggregates as agg
 from holdfast.errors import TopologyError
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology

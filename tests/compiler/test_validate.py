@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-import holdfast.language.aggregates as agg
+import holdfast.language.operators.aggregates as agg
 from holdfast.compiler.validate import validate
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.language.aggregates import avg, count, max, min, sum
+from holdfast.language.operators.aggregates import avg, count, max, min, sum
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files, Rows

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import holdfast.language.aggregates as agg
+import holdfast.language.operators.aggregates as agg
 from holdfast.errors import TopologyError
-from holdfast.language.aggregates import aggregate_schema, aggregate_spec
+from holdfast.language.operators.aggregates import aggregate_schema, aggregate_spec
 
 COLUMNS = {
     "k": pa.string(),

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 import holdfast as hf
-import holdfast.language.aggregates as agg
+import holdfast.language.operators.aggregates as agg
 from holdfast.compiler.fingerprint import fingerprints
 from holdfast.errors import TopologyError
-from holdfast.language.aggregates import aggregate_schema, aggregate_spec
+from holdfast.language.operators.aggregates import aggregate_schema, aggregate_spec
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
-from holdfast.state.aggregates import Aggregation
-from holdfast.state.functions import FUNCTIONS
+from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.state.aggregates.function_names import FUNCTIONS
 from tests.language.fakes import FakeSource, compiled
 
 AT = pa.timestamp("us", tz="UTC")

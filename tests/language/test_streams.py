@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import holdfast.language.aggregates as agg
+import holdfast.language.operators.aggregates as agg
 from holdfast.errors import ConfigError, TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language import graph as g

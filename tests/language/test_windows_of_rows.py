@@ -9,10 +9,10 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import TopologyError
-from holdfast.language.aggregates import aggregate_schema
 from holdfast.language.graph import AggregateSpec, CountWindow, TimeWindow, WindowSpec
+from holdfast.language.operators.aggregates import aggregate_schema
+from holdfast.language.operators.windows import window_schema
 from holdfast.language.topology import Topology
-from holdfast.language.windows import window_schema
 from tests.language.fakes import WORDS, FakeSource
 
 sliding: Any = hf.sliding

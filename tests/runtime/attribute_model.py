@@ -14,12 +14,12 @@ import pyarrow as pa
 from driven import Driven
 
 from holdfast.language.graph import DeltaWindow, MarkedWindow
-from holdfast.language.windows import attribute_of
-from holdfast.runtime.executor.attributed import AttributedAggregate
-from holdfast.state.arrays import list_of
-from holdfast.state.count_windows import ROWS
-from holdfast.state.delta_windows import DeltaWindows
-from holdfast.state.run_windows import RunWindows
+from holdfast.language.operators.windows import attribute_of
+from holdfast.operators.aggregates.attributed import AttributedAggregate
+from holdfast.state.columns.arrays import list_of
+from holdfast.state.windows.count_windows import ROWS
+from holdfast.state.windows.delta_windows import DeltaWindows
+from holdfast.state.windows.run_windows import RunWindows
 
 AGGREGATES = (
     ("n", "count", None),

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from holdfast import failpoints
 from holdfast.errors import HoldfastError
-from holdfast.language.aggregates import count, max, sum
+from holdfast.language.operators.aggregates import count, max, sum
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files

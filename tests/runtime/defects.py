@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.runtime import epochs, hosted_run, keyed_run, operators, worker
+from holdfast.runtime.element import hosted_run, keyed_run, worker
+from holdfast.runtime.element import operator_runs as operators
+from holdfast.runtime.region import epochs
 from holdfast.sinks.files import FileSink
 from holdfast.sinks.staging import Staging
-from holdfast.store.files import FileStore
+from holdfast.store.files.file_store import FileStore
 
 
 def restore_without_seeking_the_source() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.runtime.executor.logic import Applied, KeyedLogic, Place
-from holdfast.state.hashing import HASH_COLUMN
+from holdfast.operators.shared.logic import Applied, KeyedLogic, Place
+from holdfast.state.columns.hashing import HASH_COLUMN
 
 
 class Driven:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 import holdfast as hf
 from holdfast.ids import OperatorName
-from holdfast.language.keyed_python import keyed_spec
-from holdfast.runtime.executor.keyed_python import KeyedPython
+from holdfast.language.operators.keyed_python import keyed_spec
+from holdfast.operators.python.keyed_python import KeyedPython
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

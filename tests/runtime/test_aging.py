@@ -23,8 +23,8 @@ from holdfast.compiler.compile import compile_graph
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import Slice
 from holdfast.language.topology import Topology
-from holdfast.runtime.aging import feeds
-from holdfast.state import codec
+from holdfast.runtime.element.aging import feeds
+from holdfast.state.values import codec
 from holdfast.store.urls import open_store
 from holdfast.testing import ManualClock, MemorySink, Rows, run_local
 

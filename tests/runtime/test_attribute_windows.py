@@ -21,9 +21,9 @@ from driven import Driven
 import holdfast as hf
 from holdfast.errors import RegionParkedError
 from holdfast.language.graph import DeltaWindow, MarkedWindow
-from holdfast.state.attributes import in_units
-from holdfast.state.count_windows import ROWS
-from holdfast.state.hashing import HASH_COLUMN
+from holdfast.state.columns.hashing import HASH_COLUMN
+from holdfast.state.windows.attributes import in_units
+from holdfast.state.windows.count_windows import ROWS
 from holdfast.store.urls import open_store
 from holdfast.testing import compare_sequence, run_local
 

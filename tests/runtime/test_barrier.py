@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.language.barriers import barrier_schema, barrier_spec
-from holdfast.runtime.executor import barrier
-from holdfast.runtime.executor.barrier import Barrier
-from holdfast.state import barriers
-from holdfast.state.hashing import HASH_COLUMN
-from holdfast.state.merge_plan import Bounds
+from holdfast.language.operators.barriers import barrier_schema, barrier_spec
+from holdfast.operators.rows import barrier
+from holdfast.operators.rows.barrier import Barrier
+from holdfast.state.columns.hashing import HASH_COLUMN
+from holdfast.state.joins import barriers
+from holdfast.state.keyed.merge_plan import Bounds
 from holdfast.testing import compare_rows, compare_sequence, run_local
 
 INPUT = pa.schema(

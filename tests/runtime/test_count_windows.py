@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.errors import RegionParkedError
 from holdfast.language.graph import CountWindow
-from holdfast.runtime.executor.counted import CountedAggregate
-from holdfast.state import lookup
-from holdfast.state.arrays import list_of
-from holdfast.state.count_windows import ROWS, CountWindows
-from holdfast.state.hashing import HASH_COLUMN, KEY_GROUPS, key_group, key_hash
-from holdfast.state.segment import open_segment
+from holdfast.operators.aggregates.counted import CountedAggregate
+from holdfast.state.columns.arrays import list_of
+from holdfast.state.columns.hashing import HASH_COLUMN, KEY_GROUPS, key_group, key_hash
+from holdfast.state.keyed import lookup
+from holdfast.state.keyed.segment import open_segment
+from holdfast.state.windows.count_windows import ROWS, CountWindows
 from holdfast.store.urls import open_store
 from holdfast.testing import compare_rows, compare_sequence, run_local
 

@@ -15,15 +15,15 @@ from campaign import REGION, Place
 
 from holdfast import failpoints
 from holdfast.checkpoint import manifest as manifests
-from holdfast.checkpoint import offline
 from holdfast.checkpoint.blobs import get_blob
+from holdfast.checkpoint.change import offline
 from holdfast.errors import DamagedError, InputError, MismatchError
 from holdfast.ids import Epoch, RegionName
-from holdfast.language.aggregates import count
+from holdfast.language.operators.aggregates import count
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
-from holdfast.state import codec
+from holdfast.state.values import codec
 from holdfast.store.urls import open_store
 from holdfast.testing import run_local
 

@@ -23,7 +23,7 @@ import pytest
 from campaign import Life, Place
 
 from holdfast.checkpoint import manifest as manifests
-from holdfast.checkpoint import offline
+from holdfast.checkpoint.change import offline
 from holdfast.store.urls import open_store
 
 pytestmark = pytest.mark.slow

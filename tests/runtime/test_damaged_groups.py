@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.checkpoint.reset_operator import reset_operator
+from holdfast.checkpoint.change.reset_operator import reset_operator
 from holdfast.errors import ConfigError, DamagedError
 from holdfast.language.topology import Topology
 from holdfast.store.urls import open_store

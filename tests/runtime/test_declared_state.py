@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.state import codec
+from holdfast.state.values import codec
 from holdfast.testing import compare_sequence, run_local
 
 ROWS = [(f"w{n % 7}", n) for n in range(60)]

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.clock import SystemClock
 from holdfast.language.graph import Ttl
-from holdfast.runtime.executor.dedup import Dedup
-from holdfast.runtime.executor.expiring import ExpiringAggregate
-from holdfast.state.expiry import remembering
-from holdfast.state.hashing import HASH_COLUMN
+from holdfast.operators.aggregates.expiring import ExpiringAggregate
+from holdfast.operators.rows.dedup import Dedup
+from holdfast.state.columns.hashing import HASH_COLUMN
+from holdfast.state.keyed.expiry import remembering
 from holdfast.testing import compare_sequence, run_local
 
 UTC = pa.timestamp("us", tz="UTC")

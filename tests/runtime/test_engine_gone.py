@@ -10,8 +10,8 @@ import pytest
 from holdfast.errors import EngineGoneError
 from holdfast.language.connectors import Slice, Source, Stamp
 from holdfast.language.topology import Topology
+from holdfast.runtime.engines.local import LocalEngine
 from holdfast.runtime.job import Job
-from holdfast.runtime.local import LocalEngine
 from holdfast.sinks import MemorySink
 from holdfast.sources import Rows
 from holdfast.store.urls import open_store

@@ -16,11 +16,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))
 from books import REGION, Books
 
 from holdfast import failpoints
-from holdfast.checkpoint import offline
-from holdfast.checkpoint.inspect import pieces_of, read_manifest
+from holdfast.checkpoint.change import offline
+from holdfast.checkpoint.look.epochs import pieces_of, read_manifest
 from holdfast.errors import DamagedError, RegionParkedError
 from holdfast.ids import Epoch, RegionName
-from holdfast.store.files import FileStore
+from holdfast.store.files.file_store import FileStore
 
 WHERE = RegionName(REGION)
 SINKS = 2

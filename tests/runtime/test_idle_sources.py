@@ -17,17 +17,23 @@ from driven import Driven
 import holdfast as hf
 from holdfast.errors import TopologyError
 from holdfast.language.graph import Latest
-from holdfast.language.joins import asof_spec, interval_spec, join_schema, right_names, window_join_spec
-from holdfast.runtime.executor.asof import AsofJoin
-from holdfast.runtime.executor.interval import IntervalJoin
-from holdfast.runtime.executor.joining import PairShape
-from holdfast.runtime.executor.logic import KeyedLogic
-from holdfast.runtime.executor.ordered_join import OrderedJoin
-from holdfast.runtime.executor.ranked import TopOfWindows
-from holdfast.runtime.executor.sorting import Sort
-from holdfast.runtime.executor.timed import TimedPort
-from holdfast.runtime.executor.windowed import WindowedAggregate
-from holdfast.state.windows import END, START, Windows
+from holdfast.language.operators.joins import (
+    asof_spec,
+    interval_spec,
+    join_schema,
+    right_names,
+    window_join_spec,
+)
+from holdfast.operators.aggregates.windowed import WindowedAggregate
+from holdfast.operators.joins.asof import AsofJoin
+from holdfast.operators.joins.interval import IntervalJoin
+from holdfast.operators.joins.joining import PairShape
+from holdfast.operators.joins.ordered_join import OrderedJoin
+from holdfast.operators.rows.ranked import TopOfWindows
+from holdfast.operators.rows.sorting import Sort
+from holdfast.operators.shared.logic import KeyedLogic
+from holdfast.operators.shared.timed import TimedPort
+from holdfast.state.windows.time_windows import END, START, Windows
 
 UTC = pa.timestamp("us", tz="UTC")
 INPUT = pa.schema([("k", pa.string()), ("at", UTC), ("v", pa.int64())])

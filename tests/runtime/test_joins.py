@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pytest
 from driven import Driven
 
-from holdfast.language.joins import asof_spec, interval_spec, join_schema, right_names
-from holdfast.runtime.executor.asof import AsofJoin
-from holdfast.runtime.executor.interval import IntervalJoin
-from holdfast.runtime.executor.joining import PairShape
-from holdfast.runtime.executor.timed import TimedPort
-from holdfast.state.hashing import HASH_COLUMN
+from holdfast.language.operators.joins import asof_spec, interval_spec, join_schema, right_names
+from holdfast.operators.joins.asof import AsofJoin
+from holdfast.operators.joins.interval import IntervalJoin
+from holdfast.operators.joins.joining import PairShape
+from holdfast.operators.shared.timed import TimedPort
+from holdfast.state.columns.hashing import HASH_COLUMN
 
 UTC = pa.timestamp("us", tz="UTC")
 LEFT = pa.schema([("k", pa.string()), ("at", UTC), ("v", pa.int64())])

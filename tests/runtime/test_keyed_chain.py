@@ -15,13 +15,13 @@ import pytest
 from holdfast.checkpoint.adaptive import Limits
 from holdfast.failpoints import FaultInjected, arm, disarm
 from holdfast.ids import Attempt, ElementName, Epoch, OperatorName
-from holdfast.runtime.engine import KeyedTask, StepName
-from holdfast.runtime.executor.running import RunningAggregate
-from holdfast.runtime.keyed_run import KeyedRun
-from holdfast.runtime.local import LocalEngine
-from holdfast.runtime.restore_budget import RestoreBudget
-from holdfast.state.aggregates import Aggregation
-from holdfast.state.keyed_map import Version, contents
+from holdfast.operators.aggregates.running import RunningAggregate
+from holdfast.runtime.element.keyed_run import KeyedRun
+from holdfast.runtime.engines.engine import KeyedTask, StepName
+from holdfast.runtime.engines.local import LocalEngine
+from holdfast.runtime.region.restore_budget import RestoreBudget
+from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.state.keyed.keyed_map import Version, contents
 from holdfast.store.memory import MemoryStore
 
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.int64())])

@@ -31,9 +31,9 @@ from keyed_python_model import (
 
 import holdfast as hf
 from holdfast.errors import RegionParkedError, StateError
-from holdfast.state.hashing import HASH_COLUMN
-from holdfast.state.segment import open_segment
-from holdfast.state.wakeups import SUFFIX
+from holdfast.state.columns.hashing import HASH_COLUMN
+from holdfast.state.keyed.segment import open_segment
+from holdfast.state.variables.wakeups import SUFFIX
 from holdfast.store.urls import open_store
 from holdfast.testing import compare_rows, run_local
 
@@ -141,7 +141,7 @@ def test_a_step_wakes_only_keys_that_are_due(tmp_path: Path, monkeypatch: pytest
     driven.step(table_of([(f"k{n:03}", n, 0) for n in range(500)], 0), 0)
     asked: list[int] = []
     module = "holdfast.runtime.executor.keyed_python.find_rows"
-    from holdfast.state.lookup import find_rows
+    from holdfast.state.keyed.lookup import find_rows
 
     monkeypatch.setattr(module, lambda s, keys, m: (asked.append(keys.num_rows), find_rows(s, keys, m))[1])
     driven.emitted.clear()
@@ -265,7 +265,7 @@ def test_a_stored_state_goes_on_over_another_number_of_partitions(
 
 
 def test_what_is_stored_is_what_the_codec_writes(tmp_path: Path) -> None:
-    from holdfast.state import codec
+    from holdfast.state.values import codec
 
     driven = Driven(logic_of(Session), 1, tmp_path)
     driven.step(table_of([("a", 1, 0), ("a", 2, 0)], 0), 0)

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.runtime.live import LiveDirectoryLock, sweep
+from holdfast.runtime.live_directory import LiveDirectoryLock, sweep
 
-DIES = "from holdfast.runtime.live import LiveDirectoryLock; import os, signal, sys; "
+DIES = "from holdfast.runtime.live_directory import LiveDirectoryLock; import os, signal, sys; "
 DIES += "LiveDirectoryLock(sys.argv[1]); os.kill(os.getpid(), signal.SIGKILL)"
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import ConfigError, InputError, RegionParkedError, StateError
-from holdfast.language.aggregates import count
+from holdfast.language.operators.aggregates import count
 from holdfast.language.topology import Topology
 from holdfast.sources import Files
 from holdfast.store.urls import open_store
@@ -289,8 +289,8 @@ def test_three_epochs_are_kept_and_nothing_that_they_do_not_need(store: str, she
 
 
 def test_the_live_directory_is_empty_after_the_run(store: str, shelf: str, tmp_path: Path) -> None:
+    from holdfast.runtime.engines.local import LocalEngine
     from holdfast.runtime.job import Job
-    from holdfast.runtime.local import LocalEngine
 
     live = tmp_path / "live"
     made = Topology("numbers")

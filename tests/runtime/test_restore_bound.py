@@ -14,9 +14,9 @@ from holdfast.checkpoint.adaptive import Cost, Limits
 from holdfast.checkpoint.restore_time import Speed
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
-from holdfast.language import aggregates
+from holdfast.language.operators import aggregates
 from holdfast.language.topology import Topology
-from holdfast.runtime.restore_budget import RestoreBudget
+from holdfast.runtime.region.restore_budget import RestoreBudget
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, Rows, run_local
 

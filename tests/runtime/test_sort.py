@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.runtime.executor.sorting import Sort
-from holdfast.runtime.executor.timed import TimedPort
+from holdfast.operators.rows.sorting import Sort
+from holdfast.operators.shared.timed import TimedPort
 from holdfast.testing import run_local
 
 UTC = pa.timestamp("us", tz="UTC")

@@ -15,14 +15,14 @@ from test_joins import LEFT, RIGHT, SECOND, Row, found, ports, table_of
 from test_window_joins import shape_of
 
 from holdfast.language.graph import Latest
-from holdfast.runtime.executor.counted import CountedAggregate
-from holdfast.runtime.executor.logic import Place
-from holdfast.runtime.executor.ordered_join import OrderedJoin
-from holdfast.runtime.executor.window_join import WindowJoin
-from holdfast.state.arrays import list_of
-from holdfast.state.count_windows import ROWS, CountWindows
-from holdfast.state.merge_plan import Bounds
-from holdfast.state.missed_rows import Missed, go_on, rows_had
+from holdfast.operators.aggregates.counted import CountedAggregate
+from holdfast.operators.joins.ordered_join import OrderedJoin
+from holdfast.operators.joins.window_join import WindowJoin
+from holdfast.operators.shared.logic import Place
+from holdfast.state.columns.arrays import list_of
+from holdfast.state.keyed.merge_plan import Bounds
+from holdfast.state.windows.count_windows import ROWS, CountWindows
+from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
 
 ASKS = Latest(0, None)
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.language.graph import TimeWindow
-from holdfast.language.ranking import top_n_schema, top_n_spec
-from holdfast.runtime.executor.ranked import TopOfWindows, TopRows
-from holdfast.runtime.executor.timed import TimedPort
-from holdfast.state.hashing import HASH_COLUMN
-from holdfast.state.segment import open_segment
+from holdfast.language.operators.ranking import top_n_schema, top_n_spec
+from holdfast.operators.rows.ranked import TopOfWindows, TopRows
+from holdfast.operators.shared.timed import TimedPort
+from holdfast.state.columns.hashing import HASH_COLUMN
+from holdfast.state.keyed.segment import open_segment
 from holdfast.testing import run_local
 
 UTC = pa.timestamp("us", tz="UTC")

@@ -22,8 +22,8 @@ from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.errors import RegionParkedError, TopologyError
 from holdfast.ids import OperatorName
-from holdfast.runtime.executor.build import logic_of
-from holdfast.runtime.executor.logic import KeyedLogic
+from holdfast.operators.build import logic_of
+from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.testing import compare_rows, run_local
 
 SCHEMA = "k string, at timestamp, a long, end boolean, v long, w double"

@@ -12,10 +12,10 @@ from driven import Driven
 from test_joins import LEFT, RIGHT, SECOND, Row, drawn, found, in_time, mark, ports, run, table_of
 
 from holdfast.language.graph import Latest
-from holdfast.language.joins import join_schema, right_names, window_join_spec
-from holdfast.runtime.executor.joining import PairShape
-from holdfast.runtime.executor.ordered_join import OrderedJoin
-from holdfast.runtime.executor.window_join import WindowJoin
+from holdfast.language.operators.joins import join_schema, right_names, window_join_spec
+from holdfast.operators.joins.joining import PairShape
+from holdfast.operators.joins.ordered_join import OrderedJoin
+from holdfast.operators.joins.window_join import WindowJoin
 
 Kept = list[Row]
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.language.graph import TimeWindow
-from holdfast.language.windows import sliding
-from holdfast.runtime.executor.timed import TimedPort
-from holdfast.runtime.executor.windowed import WindowedAggregate
-from holdfast.state.windows import END, START, Windows
+from holdfast.language.operators.windows import sliding
+from holdfast.operators.aggregates.windowed import WindowedAggregate
+from holdfast.operators.shared.timed import TimedPort
+from holdfast.state.windows.time_windows import END, START, Windows
 from holdfast.testing import compare_rows, run_local
 
 UTC = pa.timestamp("us", tz="UTC")

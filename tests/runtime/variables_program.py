@@ -14,8 +14,8 @@ from typing import Any
 
 import holdfast as hf
 from holdfast.language.connectors import Slice
-from holdfast.state import codec
-from holdfast.state.hosted import take_state
+from holdfast.state.values import codec
+from holdfast.state.variables.instance_state import take_state
 from holdfast.testing import run_local
 
 ROWS = [((n * 7919) % 101, n) for n in range(240)]

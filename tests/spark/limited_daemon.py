@@ -49,7 +49,7 @@ def refuses(mb: int) -> bool:
 @functools.cache
 def limit_worker() -> None:
     """Once per process, when all modules are there."""
-    for name in ("pyspark.worker", "pyarrow.parquet", "holdfast.runtime.spark.engine"):
+    for name in ("pyspark.worker", "pyarrow.parquet", "holdfast.runtime.engines.spark.engine"):
         importlib.import_module(name)
     limit_memory(int(os.environ["LIMIT_MB"]))
 

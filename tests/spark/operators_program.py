@@ -116,7 +116,7 @@ def epoch_of(here: Path) -> int:
 
 def deadly_stage(here: str, deadly: dict[str, str]) -> Any:
     """A stage whose worker dies once for each operator in `deadly`, but at most once per epoch; `died/EPOCH` tells of it."""
-    from holdfast.runtime.spark.stage import KeyedStage
+    from holdfast.runtime.engines.spark.stage import KeyedStage
 
     class DeadlyStage(KeyedStage):
         def apply(self, partition: int, attempt: int, arrived: Any) -> dict[str, Any] | None:
@@ -159,8 +159,8 @@ def end_with_parent() -> None:
 
 def main(here: str, master: str) -> None:
     from holdfast.chaos.campaign_driver import SETTINGS
-    from holdfast.runtime.spark import keyed
-    from holdfast.runtime.spark.session import make_session
+    from holdfast.runtime.engines.spark import keyed
+    from holdfast.runtime.engines.spark.session import make_session
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     if deadly := json.loads(os.environ.get("DEADLY", "{}")):

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import holdfast as hf
-from holdfast.runtime.spark import keyed
-from holdfast.runtime.spark.session import make_session
-from holdfast.runtime.spark.stage import KeyedStage
+from holdfast.runtime.engines.spark import keyed
+from holdfast.runtime.engines.spark.session import make_session
+from holdfast.runtime.engines.spark.stage import KeyedStage
 
 
 def first_time(marker: str) -> bool:

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 import holdfast as hf
 from holdfast.language.connectors import StepId, TaskWriter
-from holdfast.runtime.spark import keyed
-from holdfast.runtime.spark.session import make_session
-from holdfast.runtime.spark.stage import KeyedStage
+from holdfast.runtime.engines.spark import keyed
+from holdfast.runtime.engines.spark.session import make_session
+from holdfast.runtime.engines.spark.stage import KeyedStage
 
 
 def main(here: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from limited_daemon import limit_memory, refuses
 
 import holdfast as hf
-from holdfast.runtime.spark.session import make_session
+from holdfast.runtime.engines.spark.session import make_session
 
 HERE = Path(__file__).parent
 INHERITED = ("LIMIT_MB", "ARROW_DEFAULT_MEMORY_POOL", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import holdfast as hf
-from holdfast.runtime.spark.session import make_session
+from holdfast.runtime.engines.spark.session import make_session
 
 ROOT = Path(__file__).parents[2]
 SLOW_S = 25.0

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import holdfast as hf
-from holdfast.runtime.spark.session import make_session
+from holdfast.runtime.engines.spark.session import make_session
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import holdfast as hf
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
-from holdfast.runtime.spark.stateless import spark_schema
+from holdfast.runtime.engines.spark.stateless import spark_schema
 from holdfast.sources import Rows
 from holdfast.testing import compare_rows
 

@@ -14,7 +14,7 @@ import pytest
 import holdfast as hf
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
-from holdfast.runtime.spark import keyed
+from holdfast.runtime.engines.spark import keyed
 from holdfast.testing import compare_rows
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import holdfast as hf
-from holdfast.runtime.spark.stateless import spark_schema
+from holdfast.runtime.engines.spark.stateless import spark_schema
 from holdfast.sources import Rows
 
 pytestmark = pytest.mark.spark

@@ -77,7 +77,7 @@ def test_state_is_read_as_users_know_it_and_changes_are_told(spark: Any, tmp_pat
 
 
 def epoch_of(store: str) -> int:
-    from holdfast.checkpoint.inspect import open_reader
+    from holdfast.checkpoint.look.epochs import open_reader
     from holdfast.ids import RegionName
 
     return open_reader(store).epochs(RegionName("r"))[-1]

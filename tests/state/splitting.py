@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from holdfast.state.aggregates import Aggregation, combine, finish, partial
-from holdfast.state.functions import POSITION
+from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, partial
+from holdfast.state.aggregates.function_names import POSITION
 
 KEYS = st.sampled_from(["a", "b", None])
 Rows = list[tuple[Any, Any]]

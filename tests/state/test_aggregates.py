@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import StateError
-from holdfast.state.aggregates import Aggregation, combine, finish, partial, running
+from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, partial, running
 
 DAY = dt.date(2024, 1, 2)
 NOON = dt.datetime(2024, 1, 2, 12)

@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import StateError
-from holdfast.state import quantiles
-from holdfast.state.aggregates import combine, partial
-from holdfast.state.functions import FUNCTIONS, family, is_function, quantile_name, share_of
+from holdfast.state.aggregates import quantiles
+from holdfast.state.aggregates.aggregation import combine, partial
+from holdfast.state.aggregates.function_names import FUNCTIONS, family, is_function, quantile_name, share_of
 from tests.state.splitting import KEYS, Rows, by_key, merged, of_keys, plan_of, same, table_of
 
 KINDS = {
@@ -73,7 +73,7 @@ def test_types_and_what_cannot_be_told_apart() -> None:
 def test_lists_that_do_not_fit_into_a_column_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of("count_distinct", pa.int64())
     table = table_of([("a", n) for n in range(6)], pa.int64())
-    monkeypatch.setattr("holdfast.state.arrays._MOST_ELEMENTS", 5)
+    monkeypatch.setattr("holdfast.state.columns.arrays._MOST_ELEMENTS", 5)
     with pytest.raises(StateError, match="6 elements together do not fit"):
         partial(plan, table)
 

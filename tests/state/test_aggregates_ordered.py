@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import StateError
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.state.aggregates import combine, finish, partial, running
-from holdfast.state.functions import FUNCTIONS, GROWING, ORDERED, POSITION
+from holdfast.state.aggregates.aggregation import combine, finish, partial, running
+from holdfast.state.aggregates.function_names import FUNCTIONS, GROWING, ORDERED, POSITION
 from tests.state.splitting import KEYS, Rows, by_key, merged, of_keys, plan_of, same, table_of
 
 KINDS = {

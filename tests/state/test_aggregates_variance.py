@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.state.aggregates import combine, finish, partial, running
+from holdfast.state.aggregates.aggregation import combine, finish, partial, running
 from tests.state.splitting import KEYS, Rows, by_key, merged, of_keys, plan_of, table_of
 
 TOLERANCE = 2.0**-50

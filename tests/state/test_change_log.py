@@ -10,13 +10,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from test_compaction import BOUNDS
 
-from holdfast.runtime.executor.changes import stored_changes
-from holdfast.state.aggregates import Aggregation
-from holdfast.state.change_log import ChangeLog, Segments
-from holdfast.state.keyed_map import Version, apply_batch, contents
-from holdfast.state.layout import age_of, aged, is_change
-from holdfast.state.merge_plan import Bounds
-from holdfast.state.segment import Segment, write_segment
+from holdfast.operators.shared.changes import stored_changes
+from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.state.keyed.change_log import ChangeLog, Segments
+from holdfast.state.keyed.keyed_map import Version, apply_batch, contents
+from holdfast.state.keyed.layout import age_of, aged, is_change
+from holdfast.state.keyed.merge_plan import Bounds
+from holdfast.state.keyed.segment import Segment, write_segment
 from holdfast.store.base import SegmentRef
 
 PLAN = Aggregation.plan(("k",), (("n", "count", None),), pa.schema({"k": pa.int64()}))

@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import DamagedError, StateError
-from holdfast.state import registry
-from holdfast.state.codec import MAX_DEPTH, check_round_trip, decode, encode, encode_attributes
-from holdfast.state.compare import difference
-from holdfast.state.registry import register_dataclass, register_enum
+from holdfast.state.values import user_classes
+from holdfast.state.values.codec import MAX_DEPTH, check_round_trip, decode, encode, encode_attributes
+from holdfast.state.values.exact_comparison import difference
+from holdfast.state.values.user_classes import register_dataclass, register_enum
 
 
 @register_dataclass(name="test.order")
@@ -254,7 +254,7 @@ def test_one_object_in_two_places_is_no_cycle() -> None:
 
 
 def evolve(monkeypatch: pytest.MonkeyPatch, cls: type) -> None:
-    monkeypatch.setitem(registry._classes, "test.order", cls)
+    monkeypatch.setitem(user_classes._classes, "test.order", cls)
 
 
 def test_a_new_field_takes_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_lost_field_a_new_field_without_default_and_a_lost_class_are_refused(
     evolve(monkeypatch, make_dataclass("Order", [("number", int), ("lines", list), ("note", str)]))
     with pytest.raises(StateError, match="no field 'note'"):
         decode(data)
-    monkeypatch.delitem(registry._classes, "test.order")
+    monkeypatch.delitem(user_classes._classes, "test.order")
     with pytest.raises(StateError, match=r"'test\.order'"):
         decode(data)
 

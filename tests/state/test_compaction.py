@@ -20,16 +20,16 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import NoSpaceError
-from holdfast.state import compaction
-from holdfast.state.aggregates import Aggregation, partial
-from holdfast.state.compaction import ranges
-from holdfast.state.hashing import HASH_COLUMN, key_group, key_hash, partition_of_group
-from holdfast.state.keyed_map import Version, apply_batch, contents, lookup, merge_versions_for
-from holdfast.state.layout import Merge, Run, blocks_of
-from holdfast.state.merge_plan import Bounds
-from holdfast.state.opened import OPENED
-from holdfast.state.segment import Segment, open_segment, verify_segment, write_segment
-from holdfast.state.sorted_rows import SortedRows
+from holdfast.state.aggregates.aggregation import Aggregation, partial
+from holdfast.state.columns.hashing import HASH_COLUMN, key_group, key_hash, partition_of_group
+from holdfast.state.columns.sorted_rows import SortedRows
+from holdfast.state.keyed import compaction
+from holdfast.state.keyed.compaction import ranges
+from holdfast.state.keyed.keyed_map import Version, apply_batch, contents, lookup, merge_versions_for
+from holdfast.state.keyed.layout import Merge, Run, blocks_of
+from holdfast.state.keyed.mapped_segments import OPENED
+from holdfast.state.keyed.merge_plan import Bounds
+from holdfast.state.keyed.segment import Segment, open_segment, verify_segment, write_segment
 
 PLAN = Aggregation.plan(
     ("k",), (("n", "count", None), ("s", "sum", "v")), pa.schema({"k": pa.int64(), "v": pa.int64()})

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from holdfast.state.aggregates import as_int64, single
-from holdfast.state.compaction import advance
-from holdfast.state.expiry import SEEN, first_of_lives, of_lives, remembering, unexpired
-from holdfast.state.hashing import HASH_COLUMN, key_hash
-from holdfast.state.layout import Merge, blocks_of
-from holdfast.state.merge_plan import Bounds
-from holdfast.state.segment import Segment
+from holdfast.state.aggregates.aggregation import as_int64, single
+from holdfast.state.columns.hashing import HASH_COLUMN, key_hash
+from holdfast.state.keyed.compaction import advance
+from holdfast.state.keyed.expiry import SEEN, first_of_lives, of_lives, remembering, unexpired
+from holdfast.state.keyed.layout import Merge, blocks_of
+from holdfast.state.keyed.merge_plan import Bounds
+from holdfast.state.keyed.segment import Segment
 
 SCHEMA = pa.schema([("k", pa.int64())])
 SMALL = Bounds(fan_in=3, rate=2.0, budget=3.0, least_rows=16, pieces=8, piece_rows=24)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import StateError
-from holdfast.state.hashing import (
+from holdfast.state.columns.hashing import (
     key_group,
     key_hash,
     owned,

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StateError
-from holdfast.state.hosted import check_state, give_state, initial_state, restore, take_state, to_initial
+from holdfast.state.variables.instance_state import (
+    check_state,
+    give_state,
+    initial_state,
+    restore,
+    take_state,
+    to_initial,
+)
 
 
 class Plain:

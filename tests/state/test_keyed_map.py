@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 
 from holdfast import durable
 from holdfast.errors import DamagedError, NoSpaceError, StateError, StoreError
-from holdfast.state.aggregates import Aggregation, partial
-from holdfast.state.hashing import HASH_COLUMN, key_group, key_hash, partition_of_group
-from holdfast.state.keyed_map import (
+from holdfast.state.aggregates.aggregation import Aggregation, partial
+from holdfast.state.columns.hashing import HASH_COLUMN, key_group, key_hash, partition_of_group
+from holdfast.state.keyed.keyed_map import (
     Version,
     apply_batch,
     apply_partial,
     contents,
     merge_versions_for,
 )
-from holdfast.state.merge_plan import Bounds
-from holdfast.state.segment import open_segment, verify_segment, write_segment
+from holdfast.state.keyed.merge_plan import Bounds
+from holdfast.state.keyed.segment import open_segment, verify_segment, write_segment
 
 SCHEMA = pa.schema(
     {"a": pa.string(), "b": pa.float64(), "i": pa.int64(), "f": pa.float64(), "d": pa.decimal128(20, 2), "t": pa.string(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.state.layout import Merge, Run, blocks_of, free_number, piece_name
-from holdfast.state.segment import Segment
+from holdfast.state.keyed.layout import Merge, Run, blocks_of, free_number, piece_name
+from holdfast.state.keyed.segment import Segment
 
 
 def segment(name: str) -> Segment:

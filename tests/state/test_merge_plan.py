@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.state.merge_plan import DEFAULT_BOUNDS, Bounds, Busy, Idle, Work, plan
+from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds, Busy, Idle, Work, plan
 
 STRETCHES = st.lists(st.tuples(st.floats(0, 7), st.integers(1, 40)), min_size=1, max_size=6)
 """Stretches of steps of one size: its logarithm, and how many."""

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from holdfast.state.aggregates import as_int64, single
-from holdfast.state.compaction import advance
-from holdfast.state.hashing import HASH_COLUMN, key_hash
-from holdfast.state.lookup import find_rows
-from holdfast.state.merge_plan import Bounds
-from holdfast.state.opaque import OpaqueRows, present
-from holdfast.state.segment import Segment
+from holdfast.state.aggregates.aggregation import as_int64, single
+from holdfast.state.columns.hashing import HASH_COLUMN, key_hash
+from holdfast.state.keyed.compaction import advance
+from holdfast.state.keyed.lookup import find_rows
+from holdfast.state.keyed.merge_plan import Bounds
+from holdfast.state.keyed.opaque_values import OpaqueRows, present
+from holdfast.state.keyed.segment import Segment
 
 MAP = OpaqueRows.of_keys(("k",), pa.schema([("k", pa.int64())]))
 SPREAD = Bounds(fan_in=3, rate=2.0, budget=4.0, least_rows=16, pieces=8, piece_rows=50)

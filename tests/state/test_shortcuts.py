@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.state.accumulators import Accumulator, accumulator
-from holdfast.state.grouping import Runs
-from holdfast.state.shortcuts import OrderedInts, batch_states, paired_states
+from holdfast.state.aggregates.accumulators import Accumulator, accumulator
+from holdfast.state.aggregates.whole_number_paths import OrderedInts, batch_states, paired_states
+from holdfast.state.columns.grouping import Runs
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
 TYPES = (pa.int64(), pa.int16(), pa.decimal128(12, 2), pa.float64(), pa.timestamp("us", tz="UTC"))

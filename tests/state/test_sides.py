@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.state.sides import Group, regrouped
+from holdfast.state.joins.sides import Group, regrouped
 
 Counts = tuple[list[int], list[int]]
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.state.grouping import group_rows
-from holdfast.state.hashing import HASH_COLUMN, I64
-from holdfast.state.sorted_rows import SortedRows
+from holdfast.state.columns.grouping import group_rows
+from holdfast.state.columns.hashing import HASH_COLUMN, I64
+from holdfast.state.columns.sorted_rows import SortedRows
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 HASHES = st.one_of(

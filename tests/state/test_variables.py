@@ -13,10 +13,10 @@ import pytest
 import holdfast as hf
 from holdfast.errors import StateError, TopologyError
 from holdfast.language.hosted import maker
-from holdfast.state import codec
-from holdfast.state.declarations import declared, lives_of, payloads_of
-from holdfast.state.hosted import check_state, initial_state, restore, take_state
-from holdfast.state.sizes import state_size
+from holdfast.state.values import codec
+from holdfast.state.variables.declarations import declared, lives_of, payloads_of
+from holdfast.state.variables.instance_state import check_state, initial_state, restore, take_state
+from holdfast.state.variables.state_size import state_size
 
 
 class Many:

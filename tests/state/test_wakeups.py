@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from holdfast.state import wakeups
-from holdfast.state.segment import Segment
+from holdfast.state.keyed.segment import Segment
+from holdfast.state.variables import wakeups
 
 SCHEMA = wakeups.wake_schema([pa.field("k", pa.string())])
 

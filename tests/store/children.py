@@ -16,9 +16,9 @@ from holdfast.durable import checksum
 from holdfast.errors import HoldfastError
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import Store
-from holdfast.store.files import FileStore
-from holdfast.store.redis import RedisStore
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.files.file_store import FileStore
+from holdfast.store.redis.redis_store import RedisStore
+from holdfast.store.sqlite.sqlite_store import SqliteStore
 
 TOPOLOGY = "t"
 REGION = RegionName("main")

@@ -46,7 +46,7 @@ def build(output: str, period: float) -> hf.Topology:
 
 
 def on_spark(master: str, topology: hf.Topology, store: str) -> None:
-    from holdfast.runtime.spark.session import make_session
+    from holdfast.runtime.engines.spark.session import make_session
 
     settings = {
         "spark.driver.memory": "1g",

@@ -14,9 +14,9 @@ from holdfast import failpoints
 from holdfast.durable import NotDurableError
 from holdfast.errors import HoldfastError, NoSpaceError, StoreError
 from holdfast.ids import Epoch
-from holdfast.store import packs
 from holdfast.store.base import Store
-from holdfast.store.files import FileStore
+from holdfast.store.files import packs
+from holdfast.store.files.file_store import FileStore
 
 from .children import (
     CALLS,

@@ -13,8 +13,8 @@ from holdfast.durable import checksum
 from holdfast.errors import ConfigError, DamagedError, HoldfastError, MismatchError, StoreError
 from holdfast.ids import Epoch
 from holdfast.store.base import FORMAT, SegmentRef
-from holdfast.store.files import FileStore
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.files.file_store import FileStore
+from holdfast.store.sqlite.sqlite_store import SqliteStore
 
 from .children import REGION, TOPOLOGY, make, prepare
 

@@ -15,9 +15,9 @@ from holdfast import durable, failpoints
 from holdfast.durable import checksum
 from holdfast.errors import FencedError, NoSpaceError, StoreError
 from holdfast.ids import Epoch, RegionName
-from holdfast.store import eventlog, lease, packs, segments
 from holdfast.store.base import Store
-from holdfast.store.files import FileStore, link_segment
+from holdfast.store.files import event_log, lease, packs, segments
+from holdfast.store.files.file_store import FileStore, link_segment
 from holdfast.testing.store_conformance import TOPOLOGY
 from holdfast.testing.store_races import RacingStores
 
@@ -57,7 +57,7 @@ def test_everything_is_private_whatever_the_umask(umask: int, tmp_path: Path) ->
     script = f"""
 import os, sys
 from pathlib import Path
-from holdfast.store.files import FileStore
+from holdfast.store.files.file_store import FileStore
 if os.getuid() == 0:
     os.chown({str(tmp_path)!r}, 65534, 65534); os.setgid(65534); os.setuid(65534)
 os.umask({umask})
@@ -204,7 +204,7 @@ def test_the_event_log_is_bounded(store: FileStore) -> None:
     for step in range(60):
         store.append_events([("filler", {"step": step, "text": "x" * 50_000})] * 2)
     sizes = [path.stat().st_size for path in (store.root / "events").iterdir()]
-    assert sum(sizes) <= eventlog.SEGMENTS * eventlog.SEGMENT_BYTES
+    assert sum(sizes) <= event_log.SEGMENTS * event_log.SEGMENT_BYTES
     assert store.events()[-1].data["step"] == 59
     assert store.events_dropped == 0
     store.append_events([("large", {"x": "y" * 10_000_000})])
@@ -214,7 +214,7 @@ def test_the_event_log_is_bounded(store: FileStore) -> None:
 
 
 def test_events_of_many_short_runs_are_bounded(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eventlog, "FILES_MAX", 5)
+    monkeypatch.setattr(event_log, "FILES_MAX", 5)
     store.close()
     for run in range(12):
         again = FileStore(store.root)

@@ -23,10 +23,10 @@ from holdfast.errors import (
 )
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import SegmentRef, Store
-from holdfast.store.objects import ObjectStore
-from holdfast.store.objects_bucket import Bucket
-from holdfast.store.objects_state import KEEP
-from holdfast.store.objects_url import Place
+from holdfast.store.objects.bucket import Bucket
+from holdfast.store.objects.object_store import ObjectStore
+from holdfast.store.objects.state import KEEP
+from holdfast.store.objects.url import Place
 from holdfast.store.urls import open_store
 from holdfast.testing.store_conformance import StoreConformance
 from holdfast.testing.store_races import RacingStores

@@ -11,8 +11,9 @@ import pytest
 
 from holdfast import failpoints
 from holdfast.errors import FencedError, OwnedError
-from holdfast.store import lease, locks, sealed
+from holdfast.store import locks, sealed_file
 from holdfast.store.base import Store
+from holdfast.store.files import lease
 
 from .children import NAMES, Child, at_call, make, operations, patched, prepare, state
 
@@ -238,8 +239,8 @@ def test_leftovers_of_dead_owners_are_removed(tmp_path: Path) -> None:
     (root / "owner" / ".new-dead").write_bytes(b"")
     store = make("files", tmp_path)
     store.acquire()
-    assert sealed.list_directory(root / "tmp") == [lease.token_name(2)]
-    assert sealed.list_directory(root / "owner") == [f"{lease.token_name(2)}.lock"]
+    assert sealed_file.list_directory(root / "tmp") == [lease.token_name(2)]
+    assert sealed_file.list_directory(root / "owner") == [f"{lease.token_name(2)}.lock"]
     store.close()
 
 

@@ -13,9 +13,9 @@ from holdfast.checkpoint.blobs import BlobRef, get_blob, put_blobs
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError, HoldfastError, MismatchError
 from holdfast.ids import Epoch, RegionName
-from holdfast.store import redis_segments
 from holdfast.store.base import SegmentRef
-from holdfast.store.redis import RedisStore
+from holdfast.store.redis import segments as redis_segments
+from holdfast.store.redis.redis_store import RedisStore
 from holdfast.testing.redis_server import RedisServer
 
 REGIONS = (RegionName("main"), RegionName("other"))

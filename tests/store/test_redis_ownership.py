@@ -15,7 +15,7 @@ from holdfast import failpoints
 from holdfast.errors import FencedError, OwnedError, StoreError
 from holdfast.store import liveness
 from holdfast.store.base import Store
-from holdfast.store.redis import RedisStore
+from holdfast.store.redis.redis_store import RedisStore
 from holdfast.testing.redis_server import RedisServer
 
 from .children import NAMES, Child, make, operations, prepare

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.cli.store_status import read_status
-from holdfast.store.redis import RedisStore
+from holdfast.store.redis.redis_store import RedisStore
 from holdfast.testing.redis_server import RedisServer
 
 from . import redis_job

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.errors import ConfigError, HoldfastError, StoreError
 from holdfast.ids import Epoch, RegionName
-from holdfast.store.redis import RedisStore
-from holdfast.store.redis_url import PASSWORD_VARIABLE, parse
+from holdfast.store.redis.redis_store import RedisStore
+from holdfast.store.redis.url import PASSWORD_VARIABLE, parse
 from holdfast.store.urls import open_store
 from holdfast.testing import redis_server
 from holdfast.testing.redis_server import RedisServer

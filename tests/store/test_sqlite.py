@@ -11,9 +11,10 @@ import pytest
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError, NoSpaceError, StoreError
 from holdfast.ids import Epoch, RegionName
-from holdfast.store import chunks, database, sqlite
 from holdfast.store.base import Store
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite import chunks, database
+from holdfast.store.sqlite import sqlite_store as sqlite
+from holdfast.store.sqlite.sqlite_store import SqliteStore
 from holdfast.testing.store_conformance import TOPOLOGY
 from holdfast.testing.store_races import RacingStores
 

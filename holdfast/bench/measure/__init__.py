@@ -1,0 +1,1 @@
+"""How it is measured: sides that take turns, inputs, ratios, reports."""

@@ -1,0 +1,1 @@
+"""What is measured: stateless, keyed, windowed and joining work."""

@@ -1,0 +1,83 @@
+"""A benchmark of two sides, holdfast and Structured Streaming with its default state store, over inputs of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from holdfast.bench.measure import side_spark
+from holdfast.bench.measure.alternate import Alternation, Round, Side, Stretch, pairs_of
+from holdfast.bench.measure.inputs import Inputs
+from holdfast.bench.measure.place import Place, bench_place
+from holdfast.bench.measure.ratios import Ratio, quantile, speedup_of
+from holdfast.bench.measure.report import by_side, durability, figure, latency_figures, show, side_figures
+from holdfast.bench.measure.side_holdfast import PERIOD_S, CountingStore, run_topology
+from holdfast.language.topology import Topology
+
+OURS, THEIRS = "holdfast", "spark_default"
+
+Build = Callable[[Path, Path], Topology]
+"""(directory of inputs, directory for the output) → our side."""
+
+Look = Callable[[Any, Path, int], Any]
+"""(inputs, output, steps) → what was written, in a form that can be compared; raises if it is wrong."""
+
+Query = Callable[[Place, Path, Path], Stretch]
+"""(place, inputs, output) → what their side did."""
+
+
+def duel(
+    name: str,
+    make_inputs: Callable[[Path], Inputs],
+    build: Build,
+    query: Query,
+    look: Look,
+    *,
+    warm_up_steps: int,
+    steps_at_least: int,
+    pairs: int,
+    seconds: float,
+    quiet: bool,
+    **configuration: Any,
+) -> dict[str, Any]:
+    """Warm up, alternate, compare; the result is plain data."""
+    with bench_place(quiet) as place:
+        inputs = make_inputs(place.root / "inputs")
+        sides = [Side(OURS, partial(_run_ours, place, build)), Side(THEIRS, partial(query, place))]
+        alternation = Alternation(place, inputs, sides, partial(look, inputs))
+        alternation.warm_up(warm_up_steps)
+        steps = alternation.steps_of(seconds, at_least=steps_at_least)
+        return _report(name, place, alternation.measure(pairs, steps), configuration)
+
+
+def _run_ours(place: Place, build: Build, files: Path, out: Path) -> Stretch:
+    with place.directory("store") as store:
+        return run_topology(build(files, out), place.session, files, CountingStore(store))
+
+
+def _report(name: str, place: Place, rounds: list[Round], configuration: dict[str, Any]) -> dict[str, Any]:
+    ratios: dict[str, Ratio] = {
+        "ratio_vs_spark_default": speedup_of(pairs_of(rounds, OURS, THEIRS, lambda s: s.rows_per_s)),
+        "latency_ratio_p50": speedup_of(
+            pairs_of(rounds, OURS, THEIRS, lambda s: quantile(s.latencies_s, 0.5))
+        ),
+    }
+    show(place.console, name, ratios, rounds)
+    result: dict[str, Any] = {"bench": name}
+    for figure_name, ratio in ratios.items():
+        result |= figure(figure_name, ratio)
+    return {
+        **result,
+        **side_figures(rounds),
+        "latency_ms": latency_figures(rounds),
+        **durability(by_side(rounds)[OURS]),
+        "outputs_equal": True,
+        "configuration": place.configuration(
+            **configuration,
+            period_s=PERIOD_S,
+            common=side_spark.COMMON,
+            state_stores={THEIRS: side_spark.PROVIDERS[THEIRS]},
+        ),
+    }

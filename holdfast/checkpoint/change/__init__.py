@@ -1,0 +1,1 @@
+"""What people do with stores: fork, export, import, begin anew."""

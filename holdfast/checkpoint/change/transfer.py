@@ -1,0 +1,232 @@
+"""Export and import: epochs as one self-contained file. Format: docs/formats/export.md.
+
+    holdfast-export       index: a line `holdfast-export 1 crc32=…`, then JSON
+    manifest-0000 …       manifests as they were published
+    piece-000000 …        blobs and segments, in the order of the index
+
+Reading trusts nothing: members must have exactly the names, order and sizes of the index, the index must list exactly
+what the manifests refer to, and every byte is verified before a new store is begun.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from holdfast import durable
+from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint.blobs import BlobRef
+from holdfast.checkpoint.change.archive import (
+    Member,
+    chunks_of,
+    read_members,
+    refused,
+    write_end,
+    write_member,
+)
+from holdfast.checkpoint.change.fork import gone, refuse_unknown, resolve, seed_of
+from holdfast.checkpoint.change.founding import Founded, Seed, found_store
+from holdfast.checkpoint.look.epochs import Piece, pieces_of
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.durable import checksum, translate_os_errors
+from holdfast.errors import ConfigError, MismatchError, StoreError
+from holdfast.store import sealed_file
+from holdfast.store.base import SegmentRef, Store
+from holdfast.store.names import check_name
+
+MAGIC = "holdfast-export"
+FORMAT = 1
+INDEX_BYTES_MAX = 64 << 20
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A file that holds epochs."""
+
+    file: str
+    epochs: dict[str, int]
+    pieces: int
+    bytes: int
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+
+
+def export(store: Store, wanted: str, target: Path, *, region: str | None = None) -> Exported:
+    """Write an epoch or savepoint to a new file: whole and durable, or not at all."""
+    if os.path.lexists(target):
+        raise ConfigError(f"{target} exists already; nothing was changed.", cure="Name a new file.")
+    epochs = resolve(store, wanted, region)
+    staged = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        seed = seed_of(store, epochs, "export")
+        pieces = _distinct(seed.manifests)
+        with translate_os_errors(str(target)):
+            try:
+                _write(staged, seed, [store.manifest(r, e) for r, e in epochs.items()], pieces)
+                os.link(staged, target)  # refuses what another process put there meanwhile
+                durable.fsync_directory(target.parent)
+            finally:
+                durable.remove_quietly(staged)
+    except StoreError as error:
+        raise gone(store, epochs) or error from error
+    named = {str(where): int(epoch) for where, epoch in epochs.items()}
+    return Exported(str(target), named, len(pieces), target.stat().st_size)
+
+
+def _distinct(found: Iterable[Manifest]) -> list[Piece]:
+    return list({(piece.entry, piece.key): piece for one in found for piece in pieces_of(one)}.values())
+
+
+def _write(staged: Path, seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> None:
+    fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, durable.FILE_MODE)
+    with (
+        open(fd, "wb") as file,
+        tempfile.TemporaryDirectory(prefix=".holdfast-", dir=staged.parent) as scratch,
+    ):
+        index = _index(seed, bodies, pieces)
+        write_member(file, MAGIC, len(index), [index])
+        for number, body in enumerate(bodies):
+            write_member(file, f"manifest-{number:04d}", len(body), [body])
+        for number, piece in enumerate(pieces):
+            write_member(
+                file, f"piece-{number:06d}", piece.size, _bytes_of(seed, piece, Path(scratch) / "piece")
+            )
+        write_end(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _index(seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> bytes:
+    body = json.dumps(
+        {
+            "job": seed.job,
+            "topology": seed.topology,
+            "store": seed.store,
+            "schemas": {name: base64.b64encode(raw).decode() for name, raw in seed.schemas.items()},
+            "manifests": [[len(body), checksum(body)] for body in bodies],
+            "pieces": [[piece.entry, piece.key, piece.size, piece.crc] for piece in pieces],
+        },
+        sort_keys=True,
+    ).encode()
+    return f"{MAGIC} {FORMAT} crc32={checksum(body):08x}\n".encode() + body
+
+
+def _bytes_of(seed: Seed, piece: Piece, scratch: Path) -> Iterator[bytes]:
+    """A piece's bytes, verified by the store."""
+    if piece.kind in ("blob", "pair"):
+        yield seed.pieces.blob(piece.blob)
+        return
+    seed.pieces.segment(piece.segment, scratch)
+    with open(scratch, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+# --- import -----------------------------------------------------------------------------------------------------------
+
+
+def import_into(
+    source: Path, store: Store, *, drop: Collection[str] = (), wall: float | None = None
+) -> Founded:
+    """Make a new store that begins with the epochs of a file. Every byte of the file is verified first."""
+    with _opened(source) as file:
+        bundle = Bundle(file, str(source))
+        refuse_unknown(bundle.manifests, drop)
+        schemas = {name: raw for name, raw in bundle.schemas.items() if name not in drop}
+        seed = Seed(
+            "import", bundle.store, bundle.job, bundle.topology, bundle.manifests, schemas, bundle,
+            tuple(sorted(set(drop))),
+        )  # fmt: skip
+        return found_store(store, seed, time.time() if wall is None else wall)
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[BinaryIO]:
+    fd = sealed_file.open_regular(source.resolve())
+    if fd is None:
+        raise ConfigError(f"there is no file {source}.", cure="Check the path.")
+    with open(fd, "rb") as file:
+        yield file
+
+
+class Bundle:
+    """An exported file, verified when it is made. Gives pieces as `founding.Pieces`."""
+
+    def __init__(self, file: BinaryIO, where: str) -> None:
+        self._file = file
+        self._where = where
+        members = read_members(file, where)
+        index = self._read_index(members)
+        try:
+            self._take(index, members[1:])
+        except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+            raise refused(where, f"its index or a manifest is not what it should be ({error})") from error
+        for member, crc in self._members.values():
+            for _ in chunks_of(file, member, crc, where):
+                pass
+
+    def blob(self, ref: BlobRef) -> bytes:
+        return b"".join(chunks_of(self._file, *self._members[ref["entry"], ref["key"]], self._where))
+
+    def segment(self, ref: SegmentRef, local: Path) -> None:
+        with translate_os_errors(str(local)), open(local, "xb") as file:
+            for chunk in chunks_of(self._file, *self._members[ref.entry, ref.key], self._where):
+                file.write(chunk)
+
+    def _read_index(self, members: Sequence[Member]) -> Any:
+        if not members or members[0].name != MAGIC or members[0].size > INDEX_BYTES_MAX:
+            raise refused(self._where, "it does not begin with an index")
+        self._file.seek(members[0].offset)
+        head, _, body = self._file.read(members[0].size).partition(b"\n")
+        words = head.decode("ascii", "replace").split(" ")
+        if len(words) != 3 or words[0] != MAGIC or not words[1].isdigit():
+            raise refused(self._where, "its index has no header")
+        if int(words[1]) > FORMAT:
+            raise MismatchError(
+                f"{self._where} has export format {words[1]}; this holdfast knows formats up to {FORMAT}.",
+                cure="Use the newer holdfast that wrote it.",
+            )
+        if words[1] != str(FORMAT) or words[2] != f"crc32={checksum(body):08x}":
+            raise refused(self._where, "the checksum of its index does not match")
+        return json.loads(body)
+
+    def _take(self, index: Any, members: Sequence[Member]) -> None:
+        count = len(index["manifests"])
+        sizes = [size for size, _ in index["manifests"]] + [size for _, _, size, _ in index["pieces"]]
+        names = [f"manifest-{n:04d}" for n in range(count)]
+        names += [f"piece-{n:06d}" for n in range(len(index["pieces"]))]
+        if [(member.name, member.size) for member in members] != list(zip(names, sizes, strict=True)):
+            raise refused(self._where, "its members are not those of its index")
+        self.job, self.topology = str(index["job"]), str(index["topology"])
+        self.store = str(index["store"])
+        self.schemas = {str(n): base64.b64decode(raw, validate=True) for n, raw in index["schemas"].items()}
+        self.manifests = tuple(
+            self._manifest(member, crc)
+            for member, (_, crc) in zip(members[:count], index["manifests"], strict=True)
+        )
+        self._members = {
+            (check_name("entry", entry), check_name("key", key)): (member, int(crc))
+            for member, (entry, key, _, crc) in zip(members[count:], index["pieces"], strict=True)
+        }
+        needed = {(p.entry, p.key): (p.size, p.crc) for p in _distinct(self.manifests)}
+        if needed != {name: (member.size, crc) for name, (member, crc) in self._members.items()}:
+            raise refused(self._where, "its pieces are not those that its manifests need")
+
+    def _manifest(self, member: Member, crc: int) -> Manifest:
+        body = b"".join(chunks_of(self._file, member, crc, self._where))
+        found = manifests.decode(body, f"{member.name} in {self._where}")
+        if found.job_id != self.job:
+            raise refused(self._where, f"{member.name} belongs to another job")
+        check_name("region", found.region)
+        return found

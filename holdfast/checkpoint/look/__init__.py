@@ -1,0 +1,1 @@
+"""What people look at: epochs as data, tables of state, differences, damage."""

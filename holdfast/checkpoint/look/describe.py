@@ -1,0 +1,140 @@
+"""An epoch as plain data for people and machines: what `holdfast checkpoints show` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.checkpoint import savepoints
+from holdfast.checkpoint.look.epoch_difference import StateFiles, decoded
+from holdfast.checkpoint.look.epochs import find_operator
+from holdfast.checkpoint.look.segment_files import SegmentFiles
+from holdfast.checkpoint.look.state_rows import Part, rows_that_count
+from holdfast.checkpoint.look.views import View
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.errors import ConfigError
+from holdfast.store.base import SegmentRef, Store
+from holdfast.store.files.file_store import FileStore
+
+
+def describe_epoch(store: Store | None, manifest: Manifest, operator: str | None = None) -> dict[str, Any]:
+    """All that a manifest says, in the words of the documents. Without a store: no values, no numbers of rows.
+    `operator`: of this one alone, with more detail where that costs something."""
+    if operator is not None:
+        find_operator(manifest, operator)
+    points = {} if store is None else savepoints.names_by_epoch(store, manifest.region)
+    return {
+        "job": manifest.job_id,
+        "topology": manifest.topology,
+        "region": manifest.region,
+        "epoch": manifest.epoch,
+        "previous": manifest.previous,
+        "attempt": manifest.attempt,
+        "token": manifest.token,
+        "wall": manifest.wall,
+        "origin": manifest.origin,
+        "savepoint": points.get(manifest.epoch),
+        "operators": [
+            _describe_operator(store, manifest, element, name, share, operator is not None)
+            for element, part in manifest.parts.items()
+            for name, share in part["operators"].items()
+            if operator in (None, name)
+        ],
+        "kept": [
+            {
+                "element": element,
+                "connection": connection,
+                "rows": batch["rows"],
+                "files": [_named(ref) for ref in batch["files"]],
+            }
+            for element, part in manifest.parts.items()
+            for connection, batches in part.get("kept", {}).items()
+            for batch in batches
+        ],
+    }
+
+
+def _describe_operator(
+    store: Store | None,
+    manifest: Manifest,
+    element: str,
+    name: str,
+    share: Mapping[str, Any],
+    in_detail: bool,
+) -> dict[str, Any]:
+    fingerprint = manifest.fingerprint.get(name, "")
+    chains = [
+        [{**_named(ref), "rows": _rows(store, SegmentRef(*ref), in_detail)} for ref in partition]
+        for partition in share.get("segments", ())
+    ]
+    blobs = [ref for ref in (share.get("blob"), *share.get("pairs", ())) if ref]
+    sizes = [segment["bytes"] for chain in chains for segment in chain] + [ref["size"] for ref in blobs]
+    return {
+        "operator": name,
+        "element": element,
+        "kind": fingerprint.partition(" ")[0],
+        "fingerprint": fingerprint,
+        "form": share.get("form"),
+        "bytes": sum(sizes),
+        "blob": share.get("blob"),
+        "pairs": list(share.get("pairs", ())),
+        "value": None if store is None else decoded(store, share),
+        "partitions": chains,
+    }
+
+
+def _named(ref: list[Any]) -> dict[str, Any]:
+    entry, key, size, crc = ref
+    return {"entry": entry, "key": key, "bytes": size, "crc": f"{crc:08x}"}
+
+
+def _rows(store: Store | None, ref: SegmentRef, in_detail: bool) -> int | None:
+    """The rows of a segment, from what frames them; None if that is not at hand."""
+    if isinstance(store, FileStore):
+        return rows_in(store.segment_path(ref.entry, ref.key))
+    if store is None or not in_detail:
+        return None
+    with SegmentFiles(store) as files:
+        return rows_in(files.path(ref))
+
+
+def rows_in(path: Path) -> int | None:
+    """Rows of an Arrow file; None if it is missing or not one."""
+    try:
+        with pa.memory_map(str(path), "r") as source:
+            return int(pa.ipc.open_file(source).read_all().num_rows)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
+def first_rows(store: Store, manifest: Manifest, operator: str, rows: int) -> dict[str, pa.Table]:
+    """The first rows of each part of an operator's state, as people want to see them."""
+    share = find_operator(manifest, operator)
+    if not any(share.get("segments", ())):
+        raise ConfigError(
+            f"operator {operator!r} has no keyed rows in epoch {manifest.epoch}.",
+            cure="Leave --rows out to see its value.",
+        )
+    found = {}
+    with SegmentFiles(store) as files:
+        state = StateFiles(store, files, manifest, operator)
+        for name, part in state.parts().items():
+            view = state.view(part)
+            tables = [view.schema.empty_table()]
+            for table in _shown(state, part, view):
+                tables.append(table.slice(0, rows - sum(each.num_rows for each in tables)))
+                if sum(each.num_rows for each in tables) >= rows:
+                    break
+            # Copied: what is shown must outlive the files it was read from.
+            found[name] = pa.Table.from_pylist(pa.concat_tables(tables).to_pylist(), view.schema)
+    return found
+
+
+def _shown(state: StateFiles, part: Part, view: View) -> Iterator[pa.Table]:
+    """The rows of all partitions, as people want to see them."""
+    for number in range(len(state.partitions)):
+        for counted in rows_that_count(part, state.side(part, number).tables, view.rows_at_once):
+            yield view.finish(view.prepare(counted))[0]

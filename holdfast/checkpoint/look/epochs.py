@@ -1,0 +1,255 @@
+"""Looking at the epochs of a store: which there are, what each consists of. Reads only; any process may, at any time.
+
+Nothing here needs the topology: what is told comes from the store's identity and the manifests. An epoch that its owner
+deletes while somebody looks is left out, or told by one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from holdfast.checkpoint import chain, savepoints
+from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint.blobs import BlobRef, get_blob, keys_of
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.errors import ConfigError, MismatchError, StoreError
+from holdfast.ids import INITIAL_EPOCH, Epoch, RegionName
+from holdfast.state.values import codec
+from holdfast.store.base import Identity, SegmentRef, Store
+from holdfast.store.urls import open_store
+
+
+def open_reader(where: str | Path | Store) -> Store:
+    """The store to look at. It must exist: StoreError or ConfigError otherwise, MismatchError if it is newer."""
+    store = open_store(where)
+    identity_of(store)
+    return store
+
+
+def identity_of(store: Store) -> Identity:
+    """Whose store it is. Every back end tells readers, whether or not they know the topology."""
+    return cast(Identity, store.read_identity())  # type: ignore[attr-defined]
+
+
+# --- which epochs there are -----------------------------------------------------------------------------------------
+
+
+def regions(store: Store) -> list[RegionName]:
+    """Regions that have a published epoch. Entries are called `operator@region`; the last summary names regions whose
+    entries are gone."""
+    names = {entry.rpartition("@")[2] for entry in store.entries() if "@" in entry}
+    summaries = [event.data for event in store.events() if event.kind == "summary"]
+    names.update(str(name) for data in summaries[-1:] for name in data.get("regions", {}))
+    return sorted(RegionName(name) for name in names if name and store.epochs(RegionName(name)))
+
+
+def choose_region(store: Store, region: str | None, operator: str | None = None) -> RegionName:
+    """The region that is meant: the one named, the one of the operator, or the only one. Else ConfigError."""
+    found = regions(store)
+    if not found:
+        raise ConfigError(
+            f"{store.url} has no published epoch yet.", cure="A run publishes its first one after a while."
+        )
+    if region is not None:
+        if region in found:
+            return RegionName(region)
+        raise ConfigError(
+            f"{store.url} has no epoch of a region {region!r}.", cure=f"Regions are {_listed(found)}."
+        )
+    if operator is not None:
+        found = [r for r in found if operator in newest_manifest(store, r).operators()] or found
+    if len(found) == 1:
+        return found[0]
+    raise ConfigError(f"{store.url} has several regions.", cure=f"Name one of {_listed(found)}.")
+
+
+def choose_epoch(store: Store, region: RegionName, epoch: int | str | None = None) -> Epoch:
+    """The epoch that is meant, by number or as the name of a savepoint; None: the newest. ConfigError listing those there
+    are if it is not there."""
+    published = store.epochs(region)
+    if epoch is None and published:
+        return published[-1]
+    points = savepoints.read(store, region)
+    if isinstance(epoch, str):
+        epoch = int(epoch) if epoch.isdecimal() else points[epoch].epoch if epoch in points else epoch
+    if epoch in published:
+        return Epoch(int(epoch))
+    named = f"; savepoints are {_listed(list(points))}" if points else ""
+    raise ConfigError(
+        f"region {region!r} in {store.url} has no epoch {epoch}; it was never published, or is deleted.",
+        cure=f"Epochs are {_listed(published)}{named}.",
+    )
+
+
+def newest_manifest(store: Store, region: RegionName) -> Manifest:
+    return read_manifest(store, region, choose_epoch(store, region))
+
+
+def read_manifest(store: Store, region: RegionName, epoch: Epoch) -> Manifest:
+    """The manifest, verified, and of this very job, region and epoch."""
+    where = where_manifest(store, region, epoch)
+    manifest = manifests.decode(store.manifest(region, epoch), where)
+    if (manifest.job_id, manifest.region, manifest.epoch) != (identity_of(store).job_id, region, epoch):
+        raise MismatchError(
+            f"{where} belongs to job {manifest.job_id}, region {manifest.region!r}, epoch {manifest.epoch}.",
+            cure="Restore the right file from a backup.",
+        )
+    return manifest
+
+
+def where_manifest(store: Store, region: RegionName, epoch: Epoch) -> str:
+    """The manifest's name in sentences."""
+    return f"the manifest of epoch {epoch} of region {region!r} in {store.url}"
+
+
+def find_operator(manifest: Manifest, operator: str) -> dict[str, Any]:
+    """The operator's share of the epoch. ConfigError listing those there are."""
+    found = manifest.operators()
+    if operator in found:
+        return found[operator]
+    raise ConfigError(
+        f"epoch {manifest.epoch} of region {manifest.region!r} has no operator {operator!r} with a state.",
+        cure=f"Operators are {_listed(sorted(found))}.",
+    )
+
+
+def _listed(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names)) or "none"
+
+
+# --- what an epoch consists of --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something stored that an epoch needs. `size`, `crc`: of the whole, as the manifest has them."""
+
+    kind: str
+    """blob, pair, segment or kept batch."""
+    owner: str
+    """Operator, or connection of a kept batch."""
+    entry: str
+    key: str
+    size: int
+    crc: int
+    chunks: int = 1
+    partition: int | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        return keys_of(self.blob)
+
+    @property
+    def blob(self) -> BlobRef:
+        return BlobRef(entry=self.entry, key=self.key, size=self.size, crc=self.crc, chunks=self.chunks)
+
+    @property
+    def segment(self) -> SegmentRef:
+        return SegmentRef(self.entry, self.key, self.size, self.crc)
+
+
+def pieces_of(manifest: Manifest) -> list[Piece]:
+    """All that restoring this epoch reads, besides the manifest."""
+    found: list[Piece] = []
+    for part in manifest.parts.values():
+        for name, operator in part["operators"].items():
+            found += _pieces_of_operator(name, operator)
+        for connection, batches in part.get("kept", {}).items():
+            files = [ref for batch in batches for ref in batch["files"]]
+            found += [Piece("kept batch", connection, *ref) for ref in files]
+    return found
+
+
+def _pieces_of_operator(name: str, operator: Mapping[str, Any]) -> Iterator[Piece]:
+    if blob := operator.get("blob"):
+        yield Piece("blob", name, **blob)
+    for pair in operator.get("pairs", ()):
+        yield Piece("pair", name, **pair)
+    for number, partition in enumerate(operator.get("segments", ())):
+        for entry, key, size, crc in partition:
+            yield Piece("segment", name, entry, key, size, crc, partition=number)
+
+
+def value_of(store: Store, operator: Mapping[str, Any]) -> Any:
+    """The operator's small state, verified and decoded; None if it has none. Of variables that are stored as a base and
+    deltas, what they come to. Data only: nothing is executed."""
+    if operator.get("blob") is not None:
+        return codec.decode(get_blob(store, operator["blob"]))
+    if operator.get("pairs"):
+        restored = chain.restore(store, operator["pairs"])
+        return {"variables": dict(restored.payloads), "rest": restored.rest}
+    return None
+
+
+def segments_of(operator: Mapping[str, Any]) -> list[list[SegmentRef]]:
+    """Per partition its segments, oldest first."""
+    return [[SegmentRef(*ref) for ref in partition] for partition in operator.get("segments", ())]
+
+
+# --- epochs at a glance ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EpochSummary:
+    """One line of `holdfast checkpoints list`."""
+
+    region: str
+    epoch: int
+    wall: float
+    previous: int
+    attempt: int
+    forms: Mapping[str, str]
+    """Per operator whose manifest tells: base, delta or full."""
+    bytes: int
+    """Of everything the epoch needs."""
+    added_bytes: int | None
+    """Of what the epoch before did not need; None: that one is not there any more."""
+    segments: int
+    operators: int
+    newest: bool
+    savepoint: str | None = None
+
+
+def summaries(store: Store, region: RegionName) -> list[EpochSummary]:
+    """Every epoch of a region, oldest first."""
+    found: list[EpochSummary] = []
+    sizes: dict[int, dict[tuple[str, str], int]] = {INITIAL_EPOCH: {}}
+    names = savepoints.names_by_epoch(store, region)
+    published = store.epochs(region)
+    for epoch in published:
+        try:
+            manifest = read_manifest(store, region, epoch)
+        except StoreError:
+            if epoch not in store.epochs(region):
+                continue  # its owner has just deleted it
+            raise
+        pieces = pieces_of(manifest)
+        sizes[epoch] = {(piece.entry, piece.key): piece.size for piece in pieces}
+        before = sizes.get(manifest.previous)
+        fresh = None if before is None else sizes[epoch].keys() - before.keys()
+        found.append(
+            EpochSummary(
+                region=region,
+                epoch=epoch,
+                wall=manifest.wall,
+                previous=manifest.previous,
+                attempt=manifest.attempt,
+                forms=forms_of(manifest),
+                bytes=sum(sizes[epoch].values()),
+                added_bytes=None if fresh is None else sum(sizes[epoch][name] for name in fresh),
+                segments=sum(piece.kind == "segment" for piece in pieces),
+                operators=len(manifest.operators()),
+                newest=epoch == published[-1],
+                savepoint=names.get(epoch),
+            )
+        )
+    return found
+
+
+def forms_of(manifest: Manifest) -> dict[str, str]:
+    """Per operator the form in which the epoch holds it, where the manifest tells."""
+    parts = manifest.operators().items()
+    return {name: str(part["form"].get("kind", "?")) for name, part in parts if part.get("form")}

@@ -1,0 +1,227 @@
+"""Any file that holdfast writes, read and verified for people: `holdfast checkpoints show FILE`.
+
+What a file is shows in its first bytes, not in its name. Formats: docs/formats. Data only: nothing is executed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.checkpoint import chain, index
+from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint.change.archive import read_members
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.durable import checksum, checksum_file
+from holdfast.errors import ConfigError, DamagedError, HoldfastError
+from holdfast.ids import Epoch
+from holdfast.state.keyed.segment import open_segment
+from holdfast.state.values import codec
+from holdfast.store import sealed_file
+from holdfast.store.files import pack_format
+
+SQLITE = b"SQLite format 3\0"
+_ARROW, _PARQUET = b"ARROW1", b"PAR1"
+_TAR = slice(257, 262)
+_OF_VARIABLES = re.compile(r"e(\d+)-.*~(non|incr|index)")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A file taken apart: facts, then rows. `manifest`: if it is one; `raw`: what `--raw` prints."""
+
+    file: str
+    format: str
+    facts: dict[str, Any]
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    manifest: Manifest | None = None
+    raw: bytes = b""
+
+
+def print_file(path: Path, rows: int = 10) -> Printed:
+    """What a file holds; `rows`: so many rows of a segment or batch. DamagedError if it is not as written, ConfigError if
+    it is no file of holdfast's."""
+    head = _head(path)
+    if head.startswith(_ARROW):
+        return _table(path, "segment", open_segment(path), rows)
+    if head.startswith(_PARQUET):
+        return _parquet(path, rows)
+    if head[_TAR] == b"ustar":
+        return _archive(path)
+    data = sealed_file.read_whole(path) or b""
+    if head.startswith(pack_format.MAGIC):
+        return _pack(path, data)
+    if head.startswith(manifests.MAGIC):
+        return _manifest(path, data, {})
+    if head.startswith(sealed_file.MAGIC.encode() + b" "):
+        return _sealed(path, data)
+    if head[:1] == bytes([codec.VERSION]):
+        return Printed(str(path), "encoded value", {"value": codec.decode(data), **_size(data)}, raw=data)
+    return _json_file(path, data)
+
+
+def _head(path: Path) -> bytes:
+    fd = sealed_file.open_regular(path)
+    if fd is None:
+        raise ConfigError(f"there is no file {path}.", cure="Check the path.")
+    with open(fd, "rb") as file:
+        return file.read(512)
+
+
+def _size(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "crc": f"{checksum(data):08x}"}
+
+
+def _table(path: Path, kind: str, table: pa.Table, rows: int, count: int | None = None) -> Printed:
+    """The first rows of a table; the file itself is only passed through, it may be large."""
+    crc, size = checksum_file(path)
+    shown = table.slice(0, rows)
+    schema = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+    facts = {
+        "rows": table.num_rows if count is None else count,
+        "bytes": size,
+        "crc": f"{crc:08x}",
+        "columns": schema,
+    }
+    return Printed(str(path), kind, facts, tuple(shown.column_names), _as_rows(shown), raw=schema.encode())
+
+
+def _as_rows(table: pa.Table) -> tuple[tuple[Any, ...], ...]:
+    return tuple(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _parquet(path: Path, rows: int) -> Printed:
+    try:
+        with pq.ParquetFile(path) as file:
+            first = next(file.iter_batches(max(rows, 1)), None)
+            table = pa.Table.from_batches([] if first is None else [first], file.schema_arrow)
+            count = file.metadata.num_rows
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise sealed_file.damaged(path, f"cannot be read ({error})") from error
+    return _table(path, "batch (parquet)", table, rows, count)
+
+
+def _archive(path: Path) -> Printed:
+    """What `holdfast checkpoints export` wrote."""
+    with path.open("rb") as file:
+        members = read_members(file, str(path))
+    crc, size = checksum_file(path)
+    facts = {"files": len(members), "bytes": size, "crc": f"{crc:08x}"}
+    rows = tuple((member.name, member.size) for member in members)
+    return Printed(str(path), "archive", facts, ("name", "bytes"), rows)
+
+
+def _pack(path: Path, data: bytes) -> Printed:
+    """The pairs of a pack; values that are encoded are decoded."""
+    size = pack_format.HEADER.size
+    if len(data) < size:
+        raise sealed_file.damaged(path, "is shorter than its header")
+    _, version, flags, name_size, count = pack_format.HEADER.unpack_from(data)
+    name = data[size : size + name_size].decode("utf-8", "replace")
+    base = bool(flags & pack_format.BASE)
+    rows = []
+    for record in pack_format.decode(data, path, name, base=base):
+        value = pack_format.decode_record(data, record.offset, path)[1]
+        shown = None if record.gone else _pair(record.key, value, path)
+        rows.append((record.key, record.gone, len(value), shown))
+    facts = {"name": name, "version": version, "base": base, "records": count, **_size(data)}
+    return Printed(str(path), "pack", facts, ("key", "deleted", "bytes", "value"), tuple(rows), raw=data)
+
+
+def _pair(key: str, data: bytes, path: Path) -> Any:
+    """What a pair holds: the index of variables, new versions of them, or an encoded value."""
+    found = _OF_VARIABLES.fullmatch(key)
+    if found is None or found[2] == chain.NON:
+        return _value(data)
+    if found[2] != chain.INDEX:
+        return data
+    entries = index.decode(data, Epoch(int(found[1])), f"{path} ({key})")
+    return [
+        {"form": each.form, "bytes": each.size, **({"after": asdict(each.previous)} if each.previous else {})}
+        for each in entries
+    ]
+
+
+def _value(data: bytes) -> Any:
+    """An encoded value decoded, other bytes as they are."""
+    try:
+        return codec.decode(data)
+    except HoldfastError:
+        return data
+
+
+def _sealed(path: Path, data: bytes) -> Printed:
+    fields = data.partition(b"\n")[0].decode("ascii", "replace").split(" ")
+    if len(fields) != 7:
+        raise sealed_file.damaged(path, "has a header nobody wrote")
+    _, kind, version, job, name, _, crc = fields
+    payload = sealed_file.unseal(data, path, kind, job, name)
+    facts = {"kind": kind, "version": version, "job": job, "name": name, "bytes": len(payload), "crc": crc}
+    if kind == "manifest":
+        return _manifest(path, payload, facts)
+    try:
+        content = json.loads(payload)
+    except ValueError:
+        content = _value(payload)
+    if isinstance(content, bytes) and name.startswith("schema."):
+        content = _arrow_schema(content)
+    return Printed(str(path), kind, {**facts, "content": content}, raw=payload)
+
+
+def _arrow_schema(data: bytes) -> Any:
+    try:
+        return str(pa.ipc.read_schema(pa.py_buffer(data)))
+    except (pa.ArrowException, OSError, ValueError):
+        return data
+
+
+def _manifest(path: Path, payload: bytes, facts: dict[str, Any]) -> Printed:
+    manifest = manifests.decode(payload, str(path))
+    return Printed(str(path), "manifest", facts, manifest=manifest, raw=payload.partition(b"\n")[2])
+
+
+def _json_file(path: Path, data: bytes) -> Printed:
+    """The ledger of a sink, or an event log: the files of holdfast's that begin like any other text."""
+    lines = data.splitlines()
+    if data.startswith(b"{"):
+        return _ledger(path, data)
+    if lines and all(_is_event(line) for line in lines[:1]):
+        events = [json.loads(line[9:]) for line in lines if _is_event(line)]
+        facts = {"events": len(events), "damaged lines": len(lines) - len(events), **_size(data)}
+        return Printed(str(path), "event log", facts, ("number", "wall", "kind", "data"), _tuples(events))
+    raise ConfigError(
+        f"{path} is not a file that holdfast writes.",
+        cure="Name a store, or a manifest, segment, pack, record, event log or ledger in one.",
+    )
+
+
+def _tuples(rows: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(row) for row in rows)
+
+
+def _is_event(line: bytes) -> bool:
+    try:
+        return int(line[:8], 16) == checksum(line[9:]) and isinstance(json.loads(line[9:]), list)
+    except ValueError:
+        return False
+
+
+def _ledger(path: Path, data: bytes) -> Printed:
+    try:
+        found = json.loads(data)
+        body = json.dumps(found["ledger"], sort_keys=True).encode()
+        if found["crc"] != checksum(body):
+            raise ValueError("its checksum does not match")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(
+            f"{path} is damaged, or not the ledger of a sink: {error}.", cure=sealed_file.RESTORE
+        ) from error
+    return Printed(str(path), "ledger", dict(found["ledger"]), raw=data)

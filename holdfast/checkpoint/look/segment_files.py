@@ -1,0 +1,118 @@
+"""Stored segments as local files, for those who only look: verified before a byte of them is used."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from holdfast.durable import checksum, remove_quietly
+from holdfast.errors import DamagedError
+from holdfast.state.keyed.segment import open_segment
+from holdfast.store import sealed_file
+from holdfast.store.base import SegmentRef, Store
+from holdfast.store.files.file_store import FileStore
+
+_CHUNK = 1 << 20
+
+
+class SegmentFiles:
+    """Segments of one store. Those of a store of plain files are read where they lie; others are fetched into a
+    temporary directory that goes with this object. Any thread may call it. `verified=False`: files that are read
+    where they lie are verified by whoever reads their rows."""
+
+    def __init__(self, store: Store, *, verified: bool = True) -> None:
+        self._store = store
+        self._verified = verified
+        self._scratch: Path | None = None
+        self._known: dict[SegmentRef, Path] = {}
+        self._schemas: dict[SegmentRef, pa.Schema] = {}
+        self._lock = threading.Lock()
+
+    def path(self, ref: SegmentRef) -> Path:
+        """A local file with the segment's bytes. DamagedError naming the place if they are not those written."""
+        with self._lock:
+            known = self._known.get(ref)
+        if known is None:
+            known = self._brought(ref)
+            with self._lock:
+                self._known[ref] = known
+        return known
+
+    def table(self, ref: SegmentRef) -> pa.Table:
+        return open_segment(self.path(ref))
+
+    def schema(self, ref: SegmentRef) -> pa.Schema:
+        if ref not in self._schemas:
+            self._schemas[ref] = self.table(ref).schema
+        return self._schemas[ref]
+
+    def check(self, ref: SegmentRef, read_frame: Callable[[Path], object]) -> None:
+        """The same look at every byte, and at what frames the rows; nothing is kept."""
+        path = self._brought(ref)
+        try:
+            read_frame(path)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            place = self._store.describe(ref.entry, ref.key)
+            raise DamagedError(
+                f"{place} has the right checksum, but cannot be read: {error}.", cure=sealed_file.RESTORE
+            ) from error
+        finally:
+            if not isinstance(self._store, FileStore):
+                remove_quietly(path)
+
+    def _brought(self, ref: SegmentRef) -> Path:
+        if isinstance(self._store, FileStore):
+            path = self._store.segment_path(ref.entry, ref.key)
+            if self._verified:
+                verify_file(path, ref)
+            return path
+        local = self._directory() / secrets.token_hex(8)
+        self._store.fetch_segment(ref, local)
+        return local
+
+    def _directory(self) -> Path:
+        with self._lock:
+            if self._scratch is None:
+                self._scratch = Path(tempfile.mkdtemp(prefix="holdfast-look-"))
+            return self._scratch
+
+    def close(self) -> None:
+        with self._lock:
+            scratch, self._scratch = self._scratch, None
+            self._known.clear()
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def __enter__(self) -> SegmentFiles:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def verify_file(path: Path, ref: SegmentRef) -> None:
+    """DamagedError unless the file has the bytes its reference tells. Never follows a link."""
+    fd = sealed_file.open_regular(path)
+    if fd is None:
+        raise sealed_file.damaged(path, "is missing, but an epoch refers to it")
+    crc = size = 0
+    with open(fd, "rb", closefd=True) as file:
+        try:
+            while chunk := file.read(_CHUNK):
+                crc = checksum(chunk, crc)
+                size += len(chunk)
+        except OSError as error:
+            raise sealed_file.reading_failed(path, error) from error
+    if size != ref.size:
+        raise sealed_file.damaged(path, f"has {size} bytes instead of {ref.size}")
+    if crc != ref.crc:
+        raise sealed_file.damaged(path, f"has the checksum {crc:08x} instead of {ref.crc:08x}")

@@ -1,0 +1,226 @@
+"""Joins: `a.join(b, by="k", within=10, on="at")`, `a.join(b, by="k", window=hf.latest(rows=1000))`,
+`a.asof_join(b, by="k", on="at")`.
+
+Output rows have all columns of the left stream, then those of the right without its keys; names that both have get a
+suffix on the right. Null keys are equal to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import TopologyError
+from holdfast.language.annotations import Duration
+from holdfast.language.graph import AsofMatch, IntervalMatch, JoinSpec, Latest, WindowMatch
+from holdfast.language.operators.windows import Delay, delays_us, idle_us, micros
+
+By = str | Sequence[str] | Mapping[str, str]
+"""Key columns; a mapping where they have other names on the right: {"user": "customer"}."""
+
+On = str | tuple[str, str]
+"""The column of the event time; two names where they differ: (left, right)."""
+
+Within = Duration | tuple[Duration, Duration]
+
+
+def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bool = False) -> Latest:
+    """The window of a stream in a join: its last `rows` rows, or those of the last `size` seconds of event time.
+
+    `rows=0` keeps nothing: the stream's rows meet the other window and are gone. `per_key`: so many of each key.
+    """
+    if (size is None) == (rows is None):
+        raise TopologyError(
+            "latest() takes a time or a number of rows.", cure="Write latest(10) or latest(rows=1000)."
+        )
+    if size is not None:
+        if per_key:
+            raise TopologyError("per_key goes with rows=: time passes for all keys.", cure="Leave it out.")
+        return Latest(None, micros(size, "size"))
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+        raise TopologyError(f"rows={rows!r} is no number of rows.", cure="Give 0 or more.")
+    return Latest(rows, None, per_key)
+
+
+def interval_spec(
+    by: By,
+    within: Within,
+    on: On | None,
+    delay: Delay,
+    how: str,
+    where: Any,
+    suffix: str,
+    idle: Duration | None = None,
+) -> JoinSpec:
+    """The spec of a join of rows at most `within` apart."""
+    ends = within if isinstance(within, tuple) else (within, within)
+    if len(ends) != 2:
+        raise TopologyError(f"within={within!r} has not two ends.", cure="Write within=(before, after).")
+    before, after = (micros(end, "within", zero=True) for end in ends)
+    return _spec(by, on, delay, how, where, suffix, IntervalMatch(before, after), idle)
+
+
+def window_join_spec(
+    by: By,
+    window: Latest | None,
+    other: Latest | None,
+    on: On | None,
+    delay: Delay,
+    how: str,
+    where: Any,
+    suffix: str,
+    idle: Duration | None = None,
+) -> JoinSpec:
+    """The spec of a sliding-window join."""
+    windows = (window or Latest(0, None), other or Latest(0, None))
+    for given in windows:
+        if not isinstance(given, Latest):
+            raise TopologyError(f"{given!r} is no window of a join.", cure="Use holdfast.latest(…).")
+        if given.size_us is not None and on is None:
+            raise TopologyError("A window of time needs on=.", cure="Name the column of the event time.")
+    if all(given.rows == 0 for given in windows):
+        raise TopologyError("Nothing is kept on either side: nothing would meet.", cure="Give a window.")
+    if how != "inner":
+        raise TopologyError(
+            f"how={how!r} does not go with windows of a join.", cure="Use within=, or how='inner'."
+        )
+    keys = _keys(by)
+    if any(given.per_key for given in windows) and not keys[0]:
+        raise TopologyError("per_key needs keys.", cure="Name them in by=.")
+    match = WindowMatch(windows[0], windows[1])
+    if on is None:
+        if idle is not None:
+            raise TopologyError(
+                "idle= needs on=: in the order of arrival nobody waits.",
+                cure="Leave it out, or give on='at'.",
+            )
+        return JoinSpec(keys[0], keys[1], match, None, (("", 0),), "inner", _where(where), _suffix(suffix))
+    return _spec(by, on, delay, how, where, suffix, match, idle)
+
+
+def asof_spec(
+    by: By,
+    on: On | None,
+    tolerance: Duration | None,
+    exact: bool,
+    delay: Delay,
+    how: str,
+    where: Any,
+    suffix: str,
+    idle: Duration | None = None,
+) -> JoinSpec:
+    """The spec of an as-of join."""
+    reach = None if tolerance is None else micros(tolerance, "tolerance", zero=True)
+    return _spec(by, on, delay, how, where, suffix, AsofMatch(reach, bool(exact)), idle)
+
+
+def _spec(
+    by: By,
+    on: On | None,
+    delay: Delay,
+    how: str,
+    where: Any,
+    suffix: str,
+    match: IntervalMatch | AsofMatch | WindowMatch,
+    idle: Duration | None,
+) -> JoinSpec:
+    if how not in ("inner", "left"):
+        raise TopologyError(f"how={how!r} is not known.", cure="Use 'inner' or 'left'.")
+    names = (on, on) if isinstance(on, str) else on
+    if not isinstance(names, tuple) or len(names) != 2 or not all(isinstance(n, str) and n for n in names):
+        raise TopologyError(
+            f"on={on!r} does not name the event time.",
+            cure="Write on='at', or on=('at', 'time') if they differ.",
+        )
+    left, right = _keys(by)
+    return JoinSpec(
+        left,
+        right,
+        match,
+        names,
+        delays_us(delay),
+        "left" if how == "left" else "inner",
+        _where(where),
+        _suffix(suffix),
+        idle_us(idle),
+    )
+
+
+def _keys(by: By) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if isinstance(by, Mapping):
+        left, right = tuple(by), tuple(by.values())
+    else:
+        left = right = (by,) if isinstance(by, str) else tuple(by)
+    for names in (left, right):
+        if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+            raise TopologyError(
+                f"by={by!r} does not name key columns.", cure="Write by='user', or by={'user': 'customer'}."
+            )
+    return left, right
+
+
+def _where(where: Any) -> Any:
+    if where is None or callable(where) or isinstance(where, pc.Expression):
+        return where
+    raise TopologyError(
+        f"where={where!r} cannot choose rows.",
+        cure="Give a function of an Arrow table that returns booleans, or an expression such as"
+        " pyarrow.compute.field('price') < pyarrow.compute.field('limit'); SQL goes into a filter() behind.",
+    )
+
+
+def _suffix(suffix: str) -> str:
+    if not isinstance(suffix, str) or not suffix:
+        raise TopologyError(f"suffix={suffix!r} is no suffix.", cure="Write suffix='_right'.")
+    return suffix
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def join_schema(left: pa.Schema, right: pa.Schema, spec: JoinSpec) -> pa.Schema:
+    """Columns that come out; refuses keys and event times that are not there or do not fit."""
+    for mine, other in zip(spec.left_by, spec.right_by, strict=True):
+        kinds = (_type(left, mine, "left"), _type(right, other, "right"))
+        if kinds[0] != kinds[1]:
+            raise TopologyError(
+                f"The key is of type {kinds[0]} on the left ({mine!r}) and {kinds[1]} on the right ({other!r}).",
+                cure="Cast one of them before: with_columns(k='cast(k as bigint)').",
+            )
+    if spec.on is not None:
+        for schema, name, side in ((left, spec.on[0], "left"), (right, spec.on[1], "right")):
+            kind = _type(schema, name, side)
+            if not pa.types.is_timestamp(kind):
+                raise TopologyError(
+                    f"The event time {name!r} on the {side} is of type {kind}.",
+                    cure='Name a timestamp column in on=; make one with with_columns(at="cast(… as timestamp)").',
+                )
+    taken = set(left.names)
+    fields = list(left)
+    for name in right_names(right, spec):
+        field = right.field(name).with_nullable(right.field(name).nullable or spec.how == "left")
+        chosen = name if name not in taken else f"{name}{spec.suffix}"
+        if chosen in taken:
+            raise TopologyError(
+                f"There would be two columns called {chosen!r}.", cure="Rename one before, or give suffix=."
+            )
+        taken.add(chosen)
+        fields.append(field.with_name(chosen))
+    return pa.schema(fields)
+
+
+def right_names(right: pa.Schema, spec: JoinSpec) -> tuple[str, ...]:
+    """The columns of the right stream that come out: the left ones tell the keys."""
+    return tuple(name for name in right.names if name not in spec.right_by)
+
+
+def _type(schema: pa.Schema, name: str, side: str) -> pa.DataType:
+    index = schema.get_field_index(name)
+    if index < 0:
+        raise TopologyError(
+            f"There is no column {name!r} on the {side}.", cure=f"It has {', '.join(schema.names)}."
+        )
+    return schema.field(index).type

@@ -1,0 +1,1 @@
+"""What operators with keyed state do with the rows of a partition. Ships to executors."""

@@ -1,0 +1,1 @@
+"""Aggregates: running, over windows of time, of rows, by attribute."""

@@ -1,0 +1,182 @@
+"""Aggregates over event-time windows, as one partition computes them. The arithmetic is in `state/windows/time_windows.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
+from holdfast.operators.shared.logic import (
+    Applied,
+    KeyedLogic,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+)
+from holdfast.operators.shared.timed import Arrived, TimedPort
+from holdfast.state.aggregates.aggregation import as_int64, combine, single
+from holdfast.state.columns.hashing import owned
+from holdfast.state.keyed.mapped_segments import OPENED, opened
+from holdfast.state.keyed.row_evolution import evolved_sums
+from holdfast.state.keyed.segment import Segment, write_segment
+from holdfast.state.windows.time_windows import (
+    PANE,
+    Windows,
+    among,
+    key_hashes,
+    live,
+    of_windows,
+    results,
+    sums,
+)
+
+REWRITTEN_ROWS = 1 << 17
+"""Sums of a partition up to which they are kept in one segment, rewritten with every step."""
+
+SEGMENTS_MAX = 8
+
+
+@dataclass(frozen=True)
+class WindowedAggregate(KeyedLogic):
+    """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}; sources by name. If
+    sources may be idle also what `idleness.py` keeps."""
+
+    windows: Windows
+    port: TimedPort
+    input: pa.Schema
+    output: pa.Schema
+    late: bool = False
+    stamp: int | None = None
+    """The number of this operator if its results carry positions: the window's end, then the hash of the key."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        used = self.input.names if self.late else [*self._used, self.port.on]
+        return ((*dict.fromkeys(used), *POSITION_COLUMNS),)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        results = self.output if self.stamp is None else pa.schema([*self.output, *POSITION_FIELDS])
+        return (results, self.input) if self.late else (results,)
+
+    @property
+    def _used(self) -> list[str]:
+        return [name for name in self.windows.aggregation.schema.names if name in self.input.names]
+
+    # --- how rows arrive ---
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived:
+        return self.port.own(rows[0], partition, partitions)
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return self.port.shares(rows, partitions)
+
+    def gather(self, shares: Sequence[Share]) -> Arrived | None:
+        return self.port.gather([rows for _, rows in shares])
+
+    # --- a step ---
+
+    def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
+        meta = meta or {}
+        before = self.port.from_stored(meta.get("reached", []))
+        emitted = meta.get("watermark")
+        fresh, late = self._sums(arrived, before, emitted)
+        reached = self.port.after(before, arrived)
+        silent = self.port.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
+        now = self.port.mark(reached, silent)
+        if emitted is not None:
+            now = emitted if now is None else max(now, emitted)
+        tables = [opened(segment, self.windows.aggregation).table for segment in segments]
+        output = self._emit([*tables, fresh], fresh, emitted, now)
+        outputs = [output.select(self.outputs[0].names).cast(self.outputs[0])]
+        if self.late:
+            outputs.append(late.select(self.input.names).cast(self.input))
+        kept = self._kept(segments, tables, fresh, now, place)
+        OPENED.forget(set(segments).difference(kept))
+        return Applied(
+            kept,
+            tuple(outputs),
+            {
+                "reached": self.port.to_stored(reached),
+                "watermark": now,
+                **noted(self.port.idle_us, meta, self.port.to_stored(silent)),
+            },
+            {"late": late.num_rows} if late.num_rows else {},
+        )
+
+    def _sums(
+        self, arrived: Arrived, before: dict[int, int], emitted: int | None
+    ) -> tuple[pa.Table, pa.Table]:
+        """(sums of the rows that still count, the rows that came too late)."""
+        marks = self.port.marks(arrived, before)
+        if emitted is not None:
+            marks = np.maximum(marks, emitted)
+        first = self.windows.first_open(marks)
+        fresh, late = sums(self.windows, arrived.rows, self.port.times(arrived.rows), first)
+        return fresh, arrived.rows.take(pa.array(late))
+
+    def _emit(
+        self, tables: Sequence[pa.Table], fresh: pa.Table, emitted: int | None, now: int | None
+    ) -> pa.Table:
+        """Windows that are complete now, and complete ones that late rows changed."""
+        found = [self.windows.aggregation.state_schema.empty_table()]
+        done = None if emitted is None else self.windows.complete(emitted)
+        if done is not None and self.windows.lateness_us:
+            changed = of_windows(self.windows, [fresh], None, done)
+            if changed.num_rows:
+                lowest = int(as_int64(single(changed.column(PANE))).min())
+                whole = of_windows(self.windows, tables, lowest, done)
+                found.append(among(self.windows, whole, changed))
+        if now is not None and (done is None or self.windows.complete(now) > done):
+            next_one = None if done is None else done + 1
+            found.append(of_windows(self.windows, tables, next_one, self.windows.complete(now)))
+        time_type = self.output.field(0).type
+        complete = pa.concat_tables(found)
+        output = results(self.windows, complete, time_type)
+        if self.stamp is None:
+            return output
+        ends = as_int64(single(complete.column(PANE))) * self.windows.slide_us + self.windows.size_us
+        stamps = (np.full(len(ends), self.stamp, dtype=np.int32), ends, key_hashes(complete))
+        for field, values in zip(POSITION_FIELDS, stamps, strict=True):
+            output = output.append_column(field, pa.array(values))
+        return output
+
+    def _kept(
+        self, segments: Segments, tables: Sequence[pa.Table], fresh: pa.Table, now: int | None, place: Place
+    ) -> Segments:
+        """The new segments: few, and without most of what no open window needs."""
+        needed = [live(self.windows, table, now) for table in tables]
+        added = live(self.windows, fresh, now)
+        total = sum(table.num_rows for table in needed) + added.num_rows
+        if total <= REWRITTEN_ROWS or len(segments) >= SEGMENTS_MAX:
+            # Old panes die as new ones come: a large state is rewritten once in a while, a small one always.
+            joined = combine(self.windows.aggregation, [*needed, added])
+            return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()
+        used = [s for s, table in zip(segments, needed, strict=True) if table.num_rows]
+        if added.num_rows:
+            used.append(write_segment(place.directory, place.prefix, added))
+        return tuple(used)
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        return clocked(self.port.idle_us, meta, now_us)
+
+    def resumed(self, meta: Any) -> Any:
+        return resumed(self.port.idle_us, meta)
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        pieces = []
+        for segment in [segment for segments in old for segment in segments]:
+            table = opened(segment, self.windows.aggregation).table
+            mine = owned(key_hashes(table), partition, partitions)
+            pieces.append(table.filter(pa.array(mine)))
+        joined = combine(self.windows.aggregation, pieces)
+        return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_sums(table, self.windows.aggregation, segment.name)

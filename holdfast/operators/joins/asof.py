@@ -1,0 +1,165 @@
+"""As-of join: each left row with the latest right row of its key that is not later than itself.
+
+A left row waits until the right stream's watermark has passed its time: then no earlier right row can come that is in
+time. So rows come out in the order of their event times, whichever stream runs ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.operators.joins.joining import (
+    LEFT,
+    RIGHT,
+    Marks,
+    TimedJoin,
+    between,
+    chosen,
+    not_before,
+    with_keys,
+)
+from holdfast.operators.shared.logic import Place, Segments
+from holdfast.operators.shared.timed import longs
+from holdfast.state.columns.grouping import Bools
+from holdfast.state.columns.hashing import I64
+from holdfast.state.joins.pairs import SideRows, latest, sorted_side
+from holdfast.state.joins.sides import Kind
+from holdfast.state.keyed.keyed_map import sort_by_position
+from holdfast.state.windows.watermarks import NEVER
+
+_ORDINAL_BITS = 40
+"""Rows of one file or segment are numbered with so many bits in the positions of the output."""
+
+
+@dataclass(frozen=True)
+class AsofJoin(TimedJoin):
+    """`tolerance_us`: the right row is at most so much older. `exact`: it may be of the very same time. `stamp`: the
+    number of this operator if its output carries positions: time, then the left row's own place."""
+
+    tolerance_us: int | None
+    exact: bool
+    stamp: int | None = None
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        output = self.shape.output
+        return (output if self.stamp is None else pa.schema([*output, *POSITION_FIELDS]),)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        waiting = pa.schema([*self.schemas[LEFT], *POSITION_FIELDS])
+        return Kind(0, self.ports[LEFT].by, waiting), Kind(1, self.ports[RIGHT].by, self.schemas[RIGHT])
+
+    def step(
+        self,
+        segments: Segments,
+        rows: tuple[pa.Table | None, pa.Table | None],
+        was: Marks,
+        now: Marks,
+        place: Place,
+    ) -> tuple[Segments, pa.Table]:
+        waiting, known = self.kinds
+        kept_waiting, kept_known = waiting.among(segments), known.among(segments)
+        new, fresh = waiting.empty(), known.empty()
+        if rows[LEFT] is not None:
+            new = waiting.fresh(rows[LEFT], self.ports[LEFT].times(rows[LEFT]))
+        if rows[RIGHT] is not None:
+            in_order = sort_by_position(
+                rows[RIGHT], POSITION_COLUMNS
+            )  # among equal times the last one counts
+            whole = chosen(in_order, with_keys(in_order, known.by))
+            fresh = known.fresh(whole, self.ports[RIGHT].times(whole))
+        left_mark, right_mark = now
+        wait = [*(waiting.rows(segment) for segment in kept_waiting), new]
+        rights = [*(known.rows(segment) for segment in kept_known), fresh]
+        # A kept segment may still hold rows that came out before: those earlier than the watermark then.
+        ready = [between(waiting.rows(segment), was[RIGHT], right_mark) for segment in kept_waiting]
+        ready.append(between(new, None, right_mark))
+        released = sorted_side(pa.concat_tables(ready), waiting.by)
+        output = self._matched(released, rights)
+        still = [_not_before(side, right_mark) for side in wait]
+        first_needed = _earliest(left_mark, still)
+        after_step = waiting.advance(
+            kept_waiting, new, not_before(right_mark), place.directory, place.prefix
+        ) + known.advance(
+            kept_known,
+            fresh,
+            lambda side: self._known_needed(side, first_needed),
+            place.directory,
+            place.prefix,
+        )
+        return after_step, output
+
+    def _matched(self, left: SideRows, rights: Sequence[SideRows]) -> pa.Table:
+        """Each released row with the best of all rights; among equal times the one that came last."""
+        low = np.full(len(left), NEVER) if self.tolerance_us is None else left.at - self.tolerance_us
+        high = left.at if self.exact else left.at - 1
+        best_time = np.full(len(left), NEVER)
+        best_side = np.full(len(left), -1)
+        best_row = np.full(len(left), -1)
+        for number, right in enumerate(rights):
+            if not len(right):
+                continue
+            row = latest(left, low, high, right)
+            time = np.where(row >= 0, right.at[row], NEVER)
+            better = (row >= 0) & (time >= best_time)
+            best_time[better], best_side[better], best_row[better] = time[better], number, row[better]
+        found = np.flatnonzero(best_side >= 0)
+        found = found[with_keys(left.table, left.by)[found]]
+        taken = []
+        met = np.zeros(len(left), dtype=np.bool_)
+        tables = []
+        for number, right in enumerate(rights):
+            of = found[best_side[found] == number]
+            table, counts = self.shape.rows(left.table, of, right.table, best_row[of])
+            tables.append(table)
+            taken.append(of[counts])
+            met[of[counts]] = True
+        if self.outer:
+            alone = np.flatnonzero(~met)
+            tables.append(self.shape.alone(left.table, alone, self.schemas[RIGHT]))
+            taken.append(alone)
+        output = pa.concat_tables([self.shape.output.empty_table(), *tables])
+        return self._in_order(output, left, np.concatenate([np.zeros(0, dtype=np.int64), *taken]))
+
+    def _in_order(self, output: pa.Table, left: SideRows, rows: I64) -> pa.Table:
+        """By event time, then by the left row's place; with positions where somebody orders by them."""
+        _, ordinals, numbers = (longs(left.table, name)[rows] for name in POSITION_COLUMNS)
+        order = np.lexsort((numbers, ordinals, left.at[rows]))
+        output = output.take(pa.array(order))
+        if self.stamp is None:
+            return output
+        source = pa.array(np.full(len(order), self.stamp, dtype=np.int32))
+        place = (ordinals[order] << _ORDINAL_BITS) + numbers[order]
+        stamps = (source, pa.array(left.at[rows][order]), pa.array(place))
+        for field, column in zip(POSITION_FIELDS, stamps, strict=True):
+            output = output.append_column(field, column.cast(field.type))
+        return output
+
+    def _known_needed(self, side: SideRows, first: int) -> Bools | None:
+        """A right row is superseded by a later one of its key that is older than every left row to come."""
+        if not len(side) or first == NEVER:
+            return None
+        needed = np.ones(len(side), dtype=np.bool_)
+        same_key = side.hashes[1:] == side.hashes[:-1]
+        if not side.collides:
+            needed[:-1] = ~(same_key & (side.at[1:] < first))
+        if self.tolerance_us is not None:
+            needed &= side.at + self.tolerance_us >= first
+        return None if needed.all() else needed
+
+
+def _not_before(side: SideRows, mark: int | None) -> I64:
+    return side.at if mark is None else side.at[side.at >= mark]
+
+
+def _earliest(mark: int | None, waiting: Sequence[I64]) -> int:
+    """No left row to be matched from now on is earlier. NEVER: there may be any."""
+    if mark is None:
+        return int(NEVER)
+    return min([mark, *(int(times.min()) for times in waiting if len(times))])

@@ -1,0 +1,130 @@
+"""Interval join: rows with equal keys whose event times are at most so far apart.
+
+A pair comes out when the later of its rows arrives, and only rows that are late in their own source are left out; so
+the pairs do not depend on how the two streams run beside each other. A row is forgotten when no row that is still in
+time on the other side could meet it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.joins.joining import LEFT, RIGHT, Marks, TimedJoin, chosen, with_keys
+from holdfast.operators.shared.logic import Place, Segments
+from holdfast.state.columns.grouping import Bools
+from holdfast.state.columns.hashing import I64
+from holdfast.state.joins.pairs import SideRows, matches
+from holdfast.state.joins.sides import Kind
+
+
+@dataclass(frozen=True)
+class IntervalJoin(TimedJoin):
+    """The right row's time is at least the left's minus `before_us`, and at most the left's plus `after_us`."""
+
+    before_us: int
+    after_us: int
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        left, right = (
+            Kind(n, port.by, schema)
+            for n, (port, schema) in enumerate(zip(self.ports, self.schemas, strict=True))
+        )
+        return left, right
+
+    def step(
+        self,
+        segments: Segments,
+        rows: tuple[pa.Table | None, pa.Table | None],
+        was: Marks,
+        now: Marks,
+        place: Place,
+    ) -> tuple[Segments, pa.Table]:
+        kinds = self.kinds
+        kept = [kind.among(segments) for kind in kinds]
+        stored = [[kind.rows(segment) for segment in of] for kind, of in zip(kinds, kept, strict=True)]
+        fresh, output = [], []
+        for side, kind in enumerate(kinds):
+            arrived = rows[side]
+            if arrived is None:
+                fresh.append(kind.empty())
+                continue
+            whole = with_keys(arrived, kind.by)
+            if side == LEFT and self.outer and not whole.all():
+                output.append(self.shape.alone(arrived, np.flatnonzero(~whole), self.schemas[RIGHT]))
+            arrived = chosen(arrived, whole)
+            fresh.append(kind.fresh(arrived, self.ports[side].times(arrived)))
+        for right in (*stored[RIGHT], fresh[RIGHT]):
+            output.append(self._meet(fresh[LEFT], right))
+        for left in stored[LEFT]:
+            output.append(self._meet_from_right(left, fresh[RIGHT]))
+        if self.outer:
+            output += self._lonely(stored, fresh, was[RIGHT], now[RIGHT])
+        result = pa.concat_tables([self.shape.output.empty_table(), *output])
+        needed = (lambda side: self._left_needed(side, now), lambda side: self._right_needed(side, now))
+        after_step = [
+            kind.advance(kept[n], fresh[n], needed[n], place.directory, place.prefix)
+            for n, kind in enumerate(kinds)
+        ]
+        return tuple(segment for of in after_step for segment in of), result
+
+    def _meet(self, left: SideRows, right: SideRows) -> pa.Table:
+        pairs = matches(left, left.at - self.before_us, left.at + self.after_us, right)
+        return self.shape.rows(left.table, pairs.probe, right.table, pairs.other)[0]
+
+    def _meet_from_right(self, left: SideRows, right: SideRows) -> pa.Table:
+        pairs = matches(right, right.at - self.after_us, right.at + self.before_us, left)
+        return self.shape.rows(left.table, pairs.other, right.table, pairs.probe)[0]
+
+    def _lonely(
+        self,
+        stored: Sequence[Sequence[SideRows]],
+        fresh: Sequence[SideRows],
+        was: int | None,
+        now: int | None,
+    ) -> list[pa.Table]:
+        """Left rows that from now on can meet nobody, and never did."""
+        if now is None:
+            return []
+        found = []
+        for left, is_new in (*((side, False) for side in stored[LEFT]), (fresh[LEFT], True)):
+            gone = left.at + self.after_us < now
+            if was is not None and not is_new:
+                gone &= left.at + self.after_us >= was
+            if not gone.any():
+                continue
+            leaving = SideRows(left.table.filter(pa.array(gone)), left.by)
+            alone = np.ones(len(leaving), dtype=np.bool_)
+            for right in (*stored[RIGHT], fresh[RIGHT]):
+                alone[self._met(leaving, right)] = False
+            found.append(self.shape.alone(leaving.table, np.flatnonzero(alone), self.schemas[RIGHT]))
+        return found
+
+    def _met(self, left: SideRows, right: SideRows) -> I64:
+        """Left rows that meet somebody."""
+        pairs = matches(left, left.at - self.before_us, left.at + self.after_us, right)
+        _, counts = self.shape.rows(left.table, pairs.probe, right.table, pairs.other)
+        return np.unique(pairs.probe[counts])
+
+    def _left_needed(self, side: SideRows, marks: Marks) -> Bools | None:
+        return _from(side, marks[RIGHT], self.after_us)
+
+    def _right_needed(self, side: SideRows, marks: Marks) -> Bools | None:
+        """With `outer` also those that a left row still to be judged may have met."""
+        needed = _from(side, marks[LEFT], self.before_us)
+        if needed is None or not self.outer:
+            return needed
+        judged = _from(side, marks[RIGHT], self.before_us + self.after_us)
+        return None if judged is None else needed | judged
+
+
+def _from(side: SideRows, mark: int | None, reach: int) -> Bools | None:
+    """The rows whose reach ends at or after the watermark; None: all."""
+    if mark is None or not len(side):
+        return None
+    needed = side.at + reach >= mark
+    return None if needed.all() else needed

@@ -1,0 +1,205 @@
+"""Sliding-window join in the order of event time: then of the source's name, then of position.
+
+Rows of both streams wait until both watermarks have passed them; then nobody can come in between any more, and they go
+through the windows in their order. So the result does not depend on the pace of the streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.language.graph import Latest
+from holdfast.operators.joins.joining import (
+    Arrivals,
+    Marks,
+    TimedJoin,
+    between,
+    chosen,
+    not_before,
+    with_keys,
+)
+from holdfast.operators.joins.window_join import above, oriented
+from holdfast.operators.shared.logic import Place, PortRows, Segments
+from holdfast.operators.shared.stale_windows import Missing, without_stale
+from holdfast.operators.shared.timed import Arrived, longs
+from holdfast.state.columns.hashing import I64
+from holdfast.state.joins.pairs import SideRows, matches, sorted_side, with_coordinate
+from holdfast.state.joins.sides import Kind, Needed
+from holdfast.state.joins.window_pairs import (
+    before,
+    last_numbers,
+    last_of_each_key,
+    numbers_per_key,
+    outlived,
+)
+from holdfast.state.keyed.segment import Segment
+from holdfast.state.windows.watermarks import NEVER
+
+
+@dataclass(frozen=True)
+class OrderedJoin(TimedJoin):
+    """Kinds 0 and 1 are the windows, 2 and 3 the rows that wait. A window of so many rows of a whole stream is one
+    thing for all keys: such a join has all its rows in one partition (`alone`)."""
+
+    windows: tuple[Latest, Latest]
+
+    @property
+    def alone(self) -> bool:
+        return any(window.rows and not window.per_key for window in self.windows)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        kept = [Kind(side, self.ports[side].by, self.schemas[side]) for side in (0, 1)]
+        waiting = [
+            Kind(2 + side, self.ports[side].by, pa.schema([*self.schemas[side], *POSITION_FIELDS]))
+            for side in (0, 1)
+        ]
+        return (*kept, *waiting)
+
+    # --- how rows arrive ---
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrivals:
+        if not self.alone:
+            return super().own(rows, partition, partitions)
+        left, right = super().own(rows, 0, 1)
+        return (left, right) if partition == 0 else (_told(left), _told(right))
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        if not self.alone:
+            return super().shares(port, rows, partitions)
+        everything = super().shares(port, rows, 1)[0]
+        return {p: everything if p == 0 else everything.slice(0, 0) for p in range(partitions)}
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        if not self.alone:
+            return super().repartition(old, partition, partitions, place)
+        return super().repartition(old, 0, 1, place) if partition == 0 else ()
+
+    # --- after rows were missed ---
+
+    @property
+    def counts_rows(self) -> bool:
+        return any(window.rows for window in self.windows)
+
+    def had(self, meta: Any, counts: Mapping[str, int]) -> tuple[int, ...] | None:
+        return tuple((meta or {}).get("rows", (0, 0))) if self.counts_rows else None
+
+    def without_stale(
+        self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
+    ) -> tuple[tuple[Segments, ...], int]:
+        streams = [Missing(had, more) for had, more in zip(self.had(meta, {}) or (0, 0), missed, strict=True)]
+        return without_stale(self.kinds[:2], self.windows, streams, partitions, places)
+
+    # --- a step ---
+
+    def step(
+        self,
+        segments: Segments,
+        rows: tuple[pa.Table | None, pa.Table | None],
+        was: Marks,
+        now: Marks,
+        place: Place,
+    ) -> tuple[Segments, pa.Table]:
+        since, upto = _both(was), _both(now)
+        released: list[pa.Table] = []
+        result_segments: list[Segment] = []
+        for side in (0, 1):
+            kind = self.kinds[2 + side]
+            kept = kind.among(segments)
+            arrived = rows[side]
+            new = kind.empty() if arrived is None else kind.fresh(arrived, self.ports[side].times(arrived))
+            ready = [between(kind.rows(segment), since, upto) for segment in kept]
+            released.append(pa.concat_tables([*ready, between(new, None, upto)]))
+            waits = not_before(upto)
+            result_segments += kind.advance(kept, new, waits, place.directory, place.prefix)
+        windows, output = self._through_windows(segments, released, upto, place)
+        return (*windows, *result_segments), output
+
+    def _through_windows(
+        self, segments: Segments, released: Sequence[pa.Table], now: int | None, place: Place
+    ) -> tuple[list[Segment], pa.Table]:
+        kinds = self.kinds[:2]
+        kept = [kind.among(segments) for kind in kinds]
+        stored = [[kind.rows(segment) for segment in of] for kind, of in zip(kinds, kept, strict=True)]
+        moments = self._moments(released)
+        moved = [kind.fresh(released[side], moments[side]) for side, kind in enumerate(kinds)]
+        output = [self.shape.output.empty_table()]
+        segments_after: list[Segment] = []
+        for side, kind in enumerate(kinds):
+            window, every = self.windows[side], moved[1 - side]
+            if window.rows == 0:
+                continue
+            # A row without a whole key meets nobody, but it takes its place in a window.
+            probes = SideRows(chosen(every.table, with_keys(every.table, every.by)), every.by)
+            base = max((int(of.at.max()) for of in stored[side]), default=0)
+            fresh = self._numbered(side, moved[side], moments[side], base, stored[side])
+            if window.per_key:
+                seen = last_numbers(probes, stored[side]) + before(probes, moved[side])
+            else:
+                seen = base + np.searchsorted(np.sort(moments[side]), probes.at)
+            for other in (*stored[side], fresh):
+                low, values = self._bounds(side, window, probes, seen, other)
+                pairs = matches(probes, low, seen, other, values)
+                output.append(oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
+            needed = self._needed(side, fresh, base + len(moments[side]), now)
+            segments_after += kind.advance(kept[side], fresh, needed, place.directory, place.prefix)
+        return segments_after, pa.concat_tables(output)
+
+    def _moments(self, released: Sequence[pa.Table]) -> list[I64]:
+        """The place of each row in the common order."""
+        names = [next(iter(port.sources.values())) for port in self.ports]
+        rank = [sorted(set(names)).index(name) for name in names]
+        times = [port.times(table) for port, table in zip(self.ports, released, strict=True)]
+        sources = [np.full(len(of), rank[side]) for side, of in enumerate(times)]
+        places = [[longs(table, name) for table in released] for name in POSITION_COLUMNS[1:]]
+        keys = [np.concatenate(pair) for pair in (places[1], places[0], sources, times)]
+        order = np.lexsort(keys)
+        moments = np.empty(len(order), dtype=np.int64)
+        moments[order] = np.arange(len(order))
+        return [moments[: len(times[0])], moments[len(times[0]) :]]
+
+    def _numbered(
+        self, side: int, moved: SideRows, moments: I64, base: int, stored: Sequence[SideRows]
+    ) -> SideRows:
+        if not self.windows[side].per_key:
+            return with_coordinate(moved, base + 1 + np.searchsorted(np.sort(moments), moved.at))
+        numbered = with_coordinate(moved, numbers_per_key(moved, stored))
+        return sorted_side(numbered.table, numbered.by) if moved.collides else numbered
+
+    def _bounds(
+        self, side: int, window: Latest, probes: SideRows, seen: I64, other: SideRows
+    ) -> tuple[I64, I64 | None]:
+        """(the lower bound of each probe, what it bounds if not the number)."""
+        if window.rows is not None:
+            return seen - window.rows + 1, None
+        assert window.size_us is not None
+        times = self.ports[1 - side].times(probes.table)
+        return times - window.size_us + 1, self.ports[side].times(other.table)
+
+    def _needed(self, side: int, fresh: SideRows, total: int, now: int | None) -> Needed:
+        window = self.windows[side]
+        if window.size_us is not None:
+            limit = NEVER if now is None else now - window.size_us
+            return lambda kept: above(self.ports[side].times(kept.table), int(limit))
+        rows = window.rows or 0
+        if not window.per_key:
+            return lambda kept: above(kept.at, total - rows)
+        newest = last_of_each_key(fresh)
+        return lambda kept: outlived(kept, newest, rows)
+
+
+def _both(marks: Marks) -> int | None:
+    """Up to here both streams are complete."""
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if len(known) == 2 else None
+
+
+def _told(arrived: Arrived | None) -> Arrived | None:
+    """How far the sources came, without the rows."""
+    return None if arrived is None else Arrived(arrived.rows.slice(0, 0), arrived.reached, arrived.total)

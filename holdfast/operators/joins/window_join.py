@@ -1,0 +1,213 @@
+"""Sliding-window join in the order of arrival: a row meets what the other stream keeps at that moment, then enters its
+own stream's window, out of which the oldest row falls.
+
+Within a step the rows of the two streams alternate evenly; between steps they come as the streams run. So what meets
+what follows the pace of the streams, as in any join by arrival; a replay from an epoch gives a result that such a run
+could have given. Where it must not depend on the pace, the join takes event time (`ordered_join.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.graph import Latest
+from holdfast.operators.joins.joining import PairShape, chosen, evolved_rows, with_keys
+from holdfast.operators.shared.logic import (
+    Applied,
+    KeyedLogic,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+    own_rows,
+    split,
+    with_hashes,
+)
+from holdfast.operators.shared.ranks import note_of, ranks_of
+from holdfast.operators.shared.stale_windows import Missing, without_stale
+from holdfast.state.columns.grouping import Bools
+from holdfast.state.columns.hashing import I64
+from holdfast.state.joins.pairs import SideRows, matches, sorted_side, with_coordinate
+from holdfast.state.joins.sides import MERGED_ROWS, Kind, repartitioned
+from holdfast.state.joins.window_pairs import (
+    before,
+    interleaved,
+    last_numbers,
+    last_of_each_key,
+    numbers_per_key,
+    outlived,
+    passed,
+)
+from holdfast.state.keyed.keyed_map import sort_by_position
+from holdfast.state.keyed.segment import Segment
+
+RANK = "__hf_rank"
+"""Column of arrived rows: their place among all rows of their stream in this step."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Rows of one partition with `RANK`, and how many rows the stream has in this step."""
+
+    rows: pa.Table
+    total: int
+
+
+@dataclass(frozen=True)
+class WindowJoin(KeyedLogic):
+    """`meta`: {"rows": how many rows each stream had so far}."""
+
+    by: tuple[tuple[str, ...], tuple[str, ...]]
+    schemas: tuple[pa.Schema, pa.Schema]
+    windows: tuple[Latest, Latest]
+    shape: PairShape
+    group_rows: int = MERGED_ROWS
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        return tuple((*schema.names, *POSITION_COLUMNS) for schema in self.schemas)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (self.shape.output,)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(Kind(side, self.by[side], self.schemas[side], self.group_rows) for side in (0, 1))
+
+    # --- how rows arrive ---
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> tuple[Arrived | None, Arrived | None]:
+        found: list[Arrived | None] = [None, None]
+        for side, table in rows.items():
+            ordered = sort_by_position(table, POSITION_COLUMNS)
+            ranked = ordered.append_column(RANK, pa.array(np.arange(ordered.num_rows)))
+            mine = own_rows(ranked, self.by[side], partition, partitions)
+            found[side] = Arrived(mine, ordered.num_rows)
+        return found[0], found[1]
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        rows = with_hashes(sort_by_position(rows, POSITION_COLUMNS), self.by[port])
+        parts, empty, note = split(rows, partitions), rows.slice(0, 0), note_of(rows)
+        return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+
+    def gather(self, shares: Sequence[Share]) -> tuple[Arrived | None, Arrived | None] | None:
+        if not shares:
+            return None
+        found: list[Arrived | None] = [None, None]
+        for side in (0, 1):
+            of_side = [table for port, table in shares if port == side]
+            if of_side:
+                rows, ranks, total = ranks_of(of_side)
+                found[side] = Arrived(rows.append_column(RANK, pa.array(ranks)), total)
+        return found[0], found[1]
+
+    # --- a step ---
+
+    def apply(
+        self, segments: Segments, meta: Any, arrived: tuple[Arrived | None, Arrived | None], place: Place
+    ) -> Applied:
+        base = (meta or {}).get("rows", [0, 0])
+        totals = [0 if these is None else these.total for these in arrived]
+        kinds = self.kinds
+        kept = [kind.among(segments) for kind in kinds]
+        stored = [[kind.rows(segment) for segment in of] for kind, of in zip(kinds, kept, strict=True)]
+        moved = [self._by_moment(side, arrived[side], totals) for side in (0, 1)]
+        numbered = [self._numbered(side, moved[side], totals, base[side], stored[side]) for side in (0, 1)]
+        output = [self.shape.output.empty_table()]
+        for side in (0, 1):
+            window = self.windows[side]
+            probes = moved[1 - side]
+            if not window.rows or not len(probes):
+                continue
+            if window.per_key:
+                seen = last_numbers(probes, stored[side]) + before(probes, moved[side])
+            else:
+                seen = base[side] + passed(probes.at, totals[1 - side], totals[side], 1 - side)
+            for other in (*stored[side], numbered[side]):
+                pairs = matches(probes, seen - window.rows + 1, seen, other)
+                output.append(oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
+        after = [had + more for had, more in zip(base, totals, strict=True)]
+        result = pa.concat_tables(output)
+        left: list[Segment] = []
+        for side, kind in enumerate(kinds):
+            needed = self._needed(side, numbered[side], after[side])
+            left += kind.advance(kept[side], numbered[side], needed, place.directory, place.prefix)
+        return Applied(tuple(left), (result,), {"rows": after})
+
+    def _by_moment(self, side: int, arrived: Arrived | None, totals: Sequence[int]) -> SideRows:
+        """Own rows that can meet somebody, with moments as coordinates."""
+        if arrived is None:
+            return self.kinds[side].empty()
+        rows = chosen(arrived.rows, with_keys(arrived.rows, self.by[side]))
+        ranks = np.asarray(rows.column(RANK).to_numpy(), dtype=np.int64)
+        return self.kinds[side].fresh(rows, interleaved(ranks, totals[side], totals[1 - side], side))
+
+    def _numbered(
+        self, side: int, moved: SideRows, totals: Sequence[int], base: int, stored: Sequence[SideRows]
+    ) -> SideRows:
+        """The same rows with their numbers; none if nothing is kept of this stream."""
+        window = self.windows[side]
+        if not window.rows or not len(moved):
+            return self.kinds[side].empty()
+        if not window.per_key:
+            ranks = ((moved.at - side) // (2 * max(totals[1 - side], 1)) - 1) // 2
+            return with_coordinate(moved, base + ranks + 1)
+        numbered = with_coordinate(moved, numbers_per_key(moved, stored))
+        return sorted_side(numbered.table, numbered.by) if moved.collides else numbered
+
+    def _needed(self, side: int, numbered: SideRows, total: int) -> Any:
+        rows = self.windows[side].rows or 0
+        if not self.windows[side].per_key:
+            return lambda kept: above(kept.at, total - rows)
+        newest = last_of_each_key(numbered)
+        return lambda kept: outlived(kept, newest, rows)
+
+    # --- after rows were missed ---
+
+    def had(self, meta: Any, counts: Mapping[str, int]) -> tuple[int, ...]:
+        return _had(meta)
+
+    def without_stale(
+        self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
+    ) -> tuple[tuple[Segments, ...], int]:
+        streams = [Missing(had, more, last=had) for had, more in zip(_had(meta), missed, strict=True)]
+        return without_stale(self.kinds, self.windows, streams, partitions, places)
+
+    def after_missed(self, meta: Any, missed: Sequence[int]) -> Any:
+        """Numbers of a whole stream go on behind the rows that were missed: what is left goes in its turn."""
+        told = zip(_had(meta), missed, self.windows, strict=True)
+        return {"rows": [had if window.per_key else had + more for had, more, window in told]}
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        return repartitioned(self.kinds, old, partition, partitions, place.directory, place.prefix)
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_rows(self.kinds, segment, table)
+
+
+def oriented(
+    shape: PairShape, side: int, kept: SideRows, kept_rows: I64, probes: SideRows, probe_rows: I64
+) -> pa.Table:
+    """Output rows of pairs, of which the rows kept are on the given side."""
+    if side == 0:
+        return shape.rows(kept.table, kept_rows, probes.table, probe_rows)[0]
+    return shape.rows(probes.table, probe_rows, kept.table, kept_rows)[0]
+
+
+def _had(meta: Any) -> tuple[int, ...]:
+    return tuple((meta or {}).get("rows", (0, 0)))
+
+
+def above(numbers: I64, limit: int) -> Bools | None:
+    """Which are above the limit; None: all."""
+    if not len(numbers):
+        return None
+    needed = numbers > limit
+    return None if needed.all() else needed

@@ -1,0 +1,1 @@
+"""The user's Python code with state per key, on executors; rows as it sees them."""

@@ -1,0 +1,162 @@
+"""The user's code at work: one instance takes the keys of a step in turn, each with its state, timers and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.errors import HoldfastError, InputError, StateError, StepFailed, TopologyError
+from holdfast.language.graph import KeyedSpec
+from holdfast.operators.python.rows import Outbox, Row, rows_of
+from holdfast.state.variables.declarations import declared, use
+from holdfast.state.variables.key_state import KeyState
+
+_LONGEST_KEY = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A key, its rows in the order of positions, and its stored state."""
+
+    key: Any
+    rows: list[int]
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A key's new state, None: none; and when it must be woken, if the index does not know that yet."""
+
+    data: bytes | None
+    wake: int | None
+
+
+class Turns:
+    """One step of one partition. `rows` and what `at` tells of them (event times, watermarks) are in the order of
+    positions; `mark` is the watermark after the step."""
+
+    def __init__(
+        self, operator: str, spec: KeyedSpec, rows: pa.Table, at: tuple[list[int], list[int]], mark: int
+    ) -> None:
+        self._operator = operator
+        self._timed = spec.timers
+        self._table = rows
+        self._times, self._marks = at
+        self._mark = mark
+        self._outbox = _PlacedOutbox(operator, spec.schema)
+        with self._naming("making it"):
+            self._instance: Any = spec.make()
+            self._instance.open()
+        self._variables = declared(type(self._instance))
+        self._batches = hasattr(self._instance, "process_batch")
+        self._rows: list[Row] = [] if self._batches else list(rows_of(rows))
+        if spec.on is not None:
+            self._time_type = pa.timestamp("us", rows.schema.field(spec.on).type.tz)
+            self._instance._hf_zoned = self._time_type.tz is not None
+
+    def take(self, turns: Iterable[Turn]) -> Iterator[Answer]:
+        """The answers of the keys, one by one."""
+        for turn in turns:
+            with self._naming(f"key {_short(turn.key)}"):
+                yield self._taken(turn)
+
+    def output(self) -> pa.Table:
+        """What was emitted, in the order of the rows that caused it; timers that no row caused come last."""
+        return self._outbox.placed()
+
+    def _taken(self, turn: Turn) -> Answer:
+        state = KeyState(self._variables, turn.data, self._timed)
+        self._instance._hf_key = state
+        use(self._instance, state.lives)
+        self._outbox.key = turn.key
+        if self._batches and turn.rows:
+            self._outbox.place = turn.rows[-1]
+            table = self._table.take(pa.array(turn.rows))
+            self._outbox.submit_all(self._instance.process_batch(table, turn.key))
+        elif not self._batches:
+            self._one_by_one(state, turn)
+        self._outbox.place = self._table.num_rows
+        self._fire(state, self._mark, turn.key)
+        dumped = state.dump(self._mark)
+        return Answer(dumped.data, dumped.wake)
+
+    def _one_by_one(self, state: KeyState, turn: Turn) -> None:
+        clock, process = state.clock, self._instance.process
+        for number in turn.rows:
+            self._outbox.place = number
+            self._fire(state, self._marks[number], turn.key)
+            clock.time, clock.mark = self._times[number], self._marks[number]
+            self._outbox.submit_all(process(self._rows[number], turn.key))
+
+    def _fire(self, state: KeyState, mark: int, key: Any) -> None:
+        """Call the timers that the watermark has reached, earliest first."""
+        while state.timers and state.timers[0] <= mark:
+            at = state.timers.pop(0)
+            # Not the watermark: it would tell at which row, or where in a step, the timer was found to be due.
+            state.clock.time, state.clock.mark = at, max(at, state.clock.mark)
+            state.firing = at
+            moment = pa.scalar(at, self._time_type).as_py()
+            self._outbox.submit_all(self._instance.on_timer(moment, key))
+            state.firing = None
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        """Errors of the user's code tell in which operator and at which key they happened."""
+        where = f"operator {self._operator!r}, {what}"
+        try:
+            yield
+        except (StateError, InputError, TopologyError) as error:
+            raise type(error)(f"{where}: {error.message}", cure=error.cure) from error
+        except StepFailed as error:
+            raise StepFailed(f"{where}: {error.message}", cure=error.cure) from error
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise StepFailed(f"{where}: {type(error).__name__}: {error}") from error
+
+
+class _PlacedOutbox(Outbox):
+    """Remembers for every row which input row and which key caused it."""
+
+    def __init__(self, operator: str, schema: pa.Schema) -> None:
+        super().__init__(operator, (schema,))
+        self._schema = schema
+        self._caused: list[tuple[Any, Any]] = []
+        self._places: list[int] = []
+        self.place = 0
+        self.key: Any = None
+
+    def submit(self, item: Any, port: int = 0) -> None:
+        super().submit(item, port)
+        count = item.num_rows if isinstance(item, pa.Table | pa.RecordBatch) else 1
+        self._places.extend([self.place] * count)
+        self._caused.append((self.key, item))
+
+    def placed(self) -> pa.Table:
+        try:
+            (table,) = self.take()
+        except StepFailed as error:
+            raise self._with_key(error) from error
+        order = np.argsort(np.asarray(self._places, dtype=np.int64), kind="stable")
+        return table.take(pa.array(order))
+
+    def _with_key(self, error: StepFailed) -> StepFailed:
+        """The same error with the key whose row does not fit: each row is tried by itself."""
+        for key, item in self._caused:
+            alone = Outbox(self._operator, (self._schema,))
+            try:
+                alone.submit(item)
+                alone.take()
+            except StepFailed as found:
+                return StepFailed(f"key {_short(key)}: {found.message}", cure=found.cure)
+        return error
+
+
+def _short(key: Any) -> str:
+    text = repr(key)
+    return text if len(text) <= _LONGEST_KEY else text[: _LONGEST_KEY - 3] + "..."

@@ -1,0 +1,207 @@
+"""Python operators with declared state per key, as one partition runs them.
+
+A partition keeps a keyed map of encoded states (`state/keyed/opaque_values.py`, `state/variables/key_state.py`) and an index of the times at
+which keys want to be woken (`state/variables/wakeups.py`). A step takes the keys that have rows and those that are due, one after
+the other; each gets its timers and rows in the order that `language/operators/keyed_python.py` promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.ids import OperatorName
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.graph import KeyedSpec, Ttl
+from holdfast.operators.python.key_turns import Answer, Turn, Turns
+from holdfast.operators.shared import lifetimes
+from holdfast.operators.shared.lifetimes import Arrived, Marked
+from holdfast.operators.shared.logic import (
+    Applied,
+    KeyedLogic,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+)
+from holdfast.state.aggregates.aggregation import Aggregation, as_int64, lift, single
+from holdfast.state.columns.grouping import Grouping, group_rows
+from holdfast.state.columns.hashing import HASH_COLUMN, I64, owned
+from holdfast.state.keyed.compaction import advance
+from holdfast.state.keyed.expiry import LONG_AGO, SEEN
+from holdfast.state.keyed.keyed_map import Version, merge_versions_for
+from holdfast.state.keyed.lookup import find_rows
+from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
+from holdfast.state.keyed.opaque_values import OpaqueRows, present
+from holdfast.state.values import user_classes
+from holdfast.state.variables import wakeups
+from holdfast.state.variables.declarations import declared
+
+
+@dataclass(frozen=True)
+class KeyedPython(KeyedLogic):
+    """`meta`, with event time only: {"reached": the largest so far, "mark": the watermark up to which keys were woken}."""
+
+    operator: OperatorName
+    spec: KeyedSpec
+    input: pa.Schema
+    map: OpaqueRows
+    classes: tuple[tuple[str, str, type], ...] = ()
+    """Registered classes that states hold: (kind, name, class). Tasks register them again."""
+
+    @staticmethod
+    def plan(operator: OperatorName, spec: KeyedSpec, schema: pa.Schema) -> KeyedPython:
+        variables = declared(type(spec.make()))
+        kinds = [kind for variable in variables.values() for kind in variable.kinds]
+        known = tuple(found for kind in kinds if (found := user_classes.registration(kind)) is not None)
+        return KeyedPython(operator, spec, schema, OpaqueRows.of_keys(spec.by, schema), known)
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        return ((*self.input.names, *POSITION_COLUMNS),)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (self.spec.schema,)
+
+    @property
+    def _time(self) -> Ttl | None:
+        """Where event time is. Its length has no meaning here."""
+        return None if self.spec.on is None else Ttl(0, self.spec.on, self.spec.delay_us)
+
+    @cached_property
+    def _entries(self) -> pa.Schema:
+        return wakeups.wake_schema(self.map.key_fields)
+
+    # --- how rows arrive ---
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
+        return lifetimes.own(rows[0], self.spec.by, self._time, partition, partitions)
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return lifetimes.shares(rows, self.spec.by, self._time, partitions)
+
+    def gather(self, shares: Sequence[Share]) -> Arrived | None:
+        return lifetimes.gather(shares, self._time)
+
+    # --- a step ---
+
+    def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
+        for registered in self.classes:
+            user_classes.register_again(*registered)
+        before: int | None = (meta or {}).get("mark")
+        marked = lifetimes.marked(arrived, self._time, meta)
+        # A run with another delay must not fall back, nor jump over what was not woken yet.
+        mark = marked.mark if before is None else max(marked.mark, before)
+        after = None if self.spec.on is None else {**marked.meta, "mark": mark}
+        states, entries = wakeups.parted(segments)
+        due = wakeups.due(entries, self._entries, before, mark)
+        if not marked.rows.num_rows and not due.num_rows:
+            return Applied(segments, (self.spec.schema.empty_table(),), after)
+        keys, grouping = self._keys(marked.rows, due)
+        stored = self._stored(states, keys)
+        turns = Turns(self.operator, self.spec, self._rows(marked), self._at(marked, before), mark)
+        answers = list(turns.take(self._turns(keys, grouping, marked.rows.num_rows, stored)))
+        output = turns.output()  # first: what fails must not leave a segment behind
+        states = self._advanced(states, keys, stored, answers, place)
+        fresh = self._fresh(keys, answers)
+        entries = wakeups.advanced(entries, fresh, mark, place.directory, place.prefix)
+        return Applied((*states, *entries), (output,), after, _sizes(stored, answers))
+
+    def _keys(self, rows: pa.Table, due: pa.Table) -> tuple[pa.Table, Grouping]:
+        """(the keys at work, each once; rows and, behind them, entries that are due, by key)."""
+        every = pa.concat_tables(
+            [
+                lift(self.map.keys, rows),
+                due.select([HASH_COLUMN, *self.spec.by]).cast(self.map.keys.state_schema),
+            ]
+        )
+        columns = [single(column) for column in every.columns]
+        grouping = group_rows(as_int64(columns[0]), columns[1:])
+        first = pa.array(grouping.first_rows)
+        return pa.Table.from_arrays([column.take(first) for column in columns], schema=every.schema), grouping
+
+    def _stored(self, states: Segments, keys: pa.Table) -> dict[int, bytes]:
+        """The states of those keys that have one."""
+        found = find_rows(states, keys, self.map)
+        pairs = zip(found.rows.tolist(), found.values[0].to_pylist(), strict=True)
+        return {row: data for row, data in pairs if data is not None}
+
+    def _rows(self, marked: Marked) -> pa.Table:
+        return marked.rows.select(self.input.names).cast(self.input)
+
+    def _at(self, marked: Marked, before: int | None) -> tuple[list[int], list[int]]:
+        """(event times, watermarks) of the rows."""
+        if self.spec.on is None:
+            nowhere = [LONG_AGO] * marked.rows.num_rows
+            return nowhere, nowhere
+        marks = np.maximum(marked.marks, LONG_AGO if before is None else before)
+        return as_int64(single(marked.rows.column(SEEN))).tolist(), marks.tolist()
+
+    def _turns(
+        self, keys: pa.Table, grouping: Grouping, rows: int, stored: Mapping[int, bytes]
+    ) -> Iterator[Turn]:
+        values = [keys.column(name).to_pylist() for name in self.spec.by]
+        names = values[0] if len(values) == 1 else list(zip(*values, strict=True))
+        ends = np.append(grouping.starts[1:], len(grouping.order))
+        for number, (key, start, end) in enumerate(zip(names, grouping.starts, ends, strict=True)):
+            members = grouping.order[start:end]
+            yield Turn(key, members[members < rows].tolist(), stored.get(number))
+
+    def _advanced(
+        self,
+        states: Segments,
+        keys: pa.Table,
+        stored: Mapping[int, bytes],
+        answers: Sequence[Answer],
+        place: Place,
+    ) -> Segments:
+        changed = [row for row, answer in enumerate(answers) if answer.data != stored.get(row)]
+        if not changed:
+            return states
+        data = pa.array([answers[row].data for row in changed], pa.large_binary())
+        rows = [single(column) for column in keys.take(pa.array(changed)).columns]
+        table = pa.Table.from_arrays([*rows, data], schema=self.map.state_schema)
+        return advance(
+            states, table, self.map, place.directory, place.prefix, DEFAULT_BOUNDS, keep_in_base=present
+        )
+
+    def _fresh(self, keys: pa.Table, answers: Sequence[Answer]) -> pa.Table:
+        """Entries to be added to the index."""
+        waking = [(row, answer.wake) for row, answer in enumerate(answers) if answer.wake is not None]
+        times = pa.array([wake for _, wake in waking], pa.int64())
+        rows = keys.take(pa.array([row for row, _ in waking], pa.int64()))
+        return pa.Table.from_arrays([times, *(single(c) for c in rows.columns)], schema=self._entries)
+
+    @property
+    def chained(self) -> Aggregation:
+        return self.map
+
+    def parted(self, segments: Segments) -> tuple[Segments, Segments]:
+        return wakeups.parted(segments)
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        both = [wakeups.parted(segments) for segments in old]
+        versions = [Version(states) for states, _ in both]
+        merged = merge_versions_for(
+            partition, partitions, versions, self.map, place.directory, place.prefix
+        ).segments
+
+        def mine(hashes: I64) -> Any:
+            return owned(hashes, partition, partitions)
+
+        entries = [entry for _, entries in both for entry in entries]
+        return (*merged, *wakeups.joined(entries, self._entries, mine, place.directory, place.prefix))
+
+
+def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, int]:
+    """How the step changed the number of keys and the bytes of their states. Added up they are what there is."""
+    keys = sum(answer.data is not None for answer in answers) - len(stored)
+    size = sum(len(answer.data) for answer in answers if answer.data is not None)
+    changes = {"keys": keys, "state_bytes": size - sum(map(len, stored.values()))}
+    return {name: change for name, change in changes.items() if change}

@@ -1,0 +1,121 @@
+"""The k-th rows of several inputs leave together; the arithmetic is in `state/joins/barriers.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.operators.barriers import Names, barrier_names
+from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
+from holdfast.operators.shared.logic import (
+    Applied,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+    own_rows,
+    split,
+    with_hashes,
+)
+from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.state.columns.grouping import Bools
+from holdfast.state.joins.barriers import Matched, collecting, in_chunks, match, some_wait
+from holdfast.state.keyed.compaction import advance
+from holdfast.state.keyed.keyed_map import sort_by_position
+from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
+
+HOME = 0
+"""The partition that has all rows where there are no keys."""
+
+
+@dataclass(frozen=True)
+class Barrier(MapLogic):
+    """Rows travel with positions. `meta`, without keys: {"rows": how many came by each port}. `stamp`: the number of
+    the first input's source, if what leaves carries the positions of the first input's rows."""
+
+    aggregation: Aggregation
+    by: tuple[str, ...]
+    inputs: tuple[pa.Schema, ...]
+    names: tuple[Names, ...]
+    output: pa.Schema
+    stamp: int | None = None
+
+    @staticmethod
+    def plan(
+        by: tuple[str, ...], inputs: Sequence[pa.Schema], output: pa.Schema, stamp: int | None
+    ) -> Barrier:
+        names = barrier_names(inputs, by)
+        return Barrier(collecting(by, inputs), by, tuple(inputs), names, output, stamp)
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        return tuple((*schema.names, *POSITION_COLUMNS) for schema in self.inputs)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (with_positions(self.output, self.stamp is not None),)
+
+    @property
+    def keyed_map(self) -> Aggregation:
+        return self.aggregation
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> dict[int, pa.Table] | None:
+        if not self.by and partition != HOME:
+            return None
+        mine = {port: own_rows(table, self.by, partition, partitions) for port, table in rows.items()}
+        return {port: table for port, table in mine.items() if table.num_rows} or None
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return split(with_hashes(rows, self.by), partitions)
+
+    def gather(self, shares: Sequence[Share]) -> dict[int, pa.Table] | None:
+        ports = {port for port, _ in shares}
+        return {p: pa.concat_tables([rows for port, rows in shares if port == p]) for p in ports} or None
+
+    def apply(self, segments: Segments, meta: Any, arrived: dict[int, pa.Table], place: Place) -> Applied:
+        if not self.by:
+            arrived, meta = self._numbered(arrived, meta)
+        matched = match(self.aggregation, segments, arrived)
+        output = self._output(matched)  # first: what fails must not leave a segment behind
+        if matched.changed.num_rows:
+            segments = advance(
+                segments,
+                matched.changed,
+                self.aggregation,
+                place.directory,
+                place.prefix,
+                DEFAULT_BOUNDS,
+                keep_in_base=self._waits,
+            )
+        return Applied(segments, (output,), meta)
+
+    def _numbered(self, arrived: dict[int, pa.Table], meta: Any) -> tuple[dict[int, pa.Table], Any]:
+        counts = list((meta or {}).get("rows", [0] * len(self.inputs)))
+        numbered = {}
+        for port, rows in arrived.items():
+            numbered[port] = in_chunks(sort_by_position(rows, POSITION_COLUMNS), counts[port])
+            counts[port] += rows.num_rows
+        return numbered, {"rows": counts}
+
+    def _waits(self, table: pa.Table) -> Bools:
+        return some_wait(self.aggregation, table)
+
+    def _output(self, matched: Matched) -> pa.Table:
+        """In the order of the first input's positions."""
+        ordinals, numbers = matched.positions
+        order = pa.array(np.lexsort((numbers, ordinals)))
+        columns = [
+            rows.field(name).take(order)
+            for rows, names in zip(matched.rows, self.names, strict=True)
+            for name, _ in names
+        ]
+        if self.stamp is not None:
+            source = pa.array(np.full(len(ordinals), self.stamp))
+            columns += [source, pa.array(ordinals).take(order), pa.array(numbers).take(order)]
+        schema = self.outputs[0]
+        return pa.table(columns, names=schema.names).cast(schema)

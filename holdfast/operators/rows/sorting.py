@@ -1,0 +1,125 @@
+"""Rows leave in the order of event time, as far as the watermark has passed. One partition does it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
+from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
+from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
+from holdfast.operators.shared.timed import Arrived, TimedPort
+from holdfast.state.keyed.row_evolution import evolved
+from holdfast.state.keyed.segment import Segment
+from holdfast.state.windows.waiting_rows import TIME, Waiting, in_order, kept, leave, waiting
+
+HOME = 0
+"""The partition that has all rows: the one that owns the hash of no key."""
+
+
+@dataclass(frozen=True)
+class Sort(KeyedLogic):
+    """`meta`: {"reached": as in windows, "watermark": up to which rows have left, "left": how many have,
+    "sources": [[number in the segments, name]]}, and what `idleness.py` keeps. `stamp`: the number of this operator if the rows that leave carry
+    positions: they are numbered in the order in which they leave."""
+
+    port: TimedPort
+    input: pa.Schema
+    stamp: int | None = None
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        return ((*self.input.names, *POSITION_COLUMNS),)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (self.input if self.stamp is None else pa.schema([*self.input, *POSITION_FIELDS]),)
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
+        return self.port.own(rows[0], partition, partitions) if partition == HOME else None
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return {HOME: self.port.shares(rows, partitions)[HOME]}
+
+    def gather(self, shares: Sequence[Share]) -> Arrived | None:
+        return self.port.gather([rows for _, rows in shares])
+
+    def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
+        meta = meta or {}
+        before, mark = self.port.from_stored(meta.get("reached", [])), meta.get("watermark")
+        fresh, late = self._in_time(arrived, before, mark)
+        reached = self.port.after(before, arrived)
+        silent = self.port.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
+        now = self.port.mark(reached, silent)
+        if mark is not None:
+            now = mark if now is None else max(now, mark)
+        stored = self._renumbered([waiting(segment, mark) for segment in segments], meta)
+        leaving, stay = leave([*stored, Waiting(in_order(fresh, POSITION_COLUMNS))], now)
+        rows = in_order(pa.concat_tables([fresh.slice(0, 0), *leaving]), POSITION_COLUMNS)
+        output = self._output(rows, meta.get("left", 0))
+        after = kept(stay, POSITION_COLUMNS, place.directory, place.prefix)
+        new_meta = {
+            "reached": self.port.to_stored(reached),
+            "watermark": now,
+            "left": meta.get("left", 0) + rows.num_rows,
+            "sources": self._numbers,
+            **noted(self.port.idle_us, meta, self.port.to_stored(silent)),
+        }
+        return Applied(after, (output,), new_meta, {"late": late} if late else {})
+
+    def _in_time(self, arrived: Arrived, before: dict[int, int], mark: int | None) -> tuple[pa.Table, int]:
+        """(rows that may still leave in order, with their times; how many may not)."""
+        rows, times = arrived.rows, self.port.times(arrived.rows)
+        marks = self.port.marks(arrived, before)
+        if mark is not None:
+            marks = np.maximum(marks, mark)
+        rows = rows.select([*self.input.names, *POSITION_COLUMNS])
+        rows = rows.cast(pa.schema([*self.input, *POSITION_FIELDS])).add_column(0, TIME, pa.array(times))
+        in_time = times >= marks
+        late = len(times) - int(in_time.sum())
+        return (rows.filter(pa.array(in_time)) if late else rows), late
+
+    @property
+    def _numbers(self) -> list[list[Any]]:
+        return sorted([number, name] for number, name in self.port.sources.items())
+
+    def _renumbered(self, stored: list[Waiting], meta: Any) -> list[Waiting]:
+        """What waits, with the source numbers of this run. Other numbers than before: all is written anew."""
+        old = meta.get("sources", self._numbers)
+        if old == self._numbers or not stored:
+            return stored
+        number_of = {name: number for number, name in self.port.sources.items()}
+        table = pa.concat_tables([each.rows for each in stored])
+        index = table.schema.get_field_index(POSITION_COLUMNS[0])
+        numbers = table.column(index).to_numpy()
+        renewed = np.full(len(numbers), -1, dtype=np.int32)  # of a source that is gone: before all others
+        for number, name in old:
+            renewed[numbers == number] = number_of.get(name, -1)
+        table = table.set_column(index, table.schema.field(index), pa.array(renewed))
+        return [Waiting(in_order(table, POSITION_COLUMNS))]
+
+    def _output(self, rows: pa.Table, first: int) -> pa.Table:
+        output = rows.select(self.input.names)
+        if self.stamp is not None:
+            count = rows.num_rows
+            places = (np.full(count, self.stamp), np.zeros(count), np.arange(first, first + count))
+            for field, values in zip(POSITION_FIELDS, places, strict=True):
+                output = output.append_column(field, pa.array(values.astype(np.int64)).cast(field.type))
+        return output.cast(self.outputs[0])
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        return clocked(self.port.idle_us, meta, now_us)
+
+    def resumed(self, meta: Any) -> Any:
+        return resumed(self.port.idle_us, meta)
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        wanted = pa.schema([table.schema.field(TIME), *self.input, *POSITION_FIELDS])
+        return table if table.schema.equals(wanted) else evolved(table, wanted, {}, segment.name)
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        return tuple(segment for segments in old for segment in segments) if partition == HOME else ()

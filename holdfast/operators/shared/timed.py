@@ -1,0 +1,159 @@
+"""Rows of one input port that have an event time: how they reach their partition, and the watermark at each of them.
+
+Every partition hears how far each source came in a step, also if none of its own rows arrived; so all partitions agree
+on the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.operators.shared.logic import own_rows, split, with_hashes
+from holdfast.state.aggregates.aggregation import as_int64, single
+from holdfast.state.columns.hashing import I64
+from holdfast.state.keyed.keyed_map import sort_by_position
+from holdfast.state.windows.watermarks import (
+    NEVER,
+    join_stairs,
+    maxima,
+    raised,
+    running_maximum,
+    stairs,
+    watermark,
+)
+
+REACHED = "__hf_reached"
+"""Column of arrived rows: the largest event time of their source up to them, within the step."""
+
+STAIRS_NOTE = b"holdfast.stairs"
+"""Under this name shares carry the stairs of their mapping task."""
+ROWS_NOTE = b"holdfast.rows"
+"""Under this name shares carry how many rows their mapping task had."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Rows of one partition with `REACHED`, how far every source came in the step, and how many rows the port had in it,
+    in all partitions."""
+
+    rows: pa.Table
+    reached: dict[int, int]
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class TimedPort:
+    """An input port with event time in the column `on`. Rows without an event time are left out."""
+
+    by: tuple[str, ...]
+    on: str
+    sources: dict[int, str]
+    """Names by number; numbers are those of this run, names are for ever."""
+    delays: dict[int, int]
+    """Microseconds by source number."""
+    idle_us: int | None = None
+    """A source without a row for so long of processing time no longer holds the watermark back; None: it always does."""
+
+    # --- how rows arrive ---
+
+    def own(self, rows: pa.Table, partition: int, partitions: int) -> Arrived:
+        rows = self._timed(rows)
+        sources, times = longs(rows, POSITION_COLUMNS[0]), self.times(rows)
+        rows = rows.append_column(REACHED, pa.array(running_maximum(sources, times)))
+        mine = own_rows(rows, self.by, partition, partitions)
+        return Arrived(mine, maxima(sources, times), rows.num_rows)
+
+    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        rows = self._timed(rows)
+        positions = [longs(rows, name) for name in POSITION_COLUMNS]
+        note = {STAIRS_NOTE: as_bytes(stairs(positions, self.times(rows))), ROWS_NOTE: b"%d" % rows.num_rows}
+        rows = with_hashes(rows, self.by)
+        parts = split(rows, partitions)
+        empty = rows.slice(0, 0)
+        return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+
+    def gather(self, shares: Sequence[pa.Table]) -> Arrived | None:
+        if not shares:
+            return None
+        steps = [pa.ipc.open_stream(share.schema.metadata[STAIRS_NOTE]).read_all() for share in shares]
+        rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
+        reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
+        every = pa.concat_tables(steps)
+        return Arrived(
+            rows.append_column(REACHED, pa.array(reached)),
+            maxima(longs(every, "source"), longs(every, "time")),
+            sum(int(share.schema.metadata[ROWS_NOTE]) for share in shares),
+        )
+
+    def _timed(self, rows: pa.Table) -> pa.Table:
+        """The rows in position order. One without an event time belongs to no window."""
+        if rows.column(self.on).null_count:
+            rows = rows.filter(rows.column(self.on).is_valid())
+        return sort_by_position(rows, POSITION_COLUMNS)
+
+    def times(self, rows: pa.Table) -> I64:
+        """Event times in microseconds."""
+        return as_int64(single(rows.column(self.on)).cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
+
+    # --- watermarks ---
+
+    def marks(self, arrived: Arrived, before: Mapping[int, int]) -> I64:
+        """The watermark of each row's own source at its position."""
+        sources, reached = longs(arrived.rows, POSITION_COLUMNS[0]), longs(arrived.rows, REACHED)
+        marks = np.empty(len(sources), dtype=np.int64)
+        for source in np.unique(sources):
+            of_source = sources == source
+            ahead = before.get(int(source), NEVER)
+            marks[of_source] = np.maximum(reached[of_source], ahead) - self.delays[int(source)]
+        return marks
+
+    def mark(self, reached: Mapping[int, int], silent: Mapping[int, int] | None = None) -> int | None:
+        """The watermark of the port: the smallest of its sources' that are not idle; None if they all are."""
+        idle = self.idle(silent or {})
+        return watermark(reached, {source: us for source, us in self.delays.items() if source not in idle})
+
+    def idle(self, silent: Mapping[int, int]) -> frozenset[int]:
+        """The sources that have been silent for too long."""
+        if self.idle_us is None:
+            return frozenset()
+        return frozenset(source for source, us in silent.items() if us >= self.idle_us)
+
+    def silences(self, stored: Sequence[Any], passed_us: int, arrived: Arrived | None) -> dict[int, int]:
+        """For how long each source has had no row with an event time, after a step. New ones begin with it."""
+        known = dict(stored)
+        heard = arrived.reached if arrived is not None else {}
+        return {
+            number: 0 if number in heard else known.get(name, -passed_us) + passed_us
+            for number, name in self.sources.items()
+        }
+
+    def from_stored(self, stored: Sequence[Any]) -> dict[int, int]:
+        """How far each source of this run had come."""
+        known = dict(stored)
+        return {number: known[name] for number, name in self.sources.items() if name in known}
+
+    def to_stored(self, reached: Mapping[int, int]) -> list[list[Any]]:
+        return sorted([self.sources[number], time] for number, time in reached.items())
+
+    def after(self, before: Mapping[int, int], arrived: Arrived | None) -> dict[int, int]:
+        """How far the sources have come after a step."""
+        return raised(before, arrived.reached if arrived is not None else {})
+
+
+def longs(table: pa.Table, name: str) -> I64:
+    """An integer column as an array."""
+    return as_int64(single(table.column(name)))
+
+
+def as_bytes(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())

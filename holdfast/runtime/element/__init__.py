@@ -1,0 +1,1 @@
+"""One element at work: its loop, its steps, its operators' state."""

@@ -1,0 +1,214 @@
+"""One step of an element under way: its operators evaluated in order, from what was gathered to what leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from holdfast.compiler.plan import ElementPlan
+from holdfast.failpoints import fp
+from holdfast.ids import ConnectionId, OperatorName
+from holdfast.language.connectors import Sink, Slice
+from holdfast.language.graph import (
+    KEYED,
+    HostedSpec,
+    Operator,
+    SinkSpec,
+    SourceSpec,
+    SplitSpec,
+    StreamRef,
+)
+from holdfast.runtime.element.hosted_run import HostedRun
+from holdfast.runtime.element.keyed_run import KeyedRun
+from holdfast.runtime.element.operator_runs import SourceRun
+from holdfast.runtime.engines.engine import Delivery, Frame, StepName
+from holdfast.runtime.links.batch import Batch, Hold
+
+if TYPE_CHECKING:
+    from holdfast.runtime.element.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one step processes."""
+
+    slices: Mapping[OperatorName, Slice]
+    batches: Mapping[ConnectionId, Sequence[Batch]]
+
+    @property
+    def rows(self) -> int:
+        taken = sum(batch.rows for batches in self.batches.values() for batch in batches)
+        return taken + sum(piece.rows or 0 for piece in self.slices.values())
+
+
+@dataclass
+class Outcome:
+    """What one step produced: a batch per stream that leaves the element, and counts for people."""
+
+    batches: dict[StreamRef, Batch] = field(default_factory=dict)
+    sink_rows: dict[OperatorName, int | None] = field(default_factory=dict)
+
+
+class Evaluation:
+    """One step under way: frames of the streams computed so far."""
+
+    def __init__(self, worker: Worker, work: Work, name: StepName) -> None:
+        self._worker = worker
+        self._engine = worker.engine
+        self._work = work
+        self._name = name
+        self._frames: dict[StreamRef, Frame] = {}
+        self._shared: list[Frame] = []
+        self._holds: list[Hold] = []
+        self._outcome = Outcome()
+
+    def evaluate(self, op: Operator) -> None:
+        match op.spec:
+            case SourceSpec():
+                self._read(op)
+            case SinkSpec(sink=sink):
+                frame = self._input(op, 0)
+                if frame is not None and op.name not in self._outcome.sink_rows:
+                    fp("sink.write")
+                    if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
+                        frame = self._engine.strip(frame)
+                    self._outcome.sink_rows[op.name] = self._engine.write(sink, frame, self._name.id)
+            case spec if isinstance(spec, KEYED):
+                self._keyed(op)
+            case HostedSpec():
+                self._hosted(op)
+            case _:
+                frame = self._input(op, 0)
+                if frame is not None:
+                    stamped = any(
+                        StreamRef(op.name, p) in self._worker.plan.stamped for p in range(op.outputs)
+                    )
+                    for port, out in enumerate(self._engine.stateless(op, [frame], stamped)):
+                        self._add(StreamRef(op.name, port), out)
+
+    def finish(self) -> Outcome:
+        for stream in self._worker.out_streams:
+            frame = self._frames.get(stream)
+            if frame is not None:
+                batch = self._engine.materialise(frame, self._name, str(stream))
+                if batch is not None:
+                    self._outcome.batches[stream] = batch
+        return self._outcome
+
+    def release(self) -> None:
+        for frame in self._shared:
+            self._engine.unshare(frame)
+        for hold in self._holds:
+            hold.let_go()
+
+    def add_tables(self, op: Operator, tables: Sequence[pa.Table]) -> None:
+        for port, table in enumerate(tables):
+            if table.num_rows:
+                self._add(StreamRef(op.name, port), self._engine.from_table(table))
+
+    def _read(self, op: Operator) -> None:
+        piece = self._work.slices.get(op.name)
+        if piece is None:
+            return
+        run = self._worker.runs[op.name]
+        assert isinstance(run, SourceRun)
+        self._add(StreamRef(op.name), self._engine.read(run.source, piece, run.stamp))
+
+    def _keyed(self, op: Operator) -> None:
+        found = {port: self._input(op, port) for port in range(len(op.inputs))}
+        frames = {port: frame for port, frame in found.items() if frame is not None}
+        if not frames:
+            return
+        run = self._worker.runs[op.name]
+        assert isinstance(run, KeyedRun)
+        delivery = self._worker.deliveries[op.name]
+        # One moment for the whole step, stored with the state: what is in processing time is consistent in itself.
+        now_us = int(self._worker.clock.wall() * 1e6)
+        state = replace(run.state, meta=run.task.logic.at(run.state.meta, now_us))
+        result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
+        self._holds.extend(result.holds)
+        run.advance(result.state)
+        for sink in result.delivered:
+            self._outcome.sink_rows[delivery.names[sink]] = result.rows
+        for port, out in result.frames.items():
+            self._add(StreamRef(op.name, port), out)
+
+    def _hosted(self, op: Operator) -> None:
+        run = self._worker.runs[op.name]
+        assert isinstance(run, HostedRun)
+        worked = False
+        # Data ports before control ports: rows of a control port change state only.
+        for port in sorted(range(len(op.inputs)), key=lambda p: op.inputs[p].control):
+            frame = self._input(op, port)
+            if frame is None:
+                continue
+            stream = op.inputs[port].streams[0]
+            ordered = all(s in self._worker.plan.stamped for s in op.inputs[port].streams)
+            table = self._engine.collect(frame, self._worker.plan.schemas[stream], ordered)
+            if table.num_rows:
+                run.process(table, port)
+                worked = True
+        if worked:
+            run.check_state()
+            self.add_tables(op, run.take_outputs())
+
+    def _input(self, op: Operator, port: int) -> Frame | None:
+        frames = [f for s in op.inputs[port].streams if (f := self._stream(s, op.name, port)) is not None]
+        if not frames:
+            return None
+        stamped = [s in self._worker.plan.stamped for s in op.inputs[port].streams]
+        if any(stamped) and not all(stamped):
+            frames = [self._engine.strip(frame) for frame in frames]
+        return frames[0] if len(frames) == 1 else self._engine.union(frames)
+
+    def _stream(self, stream: StreamRef, op: OperatorName, port: int) -> Frame | None:
+        if stream.operator in self._worker.inside and stream in self._frames:
+            return self._frames[stream]
+        for connection in self._worker.element.inputs:
+            if connection.stream == stream and (op, port) in connection.ports:
+                batches = self._work.batches.get(connection.id)
+                if batches:
+                    return self._engine.from_batches(batches, self._worker.schema_of(stream))
+        return None
+
+    def _add(self, stream: StreamRef, frame: Frame) -> None:
+        if self._worker.uses.get(stream, 0) > 1:
+            frame = self._engine.share(frame)
+            self._shared.append(frame)
+        self._frames[stream] = frame
+
+
+@dataclass(frozen=True)
+class OwnDelivery:
+    """What happens to a keyed operator's output within its element."""
+
+    request: Delivery
+    names: Mapping[Sink, OperatorName]
+
+
+def delivery_of(element: ElementPlan, name: OperatorName, out_streams: Sequence[StreamRef]) -> OwnDelivery:
+    """Sinks that read nothing but this output may be served by the tasks that make it."""
+    stream = StreamRef(name)
+    names: dict[Sink, OperatorName] = {}
+    kept = {out.port for out in out_streams if out.operator == name}
+    for op in element.operators:
+        for port in op.inputs:
+            if isinstance(op.spec, SinkSpec) and port.streams == (stream,):
+                names[op.spec.sink] = op.name
+            else:
+                kept.update(read.port for read in port.streams if read.operator == name)
+    return OwnDelivery(Delivery(tuple(names), frozenset(kept)), names)
+
+
+def uses_of(element: ElementPlan, out_streams: Sequence[StreamRef]) -> dict[StreamRef, int]:
+    """How many jobs of one step read each stream made in the element."""
+    uses: dict[StreamRef, int] = dict.fromkeys(out_streams, 1)
+    for op in element.operators:
+        for port in op.inputs:
+            for stream in port.streams:
+                weight = op.outputs if isinstance(op.spec, SplitSpec) else 1
+                uses[stream] = uses.get(stream, 0) + weight
+    return uses

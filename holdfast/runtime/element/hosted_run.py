@@ -1,0 +1,147 @@
+"""Run-time side of a Python operator hosted in the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.checkpoint import chain
+from holdfast.checkpoint.blobs import BlobRef
+from holdfast.checkpoint.chain import Restored
+from holdfast.errors import StateError
+from holdfast.failpoints import fp
+from holdfast.ids import Epoch, OperatorName
+from holdfast.language.graph import HostedSpec
+from holdfast.operators.python.rows import Outbox, rows_of, stamp
+from holdfast.runtime.element.operator_runs import DurablePart, Remembering, blob_of
+from holdfast.runtime.element.variable_chain import VersionedState
+from holdfast.runtime.region.restore_budget import Chooser
+from holdfast.state.values import codec
+from holdfast.state.variables import instance_state
+from holdfast.state.variables.declarations import declared
+from holdfast.state.variables.state_size import state_size
+from holdfast.store.base import Store
+
+
+class HostedRun(Remembering):
+    """A Python operator in the driver."""
+
+    def __init__(
+        self,
+        name: OperatorName,
+        spec: HostedSpec,
+        source_index: int,
+        stamped: tuple[bool, ...],
+        chooser: Chooser | None = None,
+    ) -> None:
+        self.name = name
+        self._spec = spec
+        self._source_index = source_index
+        self._stamped = stamped
+        self._outbox = Outbox(name, spec.schemas)
+        self._checked = False
+        self.instance: Any = None
+        self._emitted = [0] * len(spec.schemas)
+        self._pristine: Any = None
+        self._chooser = chooser
+        """None: every checkpoint holds the whole state."""
+        self._versioned: VersionedState | None = None
+
+    def process(self, table: pa.Table, port: int) -> None:
+        if hasattr(self.instance, "process_batch"):
+            self._outbox.submit_all(self.instance.process_batch(table, port))
+        else:
+            process = self.instance.process
+            for row in rows_of(table):
+                self._outbox.submit_all(process(row, port))
+
+    def drain(self) -> None:
+        if hasattr(self.instance, "drain"):
+            self._outbox.submit_all(self.instance.drain())
+
+    def take_outputs(self) -> list[pa.Table]:
+        """What was submitted, stamped where somebody orders by it."""
+        tables = self._outbox.take()
+        for port, table in enumerate(tables):
+            if self._stamped[port]:
+                tables[port] = stamp(table, self._source_index, self._emitted[port])
+            self._emitted[port] += table.num_rows
+        return tables
+
+    def check_state(self) -> None:
+        """After the first step: the state survives encoding, or the user hears which attribute does not."""
+        if not self._checked:
+            try:
+                instance_state.check_state(self.instance)
+            except StateError as error:
+                raise StateError(f"operator {self.name!r}: {error.message}", cure=error.cure) from error
+            self._checked = True
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The size of the state, if the operator declares it."""
+        if self.instance is None or not declared(type(self.instance)):
+            return {}
+        return {"state_bytes": state_size(self.instance)}
+
+    def pin(self, epoch: Epoch) -> Any:
+        # Encoded at once: the operator goes on changing its own objects in the next step.
+        if self._versioned is not None:
+            rest = {"state": instance_state.take_rest(self.instance), "emitted": list(self._emitted)}
+            return self._versioned.pin(epoch, rest)
+        return codec.encode(
+            {"state": instance_state.take_state(self.instance), "emitted": list(self._emitted)}
+        )
+
+    def part_of(self, epoch: Epoch, pinned: Any) -> DurablePart:
+        if self._versioned is None:
+            return DurablePart(pinned, form={"kind": "full", "deltas": 0})
+        return self._versioned.part_of(epoch, pinned)
+
+    def stored(self, epoch: Epoch, pairs: Sequence[BlobRef]) -> None:
+        if self._versioned is not None:
+            self._versioned.stored(epoch, pairs)
+
+    def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
+        self._outbox = Outbox(self.name, self._spec.schemas)
+        if self.instance is None:
+            self._make()
+        versions = _versions(store, part) if part is not None and part.get("pairs") else None
+        if part is None:
+            instance_state.to_initial(self.instance, self._pristine)
+            self._emitted = [0] * len(self._spec.schemas)
+        else:
+            stored = codec.decode(blob_of(store, part)) if versions is None else versions.rest
+            state = codec.decode(stored["state"])
+            instance_state.give_value(
+                self.instance, state if versions is None else {**state, **versions.payloads}
+            )
+            self._emitted = list(stored["emitted"])
+        if self._versioned is not None:
+            # Before open(): what that changes counts as a change.
+            self._versioned.restored(epoch, self.instance, versions, part)
+        instance_state.open_again(self.instance)
+
+    def _make(self) -> None:
+        self.instance = self._spec.make()
+        self._pristine = instance_state.initial_state(self.instance)
+        self.instance._submit = self._outbox_submit
+        if self._chooser is not None and instance_state.is_incremental(self.instance):
+            self._versioned = VersionedState(self._chooser)
+
+    def close(self) -> None:
+        if self.instance is not None and hasattr(self.instance, "close"):
+            self.instance.close()
+
+    def _outbox_submit(self, item: Any, port: int = 0) -> None:
+        self._outbox.submit(item, port)
+
+
+def _versions(store: Store | None, part: dict[str, Any]) -> Restored:
+    assert store is not None
+    fp("reset.op.load")
+    restored = chain.restore(store, part["pairs"])
+    fp("reset.op.loaded")
+    return restored

@@ -1,0 +1,288 @@
+"""Run-time side of a keyed operator: its live version, and what the store has of it.
+
+The live version is a set of immutable segments that merges rearrange. The store has, for each partition,
+
+    chain    the segments of a base, then the deltas since: for every key the newest row counts
+    others   segments that belong to no keyed map (windows, waiting rows): stored as they are, each once
+
+A *base* is the version's own segments, those that the store has already by reference, or the same joined. A *delta* is the rows that
+steps changed since the checkpoint before, each key once; what live merges joined of them already is used, but they never
+force anything into the store.
+
+Must hold: `_chain` and `_changes` together are the current version, whenever `_tracked`. So `_changes` loses a segment only
+when the chain has got its rows. An upload that fails leaves both as they were; an epoch that is given up after its
+uploads leaves the chain longer, by segments that nobody deletes before the next epoch refers to them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.checkpoint.adaptive import Cost, Form
+from holdfast.errors import DamagedError
+from holdfast.ids import Epoch, OperatorName
+from holdfast.operators.shared.logic import Segments
+from holdfast.runtime.element.operator_runs import DurablePart, Remembering, blob_of
+from holdfast.runtime.engines.engine import Engine, KeyedState, KeyedTask, Spare
+from holdfast.runtime.region.restore_budget import Chooser
+from holdfast.state.keyed.change_log import ChangeLog
+from holdfast.state.keyed.layout import Block, Merge, Run, age_of, blocks_of
+from holdfast.state.keyed.segment import Segment
+from holdfast.state.values import codec
+from holdfast.store.base import SegmentRef, Store
+
+Refs = list[SegmentRef]
+
+JOINED_AFTER, JOINED_OVER = 8, 1.1
+"""A base after so many deltas is joined if the store lacks so many times the bytes that it has then."""
+MOST_LOGGED = 4
+"""Changes that have so many times the bytes of the state they belong to are not logged any further."""
+STALE = "stale"
+"""Under this name an operator counts rows that restores removed from its windows as too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPin:
+    """A version, and the changes of each partition since the checkpoint before it."""
+
+    state: KeyedState
+    changes: tuple[Segments, ...]
+    complete: bool
+    """True if the changes are all since the checkpoint before: it may become a delta."""
+    life: int
+    """Which restore it comes after."""
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [s for partition in (*self.state.partitions, *self.changes) for s in partition]
+
+
+class KeyedRun(Remembering):
+    """A keyed operator. Called by the element's thread, `part_of` by its uploads."""
+
+    def __init__(
+        self, name: OperatorName, task: KeyedTask, engine: Engine, entry: str, chooser: Chooser
+    ) -> None:
+        self.name = name
+        self.task = task
+        self.chooser = chooser
+        self.tolerates_damage = False
+        """True where a damaged group may cost its rows: outside of regions."""
+        self.lost_groups: list[tuple[str, int]] = []
+        """(what is wrong, rows) of groups that the last restore did without."""
+        self.missed: tuple[int, ...] = ()
+        """Rows that each input brought since what is restored next was stored, and that it lacks; empty: none are known.
+        Set before a restore, outside of regions."""
+        self.stale_rows = 0
+        """Rows of windows that the last restore did without, since those that were missed would have pushed them out."""
+        self._engine = engine
+        self._entry = entry
+        self._store: Store | None = None
+        self._chain: list[Refs] = []
+        self._changes: list[ChangeLog] = []
+        self._tracked = False
+        self._stored: dict[str, SegmentRef] = {}
+        """What the newest checkpoint refers to, by name: a live segment of that name needs no second upload."""
+        self._held: list[KeyedPin] = []
+        """Pins whose upload is not finished."""
+        self._live: dict[str, Segment] = {}
+        self._life = 0
+        self._lock = threading.Lock()
+        self.state = KeyedState(tuple(() for _ in range(engine.partitions)))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """For people: without what operators count for themselves."""
+        return {name: count for name, count in self.state.counts.items() if not name.startswith("_")}
+
+    @property
+    def had(self) -> tuple[int, ...] | None:
+        """Rows of each input so far; None: the operator has nothing that becomes stale."""
+        return self.task.logic.had(self.state.meta, self.state.counts)
+
+    def advance(self, state: KeyedState) -> None:
+        """A step succeeded: `state` is the current version; segments nobody needs any more are removed."""
+        with self._lock:
+            self._log_changes(state)
+            self.state = state
+            self._live.update((s.name, s) for partition in state.partitions for s in partition)
+            gone = self._unneeded()
+        for segment in gone:
+            self._engine.remove_live(segment)
+
+    def _log_changes(self, state: KeyedState) -> None:
+        if not self._tracked:
+            return
+        parted = self.task.logic.parted
+        for log, before, after in zip(self._changes, self.state.partitions, state.partitions, strict=True):
+            log.step(parted(before)[0], parted(after)[0])
+        # They cost space until the next checkpoint, which is a base then.
+        logged = sum(log.bytes for log in self._changes)
+        if not self._held and logged > MOST_LOGGED * sum(s.bytes for p in state.partitions for s in p):
+            self._stop_tracking()
+
+    def _stop_tracking(self) -> None:
+        self._tracked = False
+        self._changes = [ChangeLog() for _ in self.state.partitions]
+
+    def _unneeded(self) -> list[Segment]:
+        logged = [log.segments for log in self._changes]
+        needed = {s.name for partition in (*self.state.partitions, *logged) for s in partition}
+        needed.update(segment.name for pin in self._held for segment in pin.segments)
+        return [self._live.pop(name) for name in list(self._live) if name not in needed]
+
+    # --- checkpoints --------------------------------------------------------------------------------------------
+
+    def pin(self, epoch: Epoch) -> KeyedPin:
+        with self._lock:
+            complete, self._tracked = self._tracked, self.task.logic.chained is not None
+            pin = KeyedPin(self.state, tuple(log.pin() for log in self._changes), complete, self._life)
+            self._held.append(pin)
+            self.state = replace(self.state, pins=self.state.pins + 1)
+            return pin
+
+    def part_of(self, epoch: Epoch, pinned: KeyedPin) -> DurablePart:
+        try:
+            part = self._put(pinned)
+        except BaseException:
+            with self._lock:
+                if pinned.life == self._life:  # before this pin changes may not have been logged
+                    self._stop_tracking()
+            raise
+        finally:
+            with self._lock:
+                self._held = [pin for pin in self._held if pin is not pinned]
+        if pinned.state.meta is not None or pinned.state.counts:
+            part.blob = codec.encode({"meta": pinned.state.meta, "counts": dict(pinned.state.counts)})
+        return part
+
+    def _put(self, pinned: KeyedPin) -> DurablePart:
+        begun = time.perf_counter()
+        maps, others = zip(*map(self.task.logic.parted, pinned.state.partitions), strict=True)
+        form, chain, size = self._put_delta(pinned) or self._put_base(maps)
+        segments = [[*own, *other] for own, other in zip(chain, self._put_all(others), strict=True)]
+        overhead = sum(ref.size for refs in chain for ref in refs) - size if form == "base" else 0
+        cost = Cost(size, time.perf_counter() - begun, overhead)
+        with self._lock:
+            if pinned.life == self._life:  # else a restore came in between: the state is another one now
+                self._stored_as(pinned, form, cost, chain, segments)
+        if self.task.logic.chained is None:
+            rows = {s.name: s.rows for partition in pinned.state.partitions for s in partition}
+            return DurablePart(None, segments, {"kind": "groups", "rows": rows})
+        return DurablePart(None, segments, self.chooser.record(form))
+
+    def _put_base(self, maps: Sequence[Segments]) -> tuple[Form, list[Refs], int]:
+        """The version's own segments; joined if that is less to store and a base is rare enough to pay for it."""
+        size = sum(map(_largest_run, maps))
+        new = [s.bytes for segments in maps for s in segments if s.name not in self._stored]
+        if self.chooser.history.deltas < JOINED_AFTER or sum(new) < JOINED_OVER * size:
+            return "base", self._put_all(maps), size
+        chain = self._put_joined(maps, as_base=True)
+        return "base", chain, sum(ref.size for refs in chain for ref in refs)
+
+    def _put_delta(self, pinned: KeyedPin) -> tuple[Form, list[Refs], int] | None:
+        """None if it is to be a base: the size of a delta is known only after its changes are joined."""
+        if not pinned.complete or not self.chooser.accepts_delta():
+            return None
+        deltas = self._put_joined(pinned.changes)
+        size = sum(ref.size for refs in deltas for ref in refs)
+        if not self.chooser.accepts_delta(size):
+            return None
+        return "delta", [[*old, *new] for old, new in zip(self._chain, deltas, strict=True)], size
+
+    def _stored_as(
+        self, pinned: KeyedPin, form: Form, cost: Cost, chain: list[Refs], segments: list[Refs]
+    ) -> None:
+        self._chain = chain
+        self._stored = {ref.key: ref for refs in segments for ref in refs}
+        for log, changes in zip(self._changes, pinned.changes, strict=True):
+            log.stored(changes)
+        if self.task.logic.chained is not None:
+            self.chooser.took(form, cost)
+            if not self.chooser.tracking:
+                self._stop_tracking()
+
+    def _put_all(self, partitions: Sequence[Segments]) -> list[Refs]:
+        """References to segments; those the store does not have are stored."""
+        assert self._store is not None
+        new = [
+            (number, segment)
+            for number, segments in enumerate(partitions)
+            for segment in segments
+            if segment.name not in self._stored
+        ]
+        refs = self._engine.put_segments(self._entry, new, self._store)
+        found = self._stored | {s.name: ref for (_, s), ref in zip(new, refs, strict=True)}
+        return [[found[segment.name] for segment in segments] for segments in partitions]
+
+    def _put_joined(self, changes: Sequence[Segments], as_base: bool = False) -> list[Refs]:
+        assert self._store is not None
+        some = [(number, segments) for number, segments in enumerate(changes) if segments]
+        stored = self._engine.put_joined(self.task, self._entry, some, self._store, as_base)
+        refs: list[Refs] = [[] for _ in changes]
+        for (number, _), put in zip(some, stored, strict=True):
+            refs[number] = put
+        return refs
+
+    # --- restore ------------------------------------------------------------------------------------------------
+
+    def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
+        self._store = store
+        segments = [] if part is None else [[SegmentRef(*ref) for ref in p] for p in part["segments"]]
+        blob = {} if part is None or part["blob"] is None else codec.decode(blob_of(store, part))
+        stored_meta = blob.get("meta")
+        spare = self._note_lost(part, stored_meta) if self.tolerates_damage else None
+        loaded = self._engine.load_keyed(self.task, segments, store, spare)
+        meta = self.task.logic.resumed(stored_meta)
+        if spare is not None and any(spare.missed):
+            meta = self.task.logic.after_missed(meta, spare.missed)
+        ages = [age_of(segment.name) or 0 for partition in loaded.partitions for segment in partition]
+        state = KeyedState(loaded.partitions, meta, blob.get("counts", {}), 1 + max(ages, default=0))
+        self.stale_rows = loaded.stale
+        if loaded.stale:
+            state = replace(state, counts=state.counting([{STALE: loaded.stale}]))
+        with self._lock:
+            self._life += 1
+            self._held.clear()
+            self._stop_tracking()
+        self.advance(state)
+        with self._lock:
+            self._resume_chain(segments, None if part is None else part.get("form"), loaded.as_stored)
+
+    def _note_lost(self, part: dict[str, Any] | None, meta: Any) -> Spare:
+        self.lost_groups = []
+        rows: dict[str, int] = ((part or {}).get("form") or {}).get("rows", {})
+
+        def note(ref: SegmentRef, error: DamagedError) -> None:
+            self.lost_groups.append((error.message, rows.get(ref.key, 0)))
+
+        return Spare(note, self.missed, meta)
+
+    def _resume_chain(self, segments: list[Refs], form: dict[str, Any] | None, as_stored: bool) -> None:
+        """Go on with the stored chain, if what was loaded is exactly what the store has."""
+        self._stored = {ref.key: ref for refs in segments for ref in refs} if as_stored else {}
+        known = form is not None and as_stored and self.task.logic.chained is not None
+        self.chooser.resume(form if known else None)
+        self._tracked = known and self.chooser.tracking
+        self._changes = [ChangeLog() for _ in self.state.partitions]
+        self._chain = [
+            [ref for ref in refs if self.task.logic.parted((_named(ref),))[0]] for refs in segments
+        ]
+
+
+def _largest_run(segments: Segments) -> int:
+    """Bytes of the run that has most of a partition's keys: about what the state would have if all were merged."""
+    runs = [run for block in blocks_of(segments) for run in _runs(block)]
+    return max((sum(segment.bytes for segment in run.segments) for run in runs), default=0)
+
+
+def _runs(block: Block) -> tuple[Run, ...]:
+    return (*block.inputs, block.pieces) if isinstance(block, Merge) else (block,)
+
+
+def _named(ref: SegmentRef) -> Segment:
+    return Segment(ref.key, "", 0, ref.size, ref.crc)

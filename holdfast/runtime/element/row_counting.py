@@ -1,0 +1,23 @@
+"""Counting rows for people in the background: whole files are handed to Spark without anybody knowing their rows."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from holdfast.runtime.element.evaluation import Work
+from holdfast.runtime.element.worker import Worker
+from holdfast.runtime.metrics import ElementMetrics
+
+_counters = ThreadPoolExecutor(1, thread_name_prefix="holdfast-count")
+
+
+def count_later(worker: Worker, work: Work, metrics: ElementMetrics, now: float) -> None:
+    """Add the rows of slices that do not know their number, as soon as somebody has counted them."""
+    for run in worker.sources:
+        piece = work.slices.get(run.name)
+        if piece is not None and piece.rows is None:
+            source = run.source
+            future = _counters.submit(source.count_rows, piece)
+            future.add_done_callback(
+                lambda done: metrics.add_rows(now, done.result() or 0) if done.exception() is None else None
+            )

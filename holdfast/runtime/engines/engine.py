@@ -1,0 +1,262 @@
+"""The job-runner seam: everything a step asks of the machinery that moves rows.
+
+A *frame* is opaque to the runtime: a lazy Spark DataFrame (`runtime/engines/spark/engine.py`) or an Arrow table
+(`runtime/engines/local.py`). Methods that read `runs a job` perform exactly one action.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.compiler.analyse import Analyser
+from holdfast.durable import remove_quietly
+from holdfast.errors import DamagedError
+from holdfast.ids import Attempt, ElementName, OperatorName
+from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
+from holdfast.language.graph import Operator
+from holdfast.operators.shared.changes import stored_changes
+from holdfast.operators.shared.logic import KeyedLogic, Segments
+from holdfast.runtime.links.batch import Batch, Hold
+from holdfast.state.keyed.segment import Segment
+from holdfast.store.base import SegmentRef, Store
+
+UPLOADS_AT_ONCE = 4
+"""Of one operator: uploads mostly wait for the disk or the network."""
+
+Frame = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """What the restore of a keyed operator may do without, where rows may be lost."""
+
+    damaged: Callable[[SegmentRef, DamagedError], None]
+    """Hears of each damaged segment that is left out."""
+    missed: tuple[int, ...] = ()
+    """Rows that each input brought since the state was stored, and that it lacks: what they would have pushed out of
+    windows is left out. Empty: nothing is known of such rows."""
+    meta: Any = None
+    """As stored with the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepName:
+    """Who runs: goes into file names and job descriptions."""
+
+    element: ElementName
+    attempt: Attempt
+    step: int
+    epoch: int
+
+    @property
+    def id(self) -> StepId:
+        return StepId(self.attempt, self.step)
+
+    def describe(self, topology: str) -> str:
+        return f"{topology}/{self.element} step {self.step} epoch {self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedState:
+    """One version of a keyed operator's state: the segments of each partition, and what all partitions share."""
+
+    partitions: tuple[Segments, ...]
+    meta: Any = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the operator counted since its initial state: late rows. Part of the state, so a replay counts once. Names that
+    begin with `_` are for the operator itself."""
+
+    pins: int = 0
+    """Checkpoints of this run that recorded an earlier version."""
+
+    def counting(self, more: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+        """The counts with those of a step's partitions added."""
+        return dict(sum((Counter(counts) for counts in more), Counter(self.counts)))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTask:
+    """What a keyed step needs to know about its operator."""
+
+    operator: OperatorName
+    logic: KeyedLogic
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Where the output of a keyed step goes: sinks that read nothing but port 0, and ports others read as well."""
+
+    sinks: tuple[Sink, ...] = ()
+    kept: frozenset[int] = frozenset({0})
+
+
+KEEP = Delivery()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedOutput:
+    """What a keyed step gave: the new version, the emitted rows by port (ports without rows, and those nobody reads,
+    are left out), rows of port 0, what to let go of after the step, the sinks of the delivery that have got their
+    rows already."""
+
+    state: KeyedState
+    frames: Mapping[int, Frame]
+    rows: int
+    holds: tuple[Hold, ...] = ()
+    delivered: tuple[Sink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Live segments of a restored state. `as_stored`: they hold what the store has, dealt out and formed as there; but
+    of segments that are no keyed map stale rows may be missing, under other names."""
+
+    partitions: tuple[Segments, ...]
+    as_stored: bool = True
+    stale: int = 0
+    """Rows that were left out because missed ones would have pushed them out."""
+
+
+class Engine(ABC):
+    """Moves rows. Element loops call it concurrently, each from its own thread."""
+
+    live: Path
+    """Directory for live segments and transient batches of this run. Never read by a later run."""
+    partitions: int
+    """Partitions of keyed operators, unless restored with another number."""
+
+    @abstractmethod
+    def analyser(self) -> Analyser: ...
+
+    @abstractmethod
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """A thread from which steps may be run."""
+
+    @abstractmethod
+    def begin_step(self, name: StepName, topology: str) -> None:
+        """Label the calling thread's next jobs."""
+
+    @abstractmethod
+    def cancel(self, element: ElementName) -> None:
+        """Cancel the jobs an element runs now (a reset makes them worthless)."""
+
+    def is_alive(self) -> bool:
+        """False if nothing can be run any more: no reset would help."""
+        return True
+
+    @abstractmethod
+    def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame: ...
+
+    @abstractmethod
+    def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame: ...
+
+    @abstractmethod
+    def from_table(self, table: pa.Table) -> Frame: ...
+
+    @abstractmethod
+    def empty(self, schema: pa.Schema) -> Frame: ...
+
+    @abstractmethod
+    def union(self, frames: Sequence[Frame]) -> Frame: ...
+
+    @abstractmethod
+    def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
+        """Apply a stateless operator; one frame per output port. `stamped`: position columns pass through."""
+
+    @abstractmethod
+    def strip(self, frame: Frame) -> Frame:
+        """The frame without position columns."""
+
+    @abstractmethod
+    def share(self, frame: Frame) -> Frame:
+        """Keep the frame's rows for several consumers within one step."""
+
+    @abstractmethod
+    def unshare(self, frame: Frame) -> None: ...
+
+    @abstractmethod
+    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
+        """Bring the rows to the driver, in position order if `ordered`. Runs a job."""
+
+    @abstractmethod
+    def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+        """Write the rows as a batch. None if there are none. Runs a job."""
+
+    @abstractmethod
+    def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
+        """Hand the rows to a sink. Runs a job."""
+
+    @abstractmethod
+    def keyed_step(
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        frames: Mapping[int, Frame],
+        name: StepName,
+        delivery: Delivery = KEEP,
+    ) -> KeyedOutput:
+        """Apply what arrived, by input port, to a keyed operator. Runs a job, which may hand the output to sinks as well."""
+
+    @abstractmethod
+    def load_keyed(
+        self,
+        task: KeyedTask,
+        segments: list[list[SegmentRef]],
+        store: Store | None,
+        spare: Spare | None = None,
+    ) -> Loaded:
+        """Bring stored segments to where steps will need them, verified. No segments: the initial state. `spare`
+        tells what the operator can do without; without it damage is an error."""
+
+    def put_segments(
+        self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
+    ) -> list[SegmentRef]:
+        """Make live segments durable in the store, each given with its partition; in background priority."""
+        found = [(segment.name, Path(segment.path), segment.crc) for _, segment in segments]
+        at_once = -(-len(found) // UPLOADS_AT_ONCE) or 1
+        lots = [found[start : start + at_once] for start in range(0, len(found), at_once)]
+        with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+            return [ref for refs in pool.map(partial(store.put_segments, entry), lots) for ref in refs]
+
+    def put_joined(
+        self,
+        task: KeyedTask,
+        entry: str,
+        changes: Sequence[tuple[int, Segments]],
+        store: Store,
+        as_base: bool = False,
+    ) -> list[list[SegmentRef]]:
+        """Make what steps changed durable, joined, for each partition given; in background priority. `as_base`: what is
+        given are whole versions."""
+        assert task.logic.chained is not None
+        rows = task.logic.chained
+        directory = self.live / "uploads"
+        directory.mkdir(parents=True, exist_ok=True)
+        put = partial(_put, store, entry)
+        # One after the other: what is joined is in memory.
+        return [stored_changes(rows, segments, directory, put, as_base) for _, segments in changes]
+
+    def remove_live(self, segment: Segment) -> None:
+        """A live segment nobody needs any more."""
+        remove_quietly(segment.path)
+
+    @abstractmethod
+    def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Run an importable function over items, in background priority."""
+
+    def stop(self) -> None:
+        """The run ends: release what the engine made for it (not the caller's session)."""
+
+
+def _put(store: Store, entry: str, segment: Segment) -> SegmentRef:
+    return store.put_segment(entry, segment.name, Path(segment.path), segment.crc)

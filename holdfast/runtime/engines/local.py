@@ -1,0 +1,169 @@
+"""An engine without Spark: frames are Arrow tables, steps run in the calling thread.
+
+For tests and for trying things out: protocol, failpoints and recovery are the same code as on Spark. It runs sources,
+`map_arrow`, `union`, `aggregate`, Python operators and sinks; operators made of Spark expressions need Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.compiler.analyse import Analyser, ArrowAnalyser
+from holdfast.errors import TopologyError
+from holdfast.ids import ElementName
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.graph import MapArrowSpec, Operator, UnionSpec
+from holdfast.operators.shared.logic import Place, Share
+from holdfast.runtime.element.keyed_load import STATE, load_segments
+from holdfast.runtime.engines.engine import (
+    KEEP,
+    Delivery,
+    Engine,
+    Frame,
+    KeyedOutput,
+    KeyedState,
+    KeyedTask,
+    Loaded,
+    Spare,
+    StepName,
+)
+from holdfast.runtime.links.batch import Batch, batch_of
+from holdfast.runtime.live_directory import LiveDirectoryLock
+from holdfast.state.keyed.layout import aged
+from holdfast.store.base import SegmentRef, Store
+
+
+class LocalEngine(Engine):
+    """Runs everything in this process."""
+
+    def __init__(self, partitions: int = 2, live: Path | None = None) -> None:
+        self._live_lock = LiveDirectoryLock() if live is None else None
+        self.live = live or self._live_lock.path  # type: ignore[union-attr]
+        self.partitions = partitions
+
+    def analyser(self) -> Analyser:
+        return ArrowAnalyser()
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        return threading.Thread(target=target, name=name, daemon=True)
+
+    def begin_step(self, name: StepName, topology: str) -> None:
+        pass
+
+    def cancel(self, element: ElementName) -> None:
+        pass
+
+    def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        return source.read_arrow(piece, stamp)
+
+    def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
+        tables = [pq.read_table(file, memory_map=False) for batch in batches for file in batch.files]
+        return (
+            pa.concat_tables([t.select(schema.names).cast(schema) for t in tables])
+            if tables
+            else schema.empty_table()
+        )
+
+    def from_table(self, table: pa.Table) -> Frame:
+        return table
+
+    def empty(self, schema: pa.Schema) -> Frame:
+        return schema.empty_table()
+
+    def union(self, frames: Sequence[Frame]) -> Frame:
+        return pa.concat_tables([f.select(frames[0].column_names) for f in frames])
+
+    def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
+        match operator.spec:
+            case MapArrowSpec(fn=fn, schema=schema):
+                return [fn(_without_positions(inputs[0])).select(schema.names).cast(schema)]
+            case UnionSpec():
+                return [inputs[0]]
+            case _:
+                raise TopologyError(
+                    f"operator {operator.name!r} ({operator.kind}) is made of Spark expressions and needs Spark.",
+                    cure="Run the topology with a Spark session, or use map_arrow in tests without Spark.",
+                )
+
+    def strip(self, frame: Frame) -> Frame:
+        return _without_positions(frame)
+
+    def share(self, frame: Frame) -> Frame:
+        return frame
+
+    def unshare(self, frame: Frame) -> None:
+        pass
+
+    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
+        if ordered:
+            frame = frame.sort_by([(name, "ascending") for name in POSITION_COLUMNS])
+        return frame.select(schema.names)
+
+    def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+        if not frame.num_rows:
+            return None
+        directory = self.live / "batches"
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{stream}-a{name.attempt}-s{name.step}.parquet"
+        pq.write_table(frame, path, compression="none")
+        return batch_of([path], frame.num_rows)
+
+    def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
+        return sink.write_arrow(frame, step) if frame.num_rows else 0
+
+    def keyed_step(
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        frames: Mapping[int, Frame],
+        name: StepName,
+        delivery: Delivery = KEEP,
+    ) -> KeyedOutput:
+        logic, partitions = task.logic, len(state.partitions)
+        shares: dict[int, list[Share]] = {}
+        for port, frame in frames.items():
+            needed = frame.select(list(logic.columns[port]))
+            for partition, rows in logic.shares(port, needed, partitions).items():
+                shares.setdefault(partition, []).append((port, rows))
+        versions = list(state.partitions)
+        meta, counts = state.meta, []
+        outputs: list[list[pa.Table]] = [[schema.empty_table()] for schema in logic.outputs]
+        (self.live / STATE).mkdir(parents=True, exist_ok=True)
+        for partition in sorted(shares):
+            prefix = f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}"
+            place = Place(self.live / STATE, aged(prefix, state.pins))
+            applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
+            versions[partition], meta = applied.segments, applied.meta
+            counts.append(applied.counts)
+            for port, table in enumerate(applied.outputs):
+                outputs[port].append(table)
+        tables = [pa.concat_tables(port) for port in outputs]
+        made = {port: table for port, table in enumerate(tables) if table.num_rows}
+        advanced = KeyedState(tuple(versions), meta, state.counting(counts), state.pins)
+        return KeyedOutput(advanced, made, tables[0].num_rows)
+
+    def load_keyed(
+        self,
+        task: KeyedTask,
+        segments: list[list[SegmentRef]],
+        store: Store | None,
+        spare: Spare | None = None,
+    ) -> Loaded:
+        return load_segments(task, segments, store, self.live / STATE, self.partitions, spare)
+
+    def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        return [fn(item) for item in items]
+
+    def stop(self) -> None:
+        if self._live_lock is not None:
+            self._live_lock.release()
+
+
+def _without_positions(table: pa.Table) -> pa.Table:
+    return table.drop_columns([name for name in POSITION_COLUMNS if name in table.column_names])

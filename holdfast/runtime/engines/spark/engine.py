@@ -1,0 +1,230 @@
+"""The Spark engine: frames are DataFrames, a step is usually one job. With `keyed.py` the only place that runs jobs."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread, StorageLevel
+from pyspark.sql import SparkSession
+
+from holdfast.compiler.analyse import Analyser
+from holdfast.ids import ElementName
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.graph import Operator, UnionSpec
+from holdfast.operators.shared.logic import Segments
+from holdfast.runtime.engines.engine import (
+    KEEP,
+    Delivery,
+    Engine,
+    Frame,
+    KeyedOutput,
+    KeyedState,
+    KeyedTask,
+    Loaded,
+    Spare,
+    StepName,
+)
+from holdfast.runtime.engines.spark.keyed import KeyedJobs
+from holdfast.runtime.engines.spark.readable import ReadableRows, as_frame, united
+from holdfast.runtime.engines.spark.stateless import (
+    SparkAnalyser,
+    apply_stateless,
+    spark_schema,
+    without_positions,
+)
+from holdfast.runtime.links.batch import Batch, batch_of
+from holdfast.runtime.live_directory import LiveDirectoryLock
+from holdfast.state.keyed.segment import Segment
+from holdfast.store.base import SegmentRef, Store
+
+BACKGROUND_POOL = "holdfast-background"
+
+logger = logging.getLogger("holdfast")
+
+
+class SparkEngine(Engine):
+    """Runs steps on a session. `owned`: the session was made for this run and ends with it."""
+
+    def __init__(self, session: SparkSession, *, owned: bool = False, partitions: int | None = None) -> None:
+        self.session = session
+        self._owned = owned
+        self._context = session.sparkContext
+        self._live_lock = LiveDirectoryLock()
+        self.live = self._live_lock.path
+        self.partitions = partitions or max(1, self._context.defaultParallelism)
+        self._background = ThreadPoolExecutor(self.partitions, thread_name_prefix="holdfast-background")
+        self._keyed = KeyedJobs(session, self.live, self.partitions)
+        self._hint_once()
+
+    def analyser(self) -> Analyser:
+        return SparkAnalyser(self.session)
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        thread = InheritableThread(target=target, session=self.session)
+        thread.name = name
+        thread.daemon = True
+        return thread
+
+    def begin_step(self, name: StepName, topology: str) -> None:
+        self._context.setJobGroup(self._group(name.element), name.describe(topology))
+        self._context.setLocalProperty("spark.scheduler.pool", name.element)
+
+    def cancel(self, element: ElementName) -> None:
+        try:
+            self._context.cancelJobGroup(self._group(element))
+        except (Py4JError, OSError):
+            logger.debug("nothing to cancel for %s: the JVM is gone", element)
+
+    def is_alive(self) -> bool:
+        try:
+            return not self._context._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError):
+            return False
+
+    def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        if piece.bytes is None:
+            return source.read_spark(self.session, piece, stamp)
+        return ReadableRows(
+            lambda: source.task_reader(piece, stamp),
+            piece.bytes,
+            lambda: source.read_spark(self.session, piece, stamp),
+        )
+
+    def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
+        return self._keyed.batch_rows(batches, schema)
+
+    def from_table(self, table: pa.Table) -> Frame:
+        # With its own schema: by default a timestamp without zone would become one with the session's zone.
+        return self.session.createDataFrame(table, spark_schema(table.schema))
+
+    def empty(self, schema: pa.Schema) -> Frame:
+        return self.session.createDataFrame([], spark_schema(schema))
+
+    def union(self, frames: Sequence[Frame]) -> Frame:
+        def make() -> Frame:
+            return reduce(lambda a, b: a.unionByName(b), [as_frame(frame) for frame in frames])
+
+        readable = [frame for frame in frames if isinstance(frame, ReadableRows)]
+        return united(readable, make) if len(readable) == len(frames) else make()
+
+    def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
+        if isinstance(operator.spec, UnionSpec):
+            return [inputs[0]]
+        return list(apply_stateless(operator, as_frame(inputs[0]), stamped))
+
+    def strip(self, frame: Frame) -> Frame:
+        return (
+            frame.mapped(without_positions) if isinstance(frame, ReadableRows) else without_positions(frame)
+        )
+
+    def share(self, frame: Frame) -> Frame:
+        if isinstance(frame, ReadableRows):
+            return frame.shared()
+        return frame.persist(StorageLevel.MEMORY_AND_DISK)
+
+    def unshare(self, frame: Frame) -> None:
+        if isinstance(frame, ReadableRows):
+            frame.unshare()
+        else:
+            frame.unpersist()
+
+    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
+        table = as_frame(frame).toArrow()
+        if ordered:
+            table = table.sort_by([(name, "ascending") for name in POSITION_COLUMNS])
+        return table.select(schema.names).cast(schema)
+
+    def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+        if isinstance(frame, ReadableRows) and frame.batch is not None:
+            frame.batch.hold.take()
+            return frame.batch
+        directory = self.live / "batches" / f"{stream}-a{name.attempt}-s{name.step}"
+        as_frame(frame).write.option("compression", "none").parquet(str(directory))
+        files = sorted(directory.glob("*.parquet"))
+        rows = sum(pq.read_metadata(file).num_rows for file in files)
+        if rows:
+            return batch_of(files, rows, directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        return None
+
+    def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
+        return sink.write_spark(as_frame(frame), step)
+
+    def keyed_step(
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        frames: Mapping[int, Frame],
+        name: StepName,
+        delivery: Delivery = KEEP,
+    ) -> KeyedOutput:
+        return self._keyed.step(task, state, frames, name, delivery)
+
+    def load_keyed(
+        self,
+        task: KeyedTask,
+        segments: list[list[SegmentRef]],
+        store: Store | None,
+        spare: Spare | None = None,
+    ) -> Loaded:
+        return self._keyed.load(task, segments, store, spare)
+
+    def put_segments(
+        self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
+    ) -> list[SegmentRef]:
+        if not self._keyed.in_cluster or not store.executors_may_write:
+            return super().put_segments(entry, segments, store)
+        self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        return self._keyed.put_segments(entry, segments, store)
+
+    def put_joined(
+        self,
+        task: KeyedTask,
+        entry: str,
+        changes: Sequence[tuple[int, Segments]],
+        store: Store,
+        as_base: bool = False,
+    ) -> list[list[SegmentRef]]:
+        if not self._keyed.in_cluster or not store.executors_may_write:
+            return super().put_joined(task, entry, changes, store, as_base)
+        self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        return self._keyed.put_joined(task, entry, changes, store, as_base)
+
+    def remove_live(self, segment: Segment) -> None:
+        self._keyed.remove_later(segment)
+
+    def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        if not self._keyed.in_cluster:
+            # The files lie here, and a task that waits for the disk would hold one of the few cores for nothing.
+            return list(self._background.map(fn, items))
+        if not items:
+            return []
+        self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        return self._context.parallelize(items, min(len(items), self.partitions)).map(fn).collect()
+
+    def stop(self) -> None:
+        self._keyed.release()
+        self._background.shutdown(wait=False, cancel_futures=True)
+        self._live_lock.release()
+        if self._owned:
+            self.session.stop()
+
+    def _group(self, element: ElementName) -> str:
+        return f"holdfast/{id(self)}/{element}"
+
+    def _hint_once(self) -> None:
+        """Socket settings exist only at session start: work with what is there and say what would help."""
+        if self._context.getConf().get("spark.python.unix.domain.socket.enabled", "false") != "true":
+            logger.warning(
+                "hint: steps with Python state start faster if the session is built with "
+                "spark.python.unix.domain.socket.enabled=true"
+            )

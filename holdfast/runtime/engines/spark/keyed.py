@@ -1,0 +1,267 @@
+"""Keyed steps on Spark: one job per step.
+
+Rows that tasks can read by themselves take the short way (few partitions): each task reads the columns it needs and
+keeps the rows it owns. Others go through a shuffle, as one Arrow blob per mapping task and partition, summed up before
+where the operator allows it.
+
+The stage has side effects (it writes segments under names that carry the task attempt), so exactly one action runs
+it, and its only answer is a small row per partition; the driver records which attempt won. What the operator emits is
+written by the same task: for sinks that let tasks write, straight into their staging; for others as a Parquet file
+that is read back as a new frame, so that no lineage leads through the stage again.
+
+In a cluster a partition must meet its live segments again in the next step: see `anchors.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from holdfast.durable import remove_quietly, tells_of_no_space
+from holdfast.errors import NoSpaceError
+from holdfast.language.connectors import Sink, TaskReader
+from holdfast.operators.shared.logic import Segments
+from holdfast.runtime.element.keyed_load import STATE, load_segments
+from holdfast.runtime.engines.engine import (
+    Delivery,
+    KeyedOutput,
+    KeyedState,
+    KeyedTask,
+    Loaded,
+    Spare,
+    StepName,
+)
+from holdfast.runtime.engines.spark.anchors import Anchors
+from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame
+from holdfast.runtime.engines.spark.stage import (
+    BLOB,
+    RESULT,
+    ChangesStage,
+    KeyedStage,
+    LiveDirectory,
+    LoadStage,
+    SplitStage,
+    UploadStage,
+    store_writer,
+)
+from holdfast.runtime.engines.spark.stateless import spark_schema
+from holdfast.runtime.links.batch import Batch, batch_of
+from holdfast.state.keyed.segment import Segment
+from holdfast.store.base import SegmentRef, Store
+
+PortFrames = Mapping[int, DataFrame | ReadableRows]
+"""The rows of a step by input port."""
+
+UNSHUFFLED_PARTITIONS = 4
+UNSHUFFLED_BYTES = 256 << 20
+"""Up to here it costs less if every task reads all rows than if a shuffle brings each task its own."""
+
+
+class KeyedJobs:
+    """Runs the keyed steps of one engine. `step` is called by element threads, `put_segments` by their uploads."""
+
+    def __init__(self, session: SparkSession, live: Path, partitions: int) -> None:
+        self._session = session
+        self._live = live
+        self._partitions = partitions
+        self.in_cluster = not str(session.sparkContext.master).startswith("local[")
+        self._anchors = Anchors(session, partitions) if self.in_cluster else None
+        self._local_places: RDD[Any] | None = None
+        self._garbage: list[str] = []
+        self._lock = threading.Lock()
+
+    def batch_rows(self, batches: Sequence[Batch], schema: pa.Schema) -> ReadableRows:
+        """The rows of batches, as tasks or as Spark read them."""
+        files = tuple(file for batch in batches for file in batch.files)
+
+        def make() -> DataFrame:
+            return self._session.read.schema(spark_schema(schema)).parquet(*files)
+
+        only = batches[0] if len(batches) == 1 else None
+        return ReadableRows(
+            lambda: BatchReader(files, schema), sum(batch.bytes for batch in batches), make, only
+        )
+
+    def step(
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        rows: PortFrames,
+        name: StepName,
+        delivery: Delivery,
+    ) -> KeyedOutput:
+        with self._lock:
+            garbage, self._garbage = self._garbage, []
+        writers = {sink: writer for sink in delivery.sinks if (writer := sink.task_writer(name.id))}
+        stage = KeyedStage(
+            task=task,
+            state=state,
+            live=LiveDirectory(None if self.in_cluster else str(self._live), self._live.name),
+            output_directory=str(self._live / "batches"),
+            prefix=f"a{name.attempt}-s{name.step}",
+            writers=tuple(writers.values()),
+            kept=delivery.kept if len(writers) == len(delivery.sinks) else delivery.kept | {0},
+            garbage=tuple(garbage),
+        )
+        try:
+            results = self._run(stage, rows)
+        except Exception as error:
+            if tells_of_no_space(error):
+                raise NoSpaceError(
+                    f"no space left in a task of {task.operator!r}.", cure="Free some space."
+                ) from error
+            raise
+        for number, sink in enumerate(writers):
+            sink.adopt(name.id, [result["written"][number] for result in results.values()])
+        return self._collected(task, state, results, tuple(writers))
+
+    def _run(self, stage: KeyedStage, rows: PortFrames) -> dict[int, dict[str, Any]]:
+        """One job; what each partition answered."""
+        if readers := self._readers(rows):
+            reading = replace(stage, readers=readers)
+            return dict(self._places().mapPartitionsWithIndex(reading.read_own).collect())
+        shuffled = self._shuffled(stage.task, {port: as_frame(frame) for port, frame in rows.items()})
+        if self._anchors is None:
+            answers = shuffled.mapInArrow(stage, RESULT).collect()
+        else:
+            answers = self._anchors.run_beside(shuffled, stage).collect()
+        return {row[0]: json.loads(row[1]) for row in answers}
+
+    def _readers(self, rows: PortFrames) -> dict[int, TaskReader]:
+        """How tasks read all ports' rows by themselves; none if they should not, or cannot."""
+        readable = {port: frame for port, frame in rows.items() if isinstance(frame, ReadableRows)}
+        bytes = sum(frame.bytes for frame in readable.values())
+        if self._partitions > UNSHUFFLED_PARTITIONS or bytes > UNSHUFFLED_BYTES or len(readable) < len(rows):
+            return {}
+        readers = {port: frame.reader for port, frame in readable.items()}
+        found = {port: reader for port, reader in readers.items() if reader is not None}
+        return found if len(found) == len(rows) else {}
+
+    def _places(self) -> RDD[Any]:
+        """One task per partition; in a cluster where its anchor is."""
+        if self._anchors is not None:
+            return self._anchors.places()
+        if self._local_places is None:
+            self._local_places = self._session.sparkContext.parallelize(
+                range(self._partitions), self._partitions
+            )
+        return self._local_places
+
+    def load(
+        self,
+        task: KeyedTask,
+        segments: list[list[SegmentRef]],
+        store: Store | None,
+        spare: Spare | None,
+    ) -> Loaded:
+        """Verified live segments; in a cluster each partition's are copied to the executor that anchors it."""
+        loaded = load_segments(task, segments, store, self._live / STATE, self._partitions, spare)
+        if self._anchors is None:
+            return loaded
+        self._anchors.renew()
+        if not any(loaded.partitions):
+            return loaded
+        stage = LoadStage(loaded.partitions, LiveDirectory(None, self._live.name))
+        rows = self._anchors.frame().mapInArrow(stage, RESULT).collect()
+        versions = list(loaded.partitions)
+        for partition, result in rows:
+            versions[partition] = tuple(Segment(*fields) for fields in json.loads(result))
+        return replace(loaded, partitions=tuple(versions))
+
+    def put_segments(
+        self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
+    ) -> list[SegmentRef]:
+        """Upload by tasks placed where the segments lie."""
+        assert self._anchors is not None
+        if not segments:
+            return []
+        stage = UploadStage(entry, tuple(segments), store_writer(store))
+        rows = self._anchors.frame().mapInArrow(stage, RESULT).collect()
+        refs = {name: SegmentRef(*fields) for row in rows for name, fields in json.loads(row[1]).items()}
+        return [refs[segment.name] for _, segment in segments]
+
+    def put_joined(
+        self,
+        task: KeyedTask,
+        entry: str,
+        changes: Sequence[tuple[int, Segments]],
+        store: Store,
+        as_base: bool,
+    ) -> list[list[SegmentRef]]:
+        """Join and upload changes by tasks placed where they lie."""
+        assert self._anchors is not None
+        assert task.logic.chained is not None
+        if not changes:
+            return []
+        live = LiveDirectory(None, self._live.name)
+        stage = ChangesStage(task.logic.chained, entry, dict(changes), store_writer(store), live, as_base)
+        rows = self._anchors.frame().mapInArrow(stage, RESULT).collect()
+        refs = {
+            partition: [SegmentRef(*fields) for fields in json.loads(answer)] for partition, answer in rows
+        }
+        return [refs[number] for number, _ in changes]
+
+    def remove_later(self, segment: Segment) -> None:
+        """Live files of executors are removed by the tasks of the next step."""
+        if not self.in_cluster:
+            remove_quietly(segment.path)
+            return
+        with self._lock:
+            self._garbage.append(segment.path)
+
+    def release(self) -> None:
+        if self._anchors is not None:
+            self._anchors.release()
+
+    def _shuffled(self, task: KeyedTask, frames: Mapping[int, DataFrame]) -> DataFrame:
+        """Blobs of the rows, each in the partition that owns its keys."""
+        parts = []
+        for port, frame in frames.items():
+            needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.columns[port]]
+            split = SplitStage(task.logic, port, self._partitions)
+            parts.append(frame.select(*needed).mapInArrow(split, BLOB))
+        blobs = reduce(DataFrame.unionAll, parts)
+        if self._anchors is not None:
+            return self._anchors.partitioned(blobs, F.col("partition"))
+        return blobs.repartitionById(self._partitions, F.col("partition"))
+
+    def _collected(
+        self,
+        task: KeyedTask,
+        state: KeyedState,
+        results: dict[int, dict[str, Any]],
+        delivered: tuple[Sink, ...],
+    ) -> KeyedOutput:
+        versions, meta = list(state.partitions), state.meta
+        for partition, result in results.items():
+            versions[partition] = tuple(Segment(*fields) for fields in result["segments"])
+            meta = result["meta"]
+        batches = {
+            port: self._batch([result["outputs"][port] for result in results.values()])
+            for port in range(len(task.logic.outputs))
+        }
+        made = {port: batch for port, batch in batches.items() if batch is not None}
+        return KeyedOutput(
+            KeyedState(
+                tuple(versions), meta, state.counting(r["counts"] for r in results.values()), state.pins
+            ),
+            {port: self.batch_rows([batch], task.logic.outputs[port]) for port, batch in made.items()},
+            sum(result["outputs"][0]["rows"] for result in results.values()),
+            tuple(batch.hold for batch in made.values()),
+            delivered,
+        )
+
+    def _batch(self, outputs: Sequence[dict[str, Any]]) -> Batch | None:
+        """The files the partitions wrote for one port."""
+        files = sorted(Path(output["file"]) for output in outputs if output["file"])
+        return batch_of(files, sum(output["rows"] for output in outputs)) if files else None

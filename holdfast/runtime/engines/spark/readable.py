@@ -1,0 +1,98 @@
+"""Rows that tasks can read by themselves: they become a DataFrame only where Catalyst has something to do.
+
+A keyed operator right behind a source or a connection needs no plan, no row-to-Arrow transfer and, with few
+partitions, no shuffle: every task reads the columns it needs and keeps the rows whose keys it owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+from holdfast.language.connectors import TaskReader
+from holdfast.runtime.links.batch import Batch
+
+
+class ReadableRows:
+    """A frame that has not been made yet, nor the reader: whoever needs one of them asks for it. `bytes`: what reading
+    costs; `batch`: the batch they are, if they are one. Used by one thread."""
+
+    def __init__(
+        self,
+        make_reader: Callable[[], TaskReader | None],
+        bytes: int,
+        make_frame: Callable[[], DataFrame],
+        batch: Batch | None = None,
+    ) -> None:
+        self.bytes = bytes
+        self.batch = batch
+        self._make_reader = make_reader
+        self._make_frame = make_frame
+
+    @cached_property
+    def reader(self) -> TaskReader | None:
+        """How tasks read them; None: they cannot after all."""
+        return self._make_reader()
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        return self._make_frame()
+
+    def shared(self) -> ReadableRows:
+        """The same rows for several readers; the frame, if it is ever made, is kept by Spark."""
+
+        def kept() -> DataFrame:
+            return self._make_frame().persist(StorageLevel.MEMORY_AND_DISK)
+
+        return ReadableRows(self._make_reader, self.bytes, kept, self.batch)
+
+    def unshare(self) -> None:
+        if "frame" in self.__dict__:
+            self.frame.unpersist()
+
+    def mapped(self, change: Callable[[DataFrame], DataFrame]) -> ReadableRows:
+        """The same rows; the frame, if it is ever made, changed (columns nobody reads dropped)."""
+        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame))
+
+
+def as_frame(rows: DataFrame | ReadableRows) -> DataFrame:
+    return rows.frame if isinstance(rows, ReadableRows) else rows
+
+
+def united(parts: Sequence[ReadableRows], make_frame: Callable[[], DataFrame]) -> ReadableRows:
+    """The rows of all parts."""
+
+    def make_reader() -> TaskReader | None:
+        readers = [reader for part in parts if (reader := part.reader) is not None]
+        return UnionReader(tuple(readers)) if len(readers) == len(parts) else None
+
+    return ReadableRows(make_reader, sum(part.bytes for part in parts), make_frame)
+
+
+@dataclass(frozen=True)
+class UnionReader:
+    """Reads one part after the other."""
+
+    parts: tuple[TaskReader, ...]
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        return pa.concat_tables([part(columns) for part in self.parts])
+
+
+@dataclass(frozen=True)
+class BatchReader:
+    """Reads batches that travelled over a connection."""
+
+    files: tuple[str, ...]
+    schema: pa.Schema
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        tables = [pq.ParquetFile(file).read(list(columns), use_threads=False) for file in self.files]
+        return pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])

@@ -1,1 +1,0 @@
-"""What ships to executors: importable functions and small frozen values. No pyspark but the task context."""

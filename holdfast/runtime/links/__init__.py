@@ -1,0 +1,1 @@
+"""What connects elements: batches and the queues they travel in."""

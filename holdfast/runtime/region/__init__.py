@@ -1,0 +1,1 @@
+"""One region at work: its controller's rim, its epochs, its restores."""

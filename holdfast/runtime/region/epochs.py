@@ -1,0 +1,247 @@
+"""A region's epochs in the store: finding the newest, reading a part of it, publishing, making output visible."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint import savepoints
+from holdfast.checkpoint.blobs import get_blob, keys_of
+from holdfast.checkpoint.change.founding import refuse_unfinished
+from holdfast.checkpoint.manifest import Manifest, references
+from holdfast.checkpoint.retention import Collector, Retention
+from holdfast.checkpoint.savepoints import Savepoints
+from holdfast.compiler.evolution import changes
+from holdfast.compiler.plan import Plan, RegionPlan
+from holdfast.durable import remove_quietly
+from holdfast.errors import MismatchError, NoSpaceError, StoreError
+from holdfast.failpoints import fp
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken
+from holdfast.language.graph import SinkSpec
+from holdfast.protocol.messages import ControllerRecord
+from holdfast.runtime.element.worker import Pinned, Worker
+from holdfast.runtime.links.batch import Batch, batch_of
+from holdfast.runtime.region.topology_fit import check_fit, fingerprint_of, numbers_of
+from holdfast.state.values import codec
+from holdfast.store.base import Identity, SegmentRef, Store
+
+PROBE_BYTES = 256 << 10
+
+logger = logging.getLogger("holdfast")
+
+
+class RegionEpochs:
+    """Reads and writes one region's epochs. `current` is the newest published manifest known here.
+
+    Called by the region's thread, except `upload` and `restore`, which element threads call.
+    """
+
+    def __init__(
+        self, plan: Plan, region: RegionPlan, store: Store, identity: Identity, token: OwnerToken, live: Path
+    ) -> None:
+        self.store = store
+        self.current: Manifest | None = None
+        self._plan = plan
+        self._region = region
+        self.region = region.name
+        self._identity = identity
+        self._token = token
+        self.live = live
+        settings = region.settings
+        self._collector = Collector(store, region.name, Retention(settings.keep, settings.keep_for_s))
+        self.savepoints = Savepoints(store, region.name)
+        self._withdrawn: Epoch | None = None
+        members = set(region.members)
+        self._fingerprint = fingerprint_of(plan, region)
+        self._sinks = {
+            op.name: op.spec.sink
+            for op in plan.graph.operators.values()
+            if op.name in members and isinstance(op.spec, SinkSpec)
+        }
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    def find(self) -> tuple[Epoch, ControllerRecord | None]:
+        """The newest epoch, verified and fitting this topology, and the controller's record.
+
+        Older epochs are looked at too: retention reads their manifests later, and a refusal is better now.
+        """
+        fp("reset.choose_epoch")
+        refuse_unfinished(self.store)
+        for epoch in self.store.epochs(self._region.name):
+            self.current = self.read(epoch)
+        savepoints.read(self.store, self._region.name)  # so does retention
+        self._check_fit()
+        raw = self.store.load_record(f"controller.{self._region.name}")
+        self._tell_what_changed()
+        newest = INITIAL_EPOCH if self.current is None else self.current.epoch
+        return newest, None if raw is None else ControllerRecord(**json.loads(raw))
+
+    def go_back(self, epoch: Epoch) -> None:
+        """Begin with an epoch before the newest one, which goes before anything else changes."""
+        self._withdrawn = None if self.current is None else self.current.epoch
+        self.current = self.read(epoch) if epoch else None
+        self._check_fit()
+
+    def stay(self) -> None:
+        """Undo `go_back`: nothing was performed yet."""
+        self._withdrawn = None
+
+    def withdraw(self) -> None:
+        """Perform what `go_back` decided."""
+        if self._withdrawn is not None:
+            self.store.delete_epoch(self._region.name, self._withdrawn)
+            self._withdrawn = None
+
+    def save(self, record: ControllerRecord) -> None:
+        self.store.save_record(f"controller.{self._region.name}", json.dumps(asdict(record)).encode())
+
+    def read(self, epoch: Epoch) -> Manifest:
+        """The manifest of an epoch, verified."""
+        where = f"the manifest of epoch {epoch} of region {self._region.name!r} in {self.store.url}"
+        manifest = manifests.decode(self.store.manifest(self._region.name, epoch), where)
+        found = (manifest.job_id, manifest.region, manifest.epoch)
+        if found != (self._identity.job_id, self._region.name, epoch):
+            raise MismatchError(
+                f"{where} belongs to job {manifest.job_id}, region {manifest.region!r}, epoch {manifest.epoch}.",
+                cure="Restore the right file from a backup.",
+            )
+        return manifest
+
+    def _check_fit(self) -> None:
+        if self.current is not None:
+            check_fit(self.current, self._plan, self._region)
+
+    def _tell_what_changed(self) -> None:
+        """People hear what is taken over in another form."""
+        if self.current is None:
+            return
+        for name, then in self.current.fingerprint.items():
+            new, gone = changes(then, self._fingerprint[name])
+            if new or gone:
+                told = [f"{', '.join(new)} begins with nothing"] if new else []
+                told += [f"{', '.join(gone)} is dropped"] if gone else []
+                logger.warning(
+                    "operator %r has changed since epoch %s: %s.", name, self.current.epoch, "; ".join(told)
+                )
+
+    # --- what elements ask ----------------------------------------------------------------------------------------
+
+    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]:
+        return worker.upload(pinned, self.store, self._region.name)
+
+    def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> Mapping[ConnectionId, list[Batch]]:
+        """Load an element's state of `epoch`; returns the batches it must send again first."""
+        if epoch == INITIAL_EPOCH:
+            worker.restore(epoch, None, self.store)
+            return {}
+        assert self.current is not None
+        assert self.current.epoch == epoch
+        self._collector.sweep_next()  # an epoch that was abandoned left something behind
+        new = [name for name in worker.runs if self.current.may_begin(name)]
+        worker.restore(epoch, {**dict.fromkeys(new), **self.current.operators()}, self.store)
+        part = self.current.parts.get(worker.element.name)
+        return self._fetch_kept(part.get("kept", {}), attempt) if part else {}
+
+    def _fetch_kept(self, kept: Mapping[str, Any], attempt: Attempt) -> dict[ConnectionId, list[Batch]]:
+        directory = self.live / "kept"
+        directory.mkdir(parents=True, exist_ok=True)
+        result: dict[ConnectionId, list[Batch]] = {}
+        for connection, batches in kept.items():
+            result[ConnectionId(connection)] = []
+            for batch in batches:
+                files = []
+                for raw in batch["files"]:
+                    ref = SegmentRef(*raw)
+                    files.append(directory / f"a{attempt}-{threading.get_ident()}-{ref.key}")
+                    self.store.fetch_segment(ref, files[-1])
+                result[ConnectionId(connection)].append(batch_of(files, batch["rows"]))
+        return result
+
+    # --- publishing -----------------------------------------------------------------------------------------------
+
+    def publish(self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any], wall: float) -> int:
+        """Write the manifest, atomically and durably; returns the bytes the epoch added to the store."""
+        previous = INITIAL_EPOCH if self.current is None else self.current.epoch
+        manifest = Manifest(
+            job_id=self._identity.job_id,
+            topology=self._identity.topology,
+            region=self._region.name,
+            epoch=epoch,
+            attempt=attempt,
+            token=self._token,
+            wall=wall,
+            fingerprint=self._fingerprint,
+            parts=dict(parts),
+            previous=previous,
+            numbers=numbers_of(self._plan, self._region),
+        )
+        data = manifests.encode(manifest)
+        try:
+            self.store.publish(self._region.name, epoch, data)
+            fp("ckpt.epoch.published")
+        except Exception as error:
+            # Whether the epoch counts is looked up, never assumed: a reset to the one before withdraws its output.
+            is_told = isinstance(error, StoreError) and not isinstance(error, NoSpaceError)
+            if is_told or not self._is_published(epoch, data):
+                raise
+        added = len(data) + stored_bytes(manifest, self.current)
+        self.current = manifest
+        return added
+
+    def _is_published(self, epoch: Epoch, data: bytes) -> bool:
+        region = self._region.name
+        return epoch in self.store.epochs(region) and self.store.manifest(region, epoch) == data
+
+    def has_space(self) -> bool:
+        """Probe: do the store, the sinks and the live directory accept writes again?"""
+        return (
+            self.store.accepts_writes()
+            and all(sink.accepts_writes() for sink in self._sinks.values())
+            and _accepts_writes(self.live)
+        )
+
+    def make_visible(self, epoch: Epoch) -> None:
+        """Commit every sink, then delete what no retained epoch needs."""
+        assert self.current is not None
+        assert self.current.epoch == epoch
+        operators = self.current.operators()
+        for name, sink in self._sinks.items():
+            sink.commit(epoch, codec.decode(get_blob(self.store, operators[name]["blob"])))
+        self.store.check_owner()
+        self._collector.collect(self.current.wall)
+
+
+def _accepts_writes(live: Path) -> bool:
+    probe = live / f"probe-{threading.get_ident()}"
+    try:
+        live.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(bytes(PROBE_BYTES))
+    except OSError:
+        return False
+    finally:
+        remove_quietly(probe)
+    return True
+
+
+def stored_bytes(manifest: Manifest, before: Manifest | None) -> int:
+    """Bytes this epoch added to the store: its blobs, kept batches, and the segments the epoch before did not have."""
+    known = set() if before is None else references(before)
+    added = 0
+    for part in manifest.parts.values():
+        files = [
+            ref for batches in part.get("kept", {}).values() for batch in batches for ref in batch["files"]
+        ]
+        for operator in part["operators"].values():
+            added += (operator["blob"] or {"size": 0})["size"]
+            pairs = operator.get("pairs", ())
+            added += sum(ref["size"] for ref in pairs if (ref["entry"], keys_of(ref)[0]) not in known)
+            files += [ref for partition in operator["segments"] for ref in partition]
+        added += sum(size for entry, key, size, _ in files if (entry, key) not in known)
+    return added

@@ -1,0 +1,400 @@
+"""One thread per region: performs what the pure controller commands, and feeds it what happened."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.clock import Clock
+from holdfast.compiler.plan import RegionPlan
+from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
+from holdfast.failpoints import fp
+from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
+from holdfast.protocol.controller import ControllerPhase, RegionController
+from holdfast.protocol.messages import (
+    AbortEpoch,
+    AwaitSpace,
+    BeginEpoch,
+    BeginReset,
+    CommitFailed,
+    CommitSinks,
+    Committed,
+    ControllerCommand,
+    ControllerEvent,
+    ControllerRecord,
+    DrainTimedOut,
+    ElementFailed,
+    EpochDue,
+    GoOn,
+    Park,
+    Persist,
+    Publish,
+    Published,
+    PublishFailed,
+    ResetTimedOut,
+    Resume,
+    ResumeRequested,
+    SpaceReturned,
+    Start,
+    StartDrainTimer,
+    StartResetTimer,
+    Stop,
+    UploadFailed,
+)
+from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.worker import Pinned, Worker
+from holdfast.runtime.failures import is_fatal, is_no_space, story_of
+from holdfast.runtime.links.batch import Batch
+from holdfast.runtime.links.connection import Signals
+from holdfast.runtime.metrics import RegionMetrics
+from holdfast.runtime.region.epochs import RegionEpochs
+from holdfast.runtime.region.fallback import look
+from holdfast.runtime.region.restoring import Restoring
+from holdfast.runtime.region.savepoint_requests import Naming, Request
+
+SPACE_PROBE_S = 0.5
+MAX_BACKOFF_S = 10.0
+
+
+class Region:
+    """The rim around one region's controller. Created before its loops; `loops` are filled in by the job."""
+
+    def __init__(
+        self,
+        plan: RegionPlan,
+        epochs: RegionEpochs,
+        signals: Signals,
+        clock: Clock,
+        record_event: Callable[[str, Mapping[str, Any]], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self.plan = plan
+        self.loops: dict[ElementName, ElementLoop] = {}
+        self.metrics = RegionMetrics()
+        self.controller = RegionController(
+            plan.shape, plan.settings.mode, plan.settings.max_consecutive_resets
+        )
+        self._epochs = epochs
+        self._signals = signals
+        self._clock = clock
+        self._record_event = record_event
+        self._on_fatal = on_fatal
+        self._events: deque[ControllerEvent] = deque()
+        self._timers: dict[str, tuple[float, ControllerEvent | Callable[[], None]]] = {}
+        self._saved: ControllerRecord | None = None
+        self._start: Start | None = None
+        self._begun = 0.0
+        self._ending = False
+        self._final_requested: Attempt | None = None
+        self.reason = ""
+        self._period = plan.settings.period_s if plan.settings.trigger == "periodic" else float("inf")
+        self.restoring = Restoring(plan, epochs, clock, self._event)
+        self.naming = Naming(plan.name, epochs.savepoints, record_event)
+        self.done = threading.Event()
+
+    # --- RegionSide: what loops ask -----------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> Epoch:
+        return Epoch(self.metrics.epoch)
+
+    def tell(self, event: ControllerEvent) -> None:
+        with self._signals.condition:
+            self._events.append(event)
+            self._signals.condition.notify_all()
+
+    def epoch_wanted(self) -> None:
+        self.tell(EpochDue())
+
+    def rows_replayed(self, rows: int) -> None:
+        self.metrics.rows_replayed += rows
+
+    def fatal(self, error: BaseException) -> None:
+        self._on_fatal(error)
+
+    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]:
+        return self._epochs.upload(pinned, worker)
+
+    def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> Mapping[ConnectionId, list[Batch]]:
+        return self._epochs.restore(worker, epoch, attempt)
+
+    def look(self) -> None:
+        """Find the newest epoch and verify all that restoring it reads. Changes nothing; comes before `run`."""
+        self.restoring.begin()
+        found = look(self._epochs, [loop.worker for loop in self.loops.values()])
+        if found.withdrawn is not None:
+            self._event("epoch.withdrawn", epoch=found.withdrawn, to=found.epoch, reason=found.reason)
+        self.metrics.epoch = found.epoch
+        self._start = Start(found.epoch, found.record)
+
+    # --- the thread ---------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            assert self._start is not None
+            self._epochs.withdraw()
+            self._handle(self._start)
+            while not self.done.is_set() and not self._ending:
+                event = self._next_event()
+                if event is not None:
+                    self._handle(event)
+        except BaseException as error:
+            self._on_fatal(error)
+        finally:
+            self.naming.give_up("the run ended before it")
+            self.done.set()
+            self._signals.notify()
+
+    def stop_when_possible(self) -> None:
+        """Establish a final epoch and end."""
+        self.tell(EpochDue(final=True))
+
+    def finish_if_exhausted(self) -> None:
+        """For bounded runs: when every element ran out of input, the final epoch may come."""
+        # Asked once per attempt: a reset that crosses this request voids it, and the next attempt asks anew.
+        attempt = self.controller.record.attempt
+        if self.controller.phase is not ControllerPhase.RUNNING or self._final_requested == attempt:
+            return
+        if all(loop.exhausted for loop in self.loops.values() if loop.is_fed_from_outside):
+            self._final_requested = attempt
+            self.tell(EpochDue(final=True, sticky=False))
+
+    def end(self) -> None:
+        """Leave at once, whatever is under way (the run failed or was told to abort)."""
+        self._ending = True
+        self._signals.notify()
+
+    def resume(self) -> None:
+        self.tell(ResumeRequested())
+
+    def refuse_savepoint(self, name: str) -> None:
+        """ConfigError if no epoch of that name can come."""
+        self.naming.refuse(name)
+        if self.parked:
+            raise ConfigError(
+                f"region {self.plan.name!r} is parked and establishes no epoch.",
+                cure="Resume it first, or end the run and name its newest epoch.",
+            )
+
+    def savepoint(self, name: str, id: str) -> Request:
+        """Establish an epoch with nothing in flight, and name it."""
+        request = self.naming.ask(name, id)
+        self.tell(EpochDue(drained=True))
+        return request
+
+    @property
+    def parked(self) -> bool:
+        return self.controller.phase is ControllerPhase.PARKED
+
+    def status(self, now: float) -> dict[str, Any]:
+        pauses = [pause for loop in self.loops.values() for pause in loop.pauses.seconds]
+        return {
+            **self.metrics.as_dict(now, self.controller.phase.value, self.reason),
+            **self.restoring.status(),
+            "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
+        }
+
+    # --- events and timers --------------------------------------------------------------------------------------
+
+    def _next_event(self) -> ControllerEvent | None:
+        with self._signals.condition:
+            if self._events:
+                return self._events.popleft()
+            now = self._clock.monotonic()
+            due = min(self._timers.items(), key=lambda item: item[1][0], default=None)
+            if due is None or due[1][0] > now:
+                wait = 0.1 if due is None else min(0.1, due[1][0] - now)
+                self._clock.wait(self._signals.condition, max(wait, 0.001))
+                return None
+            name, (_, what) = due
+            del self._timers[name]
+        if callable(what):
+            what()
+            return None
+        return what
+
+    def _set_timer(self, name: str, seconds: float, what: ControllerEvent | Callable[[], None]) -> None:
+        self._timers[name] = (self._clock.monotonic() + seconds, what)
+
+    def _handle(self, event: ControllerEvent) -> None:
+        match event:
+            case ElementFailed(element=element, reason=reason) | UploadFailed(element=element, reason=reason):
+                self.reason = f"{element}: {reason}"
+            case PublishFailed(reason=reason) | CommitFailed(reason=reason):
+                self.reason = reason
+        for command in self.controller.handle(event):
+            self._perform(command)
+
+    def _perform(self, command: ControllerCommand) -> None:
+        match command:
+            case Persist(record):
+                self._persist(record)
+            case BeginEpoch():
+                self._begin_epoch(command)
+            case Resume() | GoOn():
+                self._go_on(command)
+            case BeginReset():
+                self._begin_reset(command)
+            case Publish(epoch, attempt, parts):
+                self._publish(epoch, attempt, parts)
+            case CommitSinks(epoch):
+                self._commit(epoch)
+            case AbortEpoch(epoch):
+                self._timers.pop("drain", None)
+                self._event("epoch.aborted", epoch=epoch, reason=self.reason)
+            case StartDrainTimer(epoch, attempt):
+                self._set_timer("drain", self.plan.settings.drain_timeout_s, DrainTimedOut(epoch, attempt))
+            case StartResetTimer(epoch, attempt):
+                self._set_timer("reset", self.plan.settings.reset_timeout_s, ResetTimedOut(epoch, attempt))
+            case AwaitSpace(reason):
+                self._await_space(reason)
+            case Park(reason):
+                self._park(reason)
+            case Stop(epoch):
+                self._event("region.stopped", epoch=epoch)
+                self.done.set()
+
+    def _event(self, kind: str, **data: Any) -> None:
+        self._record_event(kind, {"region": self.plan.name, **data})
+
+    # --- performing commands ------------------------------------------------------------------------------------
+
+    def _persist(self, record: ControllerRecord) -> None:
+        if record == self._saved:
+            return
+        while True:
+            try:
+                self._epochs.save(record)
+                break
+            except NoSpaceError as error:
+                if self._ending:
+                    return
+                self.wait_for_space(str(error), lambda: False)
+        self._saved = record
+
+    def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None:
+        """Wait in the calling thread until store and sinks accept writes again, or `give_up()` is true."""
+        self.reason = reason
+        self._event("region.paused", reason=reason)
+        while not (self._ending or give_up() or self._epochs.has_space()):
+            self.done.wait(SPACE_PROBE_S)
+        self._event("region.space")
+
+    def _begin_epoch(self, command: BeginEpoch) -> None:
+        self._begun = self._clock.monotonic()
+        self.naming.begin(drained=command.style == "drain")
+        self._timers.pop("period", None)
+        for name in command.elements:
+            self.loops[name].send(command)
+
+    def _go_on(self, command: Resume | GoOn) -> None:
+        if isinstance(command, GoOn):
+            self._timers.pop("reset", None)
+            told = self.restoring.done(command.epoch)
+            self._event("reset.done", epoch=command.epoch, attempt=command.attempt, **told)
+            self._set_period()
+            if self.naming.waiting:
+                self.tell(EpochDue(drained=True))
+        for name in command.elements:
+            self.loops[name].send(command)
+
+    def _set_period(self) -> None:
+        if self._period < float("inf"):
+            self._set_timer("period", self._period, EpochDue())
+
+    def _begin_reset(self, command: BeginReset) -> None:
+        if command.attempt > 1 and command.consecutive:
+            self.metrics.resets += 1
+        self.restoring.begin()
+        self._timers.pop("period", None)
+        self._event(
+            "reset.begin",
+            epoch=command.epoch,
+            attempt=command.attempt,
+            consecutive=command.consecutive,
+            reason=self.reason,
+        )
+        # Elements that are not starts may be deep in a job that no longer matters.
+        for loop in self.loops.values():
+            loop.interrupt()
+        delay = 0.0 if command.consecutive <= 1 else min(MAX_BACKOFF_S, 0.1 * 2 ** (command.consecutive - 2))
+
+        def send() -> None:
+            for name in command.elements:
+                self.loops[name].send(command)
+
+        if delay:
+            self._set_timer("backoff", delay, send)
+        else:
+            send()
+
+    def _publish(self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any]) -> None:
+        self._timers.pop("drain", None)
+        try:
+            fp("drain.all_acked")
+            added = self._epochs.publish(epoch, attempt, parts, self._clock.wall())
+        except Exception as error:
+            # Nothing of the epoch counts yet: whatever went wrong may be tried again, unless the store itself failed.
+            if is_fatal(error):
+                raise
+            self.tell(PublishFailed(epoch, is_no_space(error), story_of(error)))
+            return
+        now = self._clock.monotonic()
+        self.metrics.published(epoch, now, now - self._begun, added, self._period)
+        self.reason = ""
+        self._event(
+            "epoch.published",
+            epoch=epoch,
+            attempt=attempt,
+            ms=round((now - self._begun) * 1000, 1),
+            bytes=added,
+            restore_s=self.restoring.predicted(),
+        )
+        self.naming.published(epoch, self._clock.wall())
+        self.tell(Published(epoch))
+
+    def _commit(self, epoch: Epoch) -> None:
+        try:
+            self._epochs.make_visible(epoch)
+        except Exception as error:
+            if is_fatal(error):
+                raise
+            if is_no_space(error):
+                self.wait_for_space(str(error), lambda: False)
+            self.tell(CommitFailed(epoch, story_of(error)))
+            return
+        self._set_period()
+        self.tell(Committed(epoch))
+
+    def _await_space(self, reason: str) -> None:
+        self.reason = reason
+        self._event("region.paused", reason=reason)
+        for loop in self.loops.values():
+            loop.pause()
+
+        def probe() -> None:
+            if self._epochs.has_space():
+                self._event("region.space")
+                for loop in self.loops.values():
+                    loop.unpause()
+                self.tell(SpaceReturned())
+            else:
+                self._set_timer("space", SPACE_PROBE_S, probe)
+
+        self._set_timer("space", SPACE_PROBE_S, probe)
+
+    def _park(self, reason: str) -> None:
+        self.reason = reason or self.reason
+        for loop in self.loops.values():
+            loop.interrupt()
+        self._event("region.parked", reason=self.reason)
+        self._signals.notify()
+
+    def parked_error(self) -> RegionParkedError:
+        return RegionParkedError(
+            f"region {self.plan.name!r} is parked after {self.plan.settings.max_consecutive_resets} resets "
+            f"without a new epoch; the last failure was: {self.reason}.",
+            cure=f"Its state at epoch {self.metrics.epoch} is intact: mend the cause and run again, or `holdfast resume`.",
+        )

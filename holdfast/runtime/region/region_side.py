@@ -1,0 +1,34 @@
+"""What an element's loop asks of its region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from holdfast.ids import Attempt, ConnectionId, Epoch
+from holdfast.protocol.messages import ControllerEvent
+from holdfast.runtime.element.worker import Pinned, Worker
+from holdfast.runtime.links.batch import Batch
+
+
+class RegionSide(Protocol):
+    """What a loop asks of its region."""
+
+    def tell(self, event: ControllerEvent) -> None: ...
+
+    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]: ...
+
+    def restore(
+        self, worker: Worker, epoch: Epoch, attempt: Attempt
+    ) -> Mapping[ConnectionId, list[Batch]]: ...
+
+    def epoch_wanted(self) -> None: ...
+
+    def rows_replayed(self, rows: int) -> None: ...
+
+    def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None: ...
+
+    def fatal(self, error: BaseException) -> None: ...
+
+    @property
+    def epoch(self) -> Epoch: ...

@@ -1,0 +1,1 @@
+"""Aggregate functions: what each keeps per key and how kept values flow together."""

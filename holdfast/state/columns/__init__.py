@@ -1,0 +1,1 @@
+"""Arrow columns as NumPy sees them: hashing, grouping, sorted rows."""

@@ -1,0 +1,1 @@
+"""What joins and barriers remember of each side, and how rows meet."""

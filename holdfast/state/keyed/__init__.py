@@ -1,0 +1,1 @@
+"""Keyed maps of immutable Arrow segments: versions, look-ups, merges, change logs."""

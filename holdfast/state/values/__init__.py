@@ -1,0 +1,1 @@
+"""Python values as bytes and back, exactly: types, codes, comparison."""

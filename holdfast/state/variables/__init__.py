@@ -1,0 +1,1 @@
+"""Variables that operators declare: at work, tracked, and as stored versions."""

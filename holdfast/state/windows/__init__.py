@@ -1,0 +1,1 @@
+"""Windows by time, by rows and by attribute; watermarks; rows that wait for them."""

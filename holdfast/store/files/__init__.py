@@ -1,0 +1,1 @@
+"""The default store: plain files in a directory."""

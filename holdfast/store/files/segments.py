@@ -1,0 +1,174 @@
+"""Segments of a directory store: one file each, linked into place, never overwritten.
+
+`link_segment` needs no open store: a task on an executor calls it with the token its driver gave it. The private
+directory of that token is the permission to write; a newer owner has removed it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast import durable
+from holdfast.durable import checksum
+from holdfast.errors import StoreError
+from holdfast.failpoints import fp
+from holdfast.store import sealed_file
+from holdfast.store.base import LocalSegment, SegmentRef
+from holdfast.store.files import lease
+from holdfast.store.names import check_name
+
+ENTRIES = "entries"
+SUFFIX = ".seg"
+_CHUNK = 1 << 20
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP})
+
+
+def segment_path(root: Path, entry: str, key: str) -> Path:
+    """Where a segment lies or would lie."""
+    return root / ENTRIES / check_name("entry", entry) / (check_name("key", key) + SUFFIX)
+
+
+def link_segment(root: str | Path, token: int, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
+    """Store an immutable local file under a new key, durably. Storing the same bytes again is fine; other bytes
+    under a key that exists are refused."""
+    return link_segments(root, token, entry, [(key, local, crc)])[0]
+
+
+def link_segments(
+    root: str | Path, token: int, entry: str, segments: Sequence[LocalSegment]
+) -> list[SegmentRef]:
+    """Store several; their names are made durable together."""
+    root = Path(root)
+    private = lease.private_directory(root, token)
+    try:
+        refs = [_link(root, private, entry, *segment) for segment in segments]
+        if refs:
+            durable.settle_name(segment_path(root, entry, refs[-1].key))
+    except StoreError as error:
+        if not private.is_dir():
+            raise lease.fenced(root, token) from error
+        raise
+    if not private.is_dir():
+        # The files stay: the new owner may meanwhile have stored the same bytes under their keys and rely on them.
+        raise lease.fenced(root, token)
+    for _ in refs:
+        fp("ckpt.op.put_done")
+    return refs
+
+
+def _link(root: Path, private: Path, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
+    """A file whose bytes are durable under its name, which is not yet."""
+    target = segment_path(root, entry, key)
+    staged = private / f"{secrets.token_hex(8)}{SUFFIX}"
+    with durable.translate_os_errors(str(target)):
+        fp("ckpt.op.put")
+        try:
+            size = _bring(local, staged, crc)
+            durable.fsync_file(staged)
+            ref = SegmentRef(entry, key, size, crc)
+            _link_new(root, staged, target, ref)
+            return ref
+        finally:
+            durable.remove_quietly(staged)
+
+
+def fetch(target: Path, ref: SegmentRef, local: Path) -> None:
+    """Bring a segment to `local`, verified. Linked where possible: it is immutable on both sides."""
+    fd = sealed_file.open_regular(target)
+    if fd is None:
+        raise sealed_file.damaged(target, "is missing, but an epoch refers to it")
+    staged = local.with_name(f".{local.name}.{secrets.token_hex(4)}")
+    try:
+        _verify(fd, target, ref)
+        with durable.translate_os_errors(str(local)):
+            try:
+                os.link(target, staged, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in _NO_LINK:
+                    raise
+                _copy(fd, staged)
+            os.replace(staged, local)
+    finally:
+        os.close(fd)
+        durable.remove_quietly(staged)
+
+
+def _bring(local: Path, staged: Path, crc: int) -> int:
+    """The local file's bytes under a name in the private directory; returns their number."""
+    fd = sealed_file.open_regular(local)
+    if fd is None:
+        raise StoreError(f"{local} is to be stored as a segment, but does not exist.")
+    try:
+        try:
+            os.link(local, staged, follow_symlinks=False)
+            os.fchmod(fd, durable.FILE_MODE)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            if _copy(fd, staged) != crc:
+                raise StoreError(f"{local} does not have the checksum its writer gave.") from error
+        return os.fstat(fd).st_size
+    finally:
+        os.close(fd)
+
+
+def _link_new(root: Path, staged: Path, target: Path, ref: SegmentRef) -> None:
+    """Give the staged file its real name, unless the name is taken by other bytes."""
+    entry = target.parent
+    if entry.is_symlink() or (entry.exists() and not entry.is_dir()):
+        raise sealed_file.damaged(entry, "is not a directory")
+    try:
+        os.link(staged, target)
+    except FileExistsError:
+        fd = sealed_file.open_regular(target)
+        if fd is not None:
+            try:
+                if _checksum(fd) != (ref.crc, ref.size):
+                    raise StoreError(
+                        f"{target} exists with other bytes; a segment is never overwritten."
+                    ) from None
+            finally:
+                os.close(fd)
+    except FileNotFoundError as error:
+        if entry.is_dir():
+            raise
+        raise StoreError(f"{root} has no entry {ref.entry!r}.", cure="Create the entry first.") from error
+
+
+def _verify(fd: int, target: Path, ref: SegmentRef) -> None:
+    try:
+        found = _checksum(fd)
+    except OSError as error:
+        raise sealed_file.reading_failed(target, error) from error
+    if found != (ref.crc, ref.size):
+        raise sealed_file.damaged(
+            target, f"has {found[1]} bytes or a checksum that differ from its reference"
+        )
+
+
+def _checksum(fd: int) -> tuple[int, int]:
+    crc = offset = 0
+    while chunk := os.pread(fd, _CHUNK, offset):
+        crc = checksum(chunk, crc)
+        offset += len(chunk)
+    return crc, offset
+
+
+def _copy(fd: int, target: Path) -> int:
+    """Copy bytes into a new private file; returns their checksum."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    out = os.open(target, flags, durable.FILE_MODE)
+    crc = offset = 0
+    try:
+        os.fchmod(out, durable.FILE_MODE)
+        while chunk := os.pread(fd, _CHUNK, offset):
+            durable.write_all(out, chunk)
+            crc = checksum(chunk, crc)
+            offset += len(chunk)
+    finally:
+        os.close(out)
+    return crc

@@ -1,0 +1,1 @@
+"""A store of immutable objects: S3 and its kin."""

@@ -1,0 +1,126 @@
+"""Ownership of a store of objects. There is no lock and no common clock, so an owner's signs of life are watched.
+
+    alive/<token>    a number the owner replaces by another one, several times per lease; gone when it lets go
+
+An owner without this object, or whose process on this very machine is gone, is dead. One that runs here is alive. Of
+any other, whoever wants the store waits until the number changes (alive) or a whole lease has passed (dead).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.ids import OwnerToken
+from holdfast.store import liveness, locks
+from holdfast.store.objects.bucket import Bucket
+from holdfast.store.objects.state import Log, State
+
+logger = logging.getLogger("holdfast")
+
+_BEATS_PER_LEASE = 4
+
+
+def sign(token: int) -> str:
+    return f"alive/{token:010d}"
+
+
+def seems_alive(bucket: Bucket, record: Mapping[str, Any]) -> bool:
+    """What can be told at once: True also if only waiting could tell."""
+    return not liveness.has_ended(record) and bucket.exists(sign(record["token"]))
+
+
+def is_alive(bucket: Bucket, record: Mapping[str, Any]) -> bool:
+    """Whether the owner lives. May take a lease."""
+    if not seems_alive(bucket, record):
+        return False
+    if liveness.runs_here(record):
+        return True
+    first = bucket.read(sign(record["token"]))
+    end = time.monotonic() + bucket.place.lease_s
+    while time.monotonic() < end:
+        time.sleep(min(0.5, bucket.place.lease_s / 20))
+        found = bucket.read(sign(record["token"]))
+        if found != first:
+            return found is not None
+    return False
+
+
+def claim(log: Log, *, take_over: bool) -> OwnerToken:
+    """Become the owner: the next state names this process, with the next token."""
+    bucket, nonce = log.bucket, secrets.token_hex(8)
+    judged = signed = -1
+
+    def step(state: State) -> State | None:
+        nonlocal judged, signed
+        if state.owner.get("nonce") == nonce:
+            return None
+        if state.owner and state.token != judged and not take_over:
+            if is_alive(bucket, state.owner):
+                raise locks.owned(bucket.url, dict(state.owner))
+            judged = state.token
+        token = state.token + 1
+        if token != signed:
+            # Before the claim: an owner without a sign of life would be taken for dead by whoever comes next.
+            bucket.replace(sign(token), nonce.encode())
+            signed = token
+        return replace(state, token=token, owner={"token": token, **liveness.this_process(), "nonce": nonce})
+
+    log.forget()
+    return OwnerToken(log.change(None, step).token)
+
+
+def clear_up(log: Log, token: int) -> None:
+    """Delete what earlier owners left behind without a reference."""
+    bucket, state = log.bucket, log.seen()
+    needed = state.refs()
+    blobs = [
+        f"blobs/{name}" for name in bucket.names("blobs") if name[:10].isdigit() and int(name[:10]) < token
+    ]
+    bucket.delete(name for name in blobs if name not in needed)
+    for entry in set(bucket.names("segments")) - set(state.entries):
+        bucket.delete(f"segments/{entry}/{key}" for key in bucket.names(f"segments/{entry}"))
+    signs = [name for name in bucket.names("alive") if name.isdigit() and int(name) < token]
+    bucket.delete(f"alive/{name}" for name in signs)
+
+
+class Heart:
+    """The thread that shows signs of life."""
+
+    def __init__(self, bucket: Bucket, token: int) -> None:
+        self._bucket = bucket
+        self._sign = sign(token)
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self.beat()
+        threading.Thread(target=self._run, name="holdfast-lease", daemon=True).start()
+
+    def beat(self) -> None:
+        with self._lock:
+            if not self._stopped.is_set():
+                self._bucket.replace(self._sign, secrets.token_hex(8).encode())
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def let_go(self) -> None:
+        """Stop, and take the sign of life away if the store can be reached."""
+        self.stop()
+        try:
+            with self._lock:
+                self._bucket.delete([self._sign])
+        except HoldfastError as error:
+            logger.info("the lease ends by itself: %s", error.message)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._bucket.place.lease_s / _BEATS_PER_LEASE):
+            try:
+                self.beat()
+            except HoldfastError as error:
+                logger.warning("no sign of life could be given: %s", error.message)

@@ -1,0 +1,69 @@
+"""What a store in Redis must hold: its first values, and three catalogues that say what else has to be there.
+
+    entries   the entries           names   the records           epochs   the published epochs of each region
+
+A catalogue changes in the same transaction as what it lists. What it lists and the server does not have was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from holdfast.store.base import Identity
+from holdfast.store.redis.link import Command, Link
+from holdfast.store.redis.session import Session
+from holdfast.store.redis.values import Layout, Sealer, seal_identity
+
+
+def create(link: Link, identity: Identity) -> None:
+    """Write the first values, all at once. If another process was faster, its values count."""
+    refuse_leftovers(link)
+    layout, sealer = Layout(link.address.name), Sealer(link.address.url, identity.job_id)
+    values: dict[str, bytes] = {
+        layout.identity: seal_identity(identity),
+        layout.owner: sealer.seal_json({"token": 0}, "owner"),
+        layout.clock: b"0",
+        layout.entries: sealer.seal_json([], "catalogue", "entries"),
+        layout.names: sealer.seal_json([], "catalogue", "names"),
+        layout.epochs: sealer.seal_json({}, "catalogue", "epochs"),
+    }
+    link.ask(("MSETNX", *(word for pair in values.items() for word in pair)))
+
+
+def refuse_leftovers(link: Link) -> None:
+    """Data without an identity is never taken for a new store."""
+    layout = Layout(link.address.name)
+    identity, others = link.ask(
+        ("EXISTS", layout.identity), ("EXISTS", *layout.founding[1:], layout.records, layout.events)
+    )
+    if others and not identity:
+        raise link.damaged("has no identity, but holds a store's data")
+
+
+def read(session: Session, which: str, value: Any) -> Any:
+    """The content of a catalogue, verified."""
+    return session.sealer.open_json(value, "catalogue", which)
+
+
+def write(session: Session, which: str, content: Any) -> Command:
+    """The command that replaces a catalogue."""
+    return ("SET", session.layout.key(which), session.sealer.seal_json(content, "catalogue", which))
+
+
+def change_list(
+    session: Session,
+    which: str,
+    change: Callable[[Sequence[str]], Iterable[str]],
+    *commands: Command,
+    confirm: bool = False,
+) -> None:
+    """Perform commands, and change a catalogue of names with them if it changes at all."""
+    key = session.layout.key(which)
+
+    def decide(replies: list[Any], again: bool) -> list[Command]:
+        before = read(session, which, replies[0])
+        after = sorted(change(before))
+        return [*commands, *([] if after == before else [write(session, which, after)])]
+
+    session.change(decide, watch=[key], reads=[("GET", key)], confirm=confirm)

@@ -1,0 +1,122 @@
+"""Ownership of a store in Redis: an owner record with a growing token, and a key that lives while the owner does.
+
+The key `alive:<token>` expires unless the owner's thread renews it; the server's clock alone counts. An owner whose
+key is gone, or whose process on this very machine is gone, is replaced at once. The token decides who may write, not
+the lease: an owner that was silent for too long and replaced is refused every change.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.errors import HoldfastError, NoSpaceError
+from holdfast.ids import OwnerToken
+from holdfast.store import liveness, locks
+from holdfast.store.redis.link import Command, Link, Unreachable
+from holdfast.store.redis.session import Session
+
+logger = logging.getLogger("holdfast")
+
+_BEATS_PER_LEASE = 4
+
+
+def owner_info(session: Session) -> dict[str, Any] | None:
+    """Who owns the store, and whether it lives. None: nobody."""
+    while True:
+        (value,) = session.link.ask(("GET", session.layout.owner))
+        record = session.read_owner(value)
+        if not record["token"] or record.get("released"):
+            return None
+        value_again, beats = session.link.ask(
+            ("GET", session.layout.owner), ("EXISTS", session.layout.alive(record["token"]))
+        )
+        if value_again == value:
+            return {**record, "alive": bool(beats) and not liveness.has_ended(record)}
+
+
+def acquire(session: Session, *, take_over: bool) -> OwnerToken:
+    """Become the owner: the record is replaced by one with the next token, if nobody else is faster."""
+    layout, nonce = session.layout, secrets.token_hex(8)
+    token = 0
+
+    def decide(replies: list[Any], again: bool) -> list[Command]:
+        nonlocal token
+        record = session.read_owner(replies[0])
+        if again and record.get("nonce") == nonce:
+            return []
+        if not take_over and record["token"] and not record.get("released"):
+            info = owner_info(session)
+            if info and info["alive"]:
+                raise locks.owned(session.place, info)
+        token = record["token"] + 1
+        mine = {"token": token, **liveness.this_process(), "nonce": nonce}
+        return [
+            ("SET", layout.owner, session.sealer.seal_json(mine, "owner")),
+            ("SET", layout.alive(token), nonce, "PX", lease_ms(session.link)),
+        ]
+
+    session.change(decide, reads=[("GET", layout.owner)], confirm=True, as_owner=False)
+    return OwnerToken(token)
+
+
+def release(session: Session) -> None:
+    """Say that the owner stopped cleanly. Without memory for that the lease is let go, which does as well."""
+    layout, token = session.layout, session.token or 0
+    gone: Command = ("DEL", layout.alive(token))
+
+    def decide(replies: list[Any], again: bool) -> list[Command]:
+        record: Mapping[str, Any] = {**session.read_owner(replies[0]), "released": True}
+        return [("SET", layout.owner, session.sealer.seal_json(record, "owner")), gone]
+
+    try:
+        session.change(decide, reads=[("GET", layout.owner)], confirm=True)
+    except NoSpaceError:
+        session.link.ask(gone)
+
+
+def lease_ms(link: Link) -> int:
+    return int(link.address.lease_s * 1000)
+
+
+class Heart:
+    """The thread that keeps an owner's key alive."""
+
+    def __init__(self, session: Session, token: OwnerToken) -> None:
+        self._link = session.link
+        self._key = session.layout.alive(token)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def let_go(self) -> None:
+        """Stop, and let the lease end now if the server can be told; else it ends by itself."""
+        self.stop()
+        try:
+            with self._link.line() as line:
+                line.exchange([("DEL", self._key)])
+        except HoldfastError as error:
+            logger.info("the lease ends by itself: %s", error.message)
+
+    def _run(self) -> None:
+        period = self._link.address.lease_s / _BEATS_PER_LEASE
+        while not self._stopped.wait(period):
+            try:
+                self._beat()
+            except Unreachable:
+                pass  # the next beat comes soon; every change checks the token anyway
+            except HoldfastError as error:
+                logger.warning("the lease could not be renewed: %s", error.message)
+
+    def _beat(self) -> None:
+        """Renewing stores nothing new, so that it works without memory, too."""
+        with self._link.line() as line:
+            renewed = line.exchange([("PEXPIRE", self._key, lease_ms(self._link))])[0]
+            if not renewed and not self._stopped.is_set():
+                line.exchange([("SET", self._key, "late", "PX", lease_ms(self._link))])

@@ -1,0 +1,166 @@
+"""Changes of a store in Redis: each is one transaction that the server performs only for the current owner.
+
+    WATCH owner …       read identity, owner, clock and what the change needs
+    decide              here, from what was read: refuse, or name the commands
+    MULTI … EXEC        done as a whole, or not at all if a watched key was touched meanwhile
+
+What must hold:
+1. Every change watches the owner record and compares its token: a new owner touches it, so that nothing an earlier
+   owner has under way can still be performed.
+2. If the server did not answer, what it did is looked up. Before looking, the owner record is written again as it is:
+   a transaction still on its way then fails, so that what is seen stays true. `decide` is called once more and
+   recognises its own work.
+3. The clock counts changes. A value below one that was acknowledged: the server lost changes it had confirmed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.errors import FencedError, StoreError
+from holdfast.ids import OwnerToken
+from holdfast.store.redis.link import Command, Line, Link, Patience, Unreachable
+from holdfast.store.redis.values import Layout, Sealer
+
+Decide = Callable[[list[Any], bool], Sequence[Command]]
+"""From the replies to the reads, and whether this is another try, to the commands of the change (none: all is done)."""
+
+_CONFIRM_MS = 10_000
+
+
+class _Raced(Exception):
+    """A watched key was touched: read again."""
+
+
+class Session:
+    """A job's store on a server, written under one token. Used by a driver, and by each of its executors."""
+
+    def __init__(self, link: Link, identity: bytes, job: str) -> None:
+        self.link = link
+        self.place = link.address.url
+        self.layout = Layout(link.address.name)
+        self.sealer = Sealer(self.place, job)
+        self.identity = identity
+        self.token: OwnerToken | None = None
+        self.confirms = False
+        """True: a confirmed change waits until the server has it on disk (WAITAOF)."""
+        self._seen = 0
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    def change(
+        self,
+        decide: Decide,
+        *,
+        watch: Sequence[str] = (),
+        reads: Sequence[Command] = (),
+        confirm: bool = False,
+        as_owner: bool = True,
+    ) -> None:
+        """Perform a change. A confirmed one is on the server's disk when this returns."""
+        again = False
+        patience = Patience(self.link.address.patience_s)
+        while True:
+            try:
+                if again:
+                    self._settle(as_owner, confirm)
+                with self.link.line() as line:
+                    self._try(line, decide, watch, reads, again, confirm, as_owner)
+                return
+            except _Raced:
+                continue
+            except Unreachable as error:
+                patience.wait(error)
+                again = True
+
+    def check_owner(self) -> None:
+        """FencedError if a newer owner exists, DamagedError if the store is not the one it was."""
+        seen = self._seen
+        (reply,) = self.link.ask(self._state_command())
+        self._check(reply, seen, as_owner=True)
+
+    def read_owner(self, value: Any) -> dict[str, Any]:
+        """The owner record."""
+        return dict(self.sealer.open_json(value, "owner"))
+
+    def _try(
+        self,
+        line: Line,
+        decide: Decide,
+        watch: Sequence[str],
+        reads: Sequence[Command],
+        again: bool,
+        confirm: bool,
+        as_owner: bool,
+    ) -> None:
+        seen = self._seen
+        watched: Command = ("WATCH", self.layout.identity, self.layout.owner, *watch)
+        _, state, *replies = line.exchange([watched, self._state_command(), *reads])
+        self._check(state, seen, as_owner)
+        commands = list(decide(replies, again))
+        if not commands:
+            line.exchange([("UNWATCH",)])
+            return
+        tick: Command = ("INCR", self.layout.clock)
+        done = line.exchange([("MULTI",), *commands, tick, ("EXEC",)])[-1]
+        if done is None:
+            raise _Raced
+        with self._lock:
+            self._seen = max(self._seen, int(done[-1]))
+        if confirm and self.confirms:
+            self._wait_for_disk(line)
+
+    def _settle(self, as_owner: bool, confirm: bool) -> None:
+        """Touch the owner record: whatever is still on its way to the server is not performed any more."""
+        seen = self._seen
+        with self.link.line() as line:
+            watched: Command = ("WATCH", self.layout.identity, self.layout.owner)
+            _, state = line.exchange([watched, self._state_command()])
+            self._check(state, seen, as_owner)
+            same: Command = ("SET", self.layout.owner, state[1])
+            if line.exchange([("MULTI",), same, ("EXEC",)])[-1] is None:
+                raise _Raced
+            if confirm and self.confirms:
+                self._wait_for_disk(line)
+
+    def _wait_for_disk(self, line: Line) -> None:
+        local, _ = line.exchange([("WAITAOF", 1, 0, _CONFIRM_MS)])[0]
+        if not local:
+            raise self.link.unreachable(f"its disk did not confirm a change within {_CONFIRM_MS // 1000} s")
+
+    def _state_command(self) -> Command:
+        return ("MGET", self.layout.identity, self.layout.owner, self.layout.clock)
+
+    def _check(self, state: Sequence[Any], seen: int, as_owner: bool) -> None:
+        identity, owner, clock = state
+        if as_owner and self.token is None:
+            raise StoreError(
+                f"{self.place} is not owned by this run.", cure="Acquire the store before writing."
+            )
+        if as_owner and self._pid != os.getpid():
+            raise StoreError(f"{self.place} is owned by process {self._pid}, of which this one is a copy.")
+        if identity is None:
+            raise self.sealer.damaged("has lost its identity: the server was emptied or lost its data")
+        if identity != self.identity:
+            raise self.sealer.damaged("holds another store than the one this run began with")
+        found = self.read_owner(owner)["token"]
+        if clock is None or not bytes(clock).isdigit():
+            raise self.sealer.damaged("has lost its clock")
+        if as_owner and found != self.token and found > (self.token or 0):
+            raise fenced(self.place, self.token)
+        if int(clock) < seen or (as_owner and found != self.token):
+            raise self.sealer.damaged(
+                "went back in time: the server lost changes it had confirmed"
+                " (restarted from older data, or a replica took its place)"
+            )
+
+
+def fenced(place: str, token: int | None) -> FencedError:
+    """The error of an owner that was replaced."""
+    return FencedError(
+        f"{place} has a newer owner than this run (token {token}).",
+        cure="This run stops here; the newer one goes on from the last published epoch.",
+    )
