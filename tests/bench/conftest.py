@@ -17,7 +17,7 @@ SETTINGS = ("spark.sql.parquet.outputTimestampType", "spark.sql.adaptive.enabled
 def shared_session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from pyspark.sql import SparkSession
 
-    monkeypatch.setattr("holdfast.bench.place.make_session", lambda *_, **__: spark)
+    monkeypatch.setattr("holdfast.bench.measure.place.make_session", lambda *_, **__: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
     before = {key: spark.conf.get(key, None) for key in (*SETTINGS, "spark.sql.shuffle.partitions")}
     for key in SETTINGS:

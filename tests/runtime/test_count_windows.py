@@ -172,7 +172,7 @@ def test_a_step_reads_only_what_its_own_keys_keep(tmp_path: Path, monkeypatch: p
         asked.append(wanted.num_rows)
         return lookup.find_rows(segments, wanted, aggregation)
 
-    monkeypatch.setattr("holdfast.state.count_windows.find_rows", find_rows)
+    monkeypatch.setattr("holdfast.state.windows.count_windows.find_rows", find_rows)
     driven.step(table_of([("k1", 1), ("k2", 2), ("k2", 3)], 5000), 0)
     assert asked == [2, 1], "two heads; one pane before the head of the key that completes a window"
 

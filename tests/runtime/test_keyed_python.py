@@ -140,7 +140,7 @@ def test_a_step_wakes_only_keys_that_are_due(tmp_path: Path, monkeypatch: pytest
     driven = Driven(logic_of(Session), 1, tmp_path)
     driven.step(table_of([(f"k{n:03}", n, 0) for n in range(500)], 0), 0)
     asked: list[int] = []
-    module = "holdfast.runtime.executor.keyed_python.find_rows"
+    module = "holdfast.operators.python.keyed_python.find_rows"
     from holdfast.state.keyed.lookup import find_rows
 
     monkeypatch.setattr(module, lambda s, keys, m: (asked.append(keys.num_rows), find_rows(s, keys, m))[1])
