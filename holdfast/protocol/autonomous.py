@@ -1,0 +1,338 @@
+"""An element outside of regions: best effort, on its own. Events in, commands out.
+
+The element's loop owns the machine and feeds it between two steps. It performs the returned commands in order.
+
+    new ──Begin──▶ running ──a step fails too often──▶ gave up ──▶ ended
+                      │  ▲                                 ▲
+                      │  └──a step fails: it goes on───────┤
+                      └──Stop: sources are read no more──▶ draining ──inputs are over──▶ ended
+
+What must hold is told in `accounts.py`: an account is saved before the step whose rows it takes, so rows that a kill
+costs are known to the next run. A step that fails costs its rows; each operator goes on from the version before it, or,
+if that is gone, from its own checkpoint, which costs what it took since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from holdfast.ids import ConnectionId, OperatorName
+from holdfast.protocol.accounts import Account, Loss, Place
+from holdfast.protocol.phases import Phases
+
+MAX_CONSECUTIVE_FAILURES = 5
+
+
+class AutonomousPhase(StrEnum):
+    NEW = "new"
+    RUNNING = "running"
+    DRAINING = "draining"  # sources are read no more; inputs are worked off
+    GAVE_UP = "gave up"  # input is thrown away and counted
+    ENDED = "ended"
+
+
+_N, _R, _D = AutonomousPhase.NEW, AutonomousPhase.RUNNING, AutonomousPhase.DRAINING
+_G, _E = AutonomousPhase.GAVE_UP, AutonomousPhase.ENDED
+
+AUTONOMOUS_MOVES: Mapping[AutonomousPhase, frozenset[AutonomousPhase]] = {
+    _N: frozenset({_R, _E}),
+    _R: frozenset({_D, _G, _E}),
+    _D: frozenset({_G, _E}),
+    _G: frozenset({_E}),
+    _E: frozenset(),
+}
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The run begins; what earlier ones lost is settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The next step has its input: how far each connection it takes from is taken, and how many rows it holds."""
+
+    taken: Mapping[ConnectionId, Place]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """The step under way ended well and its rows are handed on: rows by connection."""
+
+    sent: Mapping[ConnectionId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """The step under way failed. `rows`: all it held, counted. `spoiled`: operators whose state before it is gone.
+    `sent`: what was handed on all the same."""
+
+    reason: str
+    rows: int
+    spoiled: frozenset[OperatorName] = frozenset()
+    sent: Mapping[ConnectionId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recounted:
+    """Rows that steps took since the last checkpoints, and whose number was not known until now."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """An operator has a state again. `lost`: rows that its checkpoint held and that could not be read."""
+
+    operator: OperatorName
+    lost: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDue:
+    """The period of some operators has passed."""
+
+    operators: frozenset[OperatorName]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """An operator's checkpoint is durable: it covers every step so far."""
+
+    operator: OperatorName
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """Input of an element that gave up was thrown away."""
+
+    taken: Mapping[ConnectionId, Place]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """There is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Read no more from sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputsOver:
+    """Nothing more will come."""
+
+
+AutonomousEvent = (
+    Begin | Gathered | StepDone | StepFailed | Recounted | Restored | CheckpointDue | Checkpointed | Discarded
+    | Rest | Stop | InputsOver
+)  # fmt: skip
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAccount:
+    """Write the account durably, with the positions of the sources, before anything else happens."""
+
+    account: Account
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Run the step whose input was gathered; answer StepDone or StepFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoOnFromBefore:
+    """The operators keep the versions they had before the failed step, and drop what it made."""
+
+    operators: tuple[OperatorName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOperator:
+    """Load the operator's own checkpoint; without one, its initial state. Answer Restored."""
+
+    operator: OperatorName
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOperator:
+    """Store the operator's state; answer Checkpointed, or nothing if there is no space."""
+
+    operator: OperatorName
+
+
+@dataclass(frozen=True, slots=True)
+class TellLoss:
+    """Rows are gone, and counted: let people know."""
+
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """From here on input is thrown away and counted, and sources are not read."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Close the outputs; the thread ends."""
+
+
+AutonomousCommand = (
+    SaveAccount | RunStep | GoOnFromBefore | RestoreOperator | CheckpointOperator | TellLoss | GiveUp | End
+)
+
+
+class AutonomousMachine:
+    """Decides what one element outside of regions does. `stateful`: its operators with state; `kept`: those of them
+    that store checkpoints of their own."""
+
+    def __init__(
+        self,
+        account: Account,
+        stateful: tuple[OperatorName, ...],
+        kept: frozenset[OperatorName] = frozenset(),
+    ) -> None:
+        self.account = account
+        self._stateful = stateful
+        self._kept = kept
+        self._phases = Phases(f"element {account.element}", AUTONOMOUS_MOVES, AutonomousPhase.NEW)
+        self._failed_in_a_row = 0
+        self._is_saved = False
+
+    @property
+    def phase(self) -> AutonomousPhase:
+        return self._phases.current
+
+    @property
+    def taken(self) -> set[tuple[AutonomousPhase, AutonomousPhase]]:
+        """Moves made so far."""
+        return self._phases.taken
+
+    @property
+    def may_step(self) -> bool:
+        return self.phase in (_R, _D)
+
+    @property
+    def may_read_sources(self) -> bool:
+        return self.phase is _R
+
+    @property
+    def discards(self) -> bool:
+        return self.phase is _G
+
+    # --- the one method that changes state --------------------------------------------------------------------------
+
+    def handle(self, event: AutonomousEvent) -> list[AutonomousCommand]:
+        self._phases.note(event)
+        match event:
+            case Begin():
+                self._phases.move(_R)
+                return [RestoreOperator(name) for name in self._stateful]
+            case Gathered(taken, rows):
+                return self._on_gathered(taken, rows)
+            case StepDone(sent):
+                return self._on_done(sent)
+            case StepFailed():
+                return self._on_failed(event)
+            case Recounted(rows):
+                absorbed = {name: old + rows for name, old in self.account.absorbed.items()}
+                self._change(absorbed=absorbed)
+                return []
+            case Restored(operator, lost, reason):
+                return self._on_restored(operator, lost, reason)
+            case CheckpointDue(operators):
+                return self._checkpoints(operators)
+            case Checkpointed(operator):
+                self._change(absorbed={**self.account.absorbed, operator: 0})
+                return []
+            case Discarded(taken, rows):
+                self._change(taken={**self.account.taken, **taken})
+                return self._lose([self._loss(rows, "the element gave up")])
+            case Rest():
+                return [] if self._is_saved else self._save()
+            case Stop():
+                if self.phase is _R:
+                    self._phases.move(_D)
+                return []
+            case InputsOver():
+                self._phases.move(_E)
+                return [*self._save(), *self._checkpoints(frozenset(self._stateful)), End()]
+
+    def _change(self, **fields: object) -> None:
+        self.account = replace(self.account, **fields)  # type: ignore[arg-type]
+        self._is_saved = False
+
+    def _save(self) -> list[AutonomousCommand]:
+        self._is_saved = True
+        return [SaveAccount(self.account)]
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _on_gathered(self, taken: Mapping[ConnectionId, Place], rows: int) -> list[AutonomousCommand]:
+        step = self.account.step + 1
+        self._change(step=step, taken={**self.account.taken, **taken}, in_flight=rows)
+        return [*self._save(), RunStep()]
+
+    def _on_done(self, sent: Mapping[ConnectionId, int]) -> list[AutonomousCommand]:
+        self._failed_in_a_row = 0
+        rows = self.account.in_flight
+        absorbed = {name: old + rows for name, old in self.account.absorbed.items()}
+        self._change(sent=self._sent_after(sent), in_flight=0, absorbed=absorbed)
+        return []
+
+    def _on_failed(self, event: StepFailed) -> list[AutonomousCommand]:
+        self._failed_in_a_row += 1
+        self._change(sent=self._sent_after(event.sent), in_flight=0)
+        commands = self._lose([self._loss(event.rows, event.reason)])
+        if self._failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
+            self._phases.move(_G)
+            return [*commands, GiveUp(f"failed {self._failed_in_a_row} times in a row: {event.reason}")]
+        good = tuple(name for name in self._stateful if name not in event.spoiled)
+        commands += [GoOnFromBefore(good)] if good else []
+        return [*commands, *(RestoreOperator(name) for name in self._stateful if name in event.spoiled)]
+
+    def _sent_after(self, sent: Mapping[ConnectionId, int]) -> dict[ConnectionId, int]:
+        return {id: before + sent.get(id, 0) for id, before in self.account.sent.items()}
+
+    def _on_restored(self, operator: OperatorName, lost: int, reason: str) -> list[AutonomousCommand]:
+        absorbed = self.account.absorbed.get(operator, 0)
+        self._change(absorbed={**self.account.absorbed, operator: 0})
+        losses = [
+            self._loss(absorbed, f"operator {operator} went back to its last checkpoint", operator),
+            self._loss(lost, reason, operator),
+        ]
+        return [command for loss in losses for command in self._lose([loss])]
+
+    # --- own checkpoints --------------------------------------------------------------------------------------------
+
+    def _checkpoints(self, operators: frozenset[OperatorName]) -> list[AutonomousCommand]:
+        return [CheckpointOperator(name) for name in self._stateful if name in operators & self._kept]
+
+    # --- losses -----------------------------------------------------------------------------------------------------
+
+    def _loss(self, rows: int, reason: str, operator: OperatorName | None = None) -> Loss:
+        reach = self.account.reach if operator is None else self.account.reach_of[operator]
+        return Loss(self.account.element, rows, reason, reach)
+
+    def _lose(self, losses: list[Loss]) -> list[AutonomousCommand]:
+        real = [loss for loss in losses if loss.rows]
+        if real:
+            self.account = self.account.losing(real)
+            self._is_saved = False
+        return [TellLoss(loss) for loss in real]
