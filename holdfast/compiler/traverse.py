@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.ids import OperatorName
-from holdfast.language.graph import Graph, StreamRef
+from holdfast.language.graph import Graph, SinkSpec, StreamRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +100,10 @@ def reachable(
                 found.add(edge.target)
                 todo.append(edge.target)
     return frozenset(found)
+
+
+def sinks_behind(graph: Graph) -> Mapping[OperatorName, tuple[OperatorName, ...]]:
+    """Of each operator the sinks that its rows lead to, itself included."""
+    leaving = edges_from(edges(graph))
+    sinks = {name for name, operator in graph.operators.items() if isinstance(operator.spec, SinkSpec)}
+    return {name: tuple(sorted(sinks & reachable(name, leaving, lambda _: True))) for name in graph.operators}

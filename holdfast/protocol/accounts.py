@@ -121,17 +121,37 @@ class Books:
 def settle(books: Books, run: int) -> tuple[dict[ElementName, Account], list[Loss]]:
     """The accounts with which run number `run` begins, and every loss that was found, those at the borders of regions
     included, which no account holds."""
-    accounts: dict[ElementName, Account] = {}
     told: list[Loss] = []
+    accounts: dict[ElementName, Account] = {}
     for name, account in books.accounts.items():
         at_once = [*_in_step(account, books), *_in_states(account, books)]  # partly the same rows
-        told += [max(at_once, key=lambda loss: loss.rows)] if at_once else []
-        after = account.losing(at_once)
-        for loss in _in_queues(account, books):
-            told.append(loss)
-            after = after.losing([loss])
-        accounts[name] = _opened(after, books, run)
+        after = _counted(account, at_once, books, told)
+        absorbed = dict.fromkeys(account.absorbed, 0)
+        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed)
     return accounts, told + list(at_borders(books))
+
+
+def close(books: Books) -> tuple[dict[ElementName, Account], list[Loss]]:
+    """The accounts that a run leaves when it ends, and what its end cost. What operators hold is not lost before another
+    run begins without it."""
+    told: list[Loss] = []
+    accounts = {
+        name: _counted(account, list(_in_step(account, books)), books, told)
+        for name, account in books.accounts.items()
+    }
+    return accounts, told + list(at_borders(books))
+
+
+def _counted(account: Account, at_once: list[Loss], books: Books, told: list[Loss]) -> Account:
+    """The account with nothing under way: what was lost is counted, what was sent and never taken is over."""
+    told += [max(at_once, key=lambda loss: loss.rows)] if at_once else []
+    after = account.losing(at_once)
+    for loss in _in_queues(account, books):
+        told.append(loss)
+        after = after.losing([loss])
+    sent = {c: max(row, _taken(c, books)) for c, row in account.sent.items()}
+    taken = {c: _begin(c, place, books) for c, place in account.taken.items()}
+    return replace(after, in_flight=0, sent=sent, taken=taken)
 
 
 def _in_step(account: Account, books: Books) -> Iterable[Loss]:
@@ -196,14 +216,6 @@ def at_borders(books: Books) -> Iterable[Loss]:
         rows = 0 if sender is None else sender.sent[connection] - max(held, books.settled.get(connection, 0))
         if rows > 0:
             yield Loss(element, rows, "they entered a region after its newest epoch, or waited to", sinks)
-
-
-def _opened(account: Account, books: Books, run: int) -> Account:
-    """An account with nothing under way; what was sent and never taken is over."""
-    sent = {c: max(row, _taken(c, books)) for c, row in account.sent.items()}
-    taken = {c: _begin(c, place, books) for c, place in account.taken.items()}
-    absorbed = dict.fromkeys(account.absorbed, 0)
-    return replace(account, run=run, step=0, in_flight=0, sent=sent, taken=taken, absorbed=absorbed)
 
 
 def _begin(connection: ConnectionId, place: Place, books: Books) -> Place:

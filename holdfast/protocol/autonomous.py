@@ -63,9 +63,12 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """The step under way ended well and its rows are handed on: rows by connection."""
+    """The step under way ended well and its rows are handed on: rows by connection. `left`: rows it gave back, and
+    how far the connections they came along are taken without them."""
 
     sent: Mapping[ConnectionId, int] = field(default_factory=dict)
+    left: int = 0
+    taken: Mapping[ConnectionId, Place] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +249,8 @@ class AutonomousMachine:
                 return [RestoreOperator(name) for name in self._stateful]
             case Gathered(taken, rows):
                 return self._on_gathered(taken, rows)
-            case StepDone(sent):
-                return self._on_done(sent)
+            case StepDone():
+                return self._on_done(event)
             case StepFailed():
                 return self._on_failed(event)
             case Recounted(rows):
@@ -289,11 +292,12 @@ class AutonomousMachine:
         self._change(step=step, taken={**self.account.taken, **taken}, in_flight=rows)
         return [*self._save(), RunStep()]
 
-    def _on_done(self, sent: Mapping[ConnectionId, int]) -> list[AutonomousCommand]:
+    def _on_done(self, event: StepDone) -> list[AutonomousCommand]:
         self._failed_in_a_row = 0
-        rows = self.account.in_flight
+        rows = self.account.in_flight - event.left
         absorbed = {name: old + rows for name, old in self.account.absorbed.items()}
-        self._change(sent=self._sent_after(sent), in_flight=0, absorbed=absorbed)
+        taken = {**self.account.taken, **event.taken}
+        self._change(sent=self._sent_after(event.sent), taken=taken, in_flight=0, absorbed=absorbed)
         return []
 
     def _on_failed(self, event: StepFailed) -> list[AutonomousCommand]:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
+from holdfast.compiler.plan import ElementPlan, RegionPlan
 from holdfast.errors import ConfigError, FencedError, HoldfastError
-from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
+from holdfast.ids import Attempt, ConnectionId, ElementName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
 from holdfast.protocol.element import ElementMachine
-from holdfast.runtime.element.loop import ElementLoop
-from holdfast.runtime.element.loop_autonomous import AutonomousLoop
+from holdfast.runtime.element.account_books import AccountBooks
+from holdfast.runtime.element.alone_life import AloneLife
+from holdfast.runtime.element.loop import ElementLoop, Ends
+from holdfast.runtime.element.own_state import OwnCheckpoints
+from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
+from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
@@ -59,7 +62,7 @@ class Job:
         self._closed = False
         self._threads: list[threading.Thread] = []
         self.regions: dict[RegionName, Region] = {}
-        self.loops: dict[ElementName, ElementLoop | AutonomousLoop] = {}
+        self.loops: dict[ElementName, ElementLoop] = {}
         self._connections: dict[ConnectionId, Connection] = {}
         self._started_at = self._clock.monotonic()
 
@@ -123,9 +126,12 @@ class Job:
         self._stop_asked = True
         for region in self.regions.values():
             region.stop_when_possible()
-        for loop in self.loops.values():
-            if isinstance(loop, AutonomousLoop):
-                loop.stop_when_possible()
+        for life in self._alone():
+            life.stop_when_possible()
+
+    def _alone(self) -> list[AloneLife]:
+        """The lives of elements outside of regions."""
+        return [loop.life for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
 
     def resume(self) -> None:
         """Go on with parked regions."""
@@ -153,9 +159,9 @@ class Job:
             raise parked.parked_error()
         if ended:
             self._shut_down()
-            for loop in self.loops.values():
-                if isinstance(loop, AutonomousLoop) and loop.failure is not None:
-                    raise loop.failure
+            for life in self._alone():
+                if life.failure is not None:
+                    raise life.failure
         return ended
 
     def close(self) -> None:
@@ -236,7 +242,7 @@ class Job:
                 self._connections[connection.id].close()
 
     def _autonomous_over(self) -> bool:
-        return all(loop.finished for loop in self.loops.values() if isinstance(loop, AutonomousLoop))
+        return all(loop.finished for loop in self.loops.values() if isinstance(loop.life, AloneLife))
 
     def _read_mail(self) -> None:
         if self._store is None or not self._reporter.mail_due():
@@ -271,9 +277,20 @@ class Job:
             if thread is not threading.current_thread():
                 thread.join(JOIN_S)
         self._threads.clear()
+        self._close_books()
         self._reporter.flush(final=True)
         self._let_go_of_store()
         self._engine.stop()
+
+    def _close_books(self) -> None:
+        """What the end of the run cost outside of regions is counted, and told."""
+        lives = self._alone()
+        try:
+            after = self._books.close({life.account.element: life.account for life in lives})
+        except HoldfastError:
+            return  # fenced, or no space: the next run counts it
+        for life in lives:
+            life.count(after[life.account.element])
 
     def _let_go_of_store(self) -> None:
         if self._store is not None:
@@ -320,9 +337,9 @@ class Job:
 
     def _wire(self, identity: Identity, token: OwnerToken) -> None:
         plan = self.plan
-        self._connections = {
-            c.id: Connection(c.id, self._signals, unbounded=c.control) for c in plan.connections
-        }
+        self._connections = {c.id: Queue(c.id, self._signals, unbounded=c.control) for c in plan.connections}
+        self._books = AccountBooks(self._store, plan, token, self._reporter.event)
+        self._books.open()
         for region_plan in plan.regions:
             assert self._store is not None
             epochs = RegionEpochs(plan, region_plan, self._store, identity, token, self._engine.live)
@@ -332,10 +349,16 @@ class Job:
         by_name = {region.name: region for region in plan.regions}
         for element in plan.elements:
             region = by_name.get(element.region) if element.region is not None else None
+            budget = None if region is None else self.regions[region.name].restoring.budget
+            worker = Worker(plan, element, self._engine, self._clock, budget)
+            loop = ElementLoop(element, worker, self._engine, self._ends(element), self._clock)
+            self.loops[element.name] = loop
             if region is None:
-                self.loops[element.name] = self._autonomous_loop(plan, element, token)
+                self._live_alone(loop)
             else:
-                self.loops[element.name] = self._region_loop(plan, element, region)
+                self._live_in_region(loop, region)
+            for run in worker.hosted:
+                run.give_up = loop.life.must_give_up
 
     def _create_entries(self) -> None:
         if self._store is None:
@@ -344,33 +367,25 @@ class Job:
         for entry in sorted({e for loop in self.loops.values() for e in loop.worker.entries} - there):
             self._store.create_entry(entry)
 
-    def _ends(
-        self, element: ElementPlan
-    ) -> tuple[Mapping[ConnectionId, Connection], Mapping[ConnectionId, Connection]]:
+    def _ends(self, element: ElementPlan) -> Ends:
         inputs = {c.id: self._connections[c.id] for c in element.inputs}
         outputs = {c.id: self._connections[c.id] for c in element.outputs}
-        return inputs, outputs
+        return Ends(inputs, outputs, self._signals)
 
-    def _region_loop(self, plan: Plan, element: ElementPlan, region: RegionPlan) -> ElementLoop:
-        inputs, outputs = self._ends(element)
+    def _live_in_region(self, loop: ElementLoop, region: RegionPlan) -> None:
         side = self.regions[region.name]
-        loop = ElementLoop(
-            element, ElementMachine(region.shape, element.name),
-            Worker(plan, element, self._engine, self._clock, side.restoring.budget), self._engine, side, inputs, outputs, self._signals, self._clock,
-            operator_driven=region.settings.trigger == "operator",
-        )  # fmt: skip
-        side.loops[element.name] = loop
-        return loop
+        machine = ElementMachine(region.shape, loop.name)
+        driven = region.settings.trigger == "operator"
+        side.lives[loop.name] = RegionLife(loop, machine, side, self._engine, driven)
 
-    def _autonomous_loop(self, plan: Plan, element: ElementPlan, token: OwnerToken) -> AutonomousLoop:
-        inputs, outputs = self._ends(element)
-        loop = AutonomousLoop(
-            element, Worker(plan, element, self._engine, self._clock), self._engine, self._store, inputs, outputs,
-            self._signals, self._clock, self._reporter.event, self.fail, token,
-        )  # fmt: skip
-        if self._until == "available":
-            loop.bound()
-        return loop
+    def _live_alone(self, loop: ElementLoop) -> None:
+        own = OwnCheckpoints(loop.worker, self._store, self._clock, self._reporter.event)
+        life = AloneLife(loop, self._books, own, self._engine, self._reporter.event, self.fail)
+        life.bounded = self._until == "available"
+        for id, connection in loop.ends.outputs.items():
+            connection.open(life.account.sent[id], connection.taken, Attempt(0))
+        for id, connection in loop.ends.inputs.items():
+            connection.open(connection.sent, life.account.taken[id], Attempt(0))
 
     def _start_threads(self) -> None:
         self._reporter.event("run.started", {"topology": self.graph.name, "until": self._until})

@@ -239,7 +239,7 @@ def test_in_a_region_nothing_is_removed_since_rows_come_again(life: Life) -> Non
     assert life.told() == []
 
 
-def test_a_step_that_fails_costs_the_same_without_a_new_driver(life: Life) -> None:
+def test_a_step_that_fails_costs_its_own_rows_and_no_state(life: Life) -> None:
     failed: list[bool] = []
 
     def fails_once(pairs: pa.Table) -> pa.Array:
@@ -257,8 +257,9 @@ def test_a_step_that_fails_costs_the_same_without_a_new_driver(life: Life) -> No
     pairs.checkpoint(every=EVERY).sink(MemorySink(life.shelf), name="out")
     status = run_local(made, life.where, clock=life.clock)
     assert failed
-    assert life.met() == set(range(150, 200))
-    assert counted(status) == 50
+    assert life.met() == set(range(140, 240))
+    assert counted(status) == 0, "nothing went back"
+    assert status["elements"]["one"]["lost_rows"] == 11, "the rows of the step, of both inputs"
 
 
 class Asking(Rows):
@@ -277,8 +278,8 @@ def test_an_element_without_sources_remembers_when_it_took_its_last_rows(life: L
     life.run(250, dies=True)
     status = life.run(250, ask=True)
     assert counted(status) == sum(told["rows"] for told in life.told())
-    record = codec.decode(open_store(life.where).load_record("positions.pairs") or b"")
-    assert 1_000_000 < record["taken"] <= life.clock.wall()
+    record = codec.decode(open_store(life.where).load_record("books") or b"")
+    assert 1_000_000 < record["taken_s"]["pairs"] <= life.clock.wall()
 
 
 def test_where_rows_are_that_came_while_nobody_ran() -> None:

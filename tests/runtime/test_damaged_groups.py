@@ -81,14 +81,26 @@ def counted(shelf: str, rows: int) -> Topology:
     return made
 
 
-def test_a_damaged_map_outside_of_regions_is_a_refusal_with_a_way_out(shelf: str, tmp_path: Path) -> None:
+def test_a_damaged_map_outside_of_regions_costs_that_state_alone_and_is_counted(
+    shelf: str, tmp_path: Path
+) -> None:
     where = f"file:{tmp_path}/store"
     run_local(counted(shelf, 60), where)
     broken = max(tmp_path.glob("store/entries/counts@*/*.seg"), key=lambda path: path.stat().st_size)
     broken.write_bytes(broken.read_bytes()[:-1])
-    for _ in range(2):  # nothing was changed by the first
-        with pytest.raises(DamagedError, match=f"{broken.name}.*reset-operator file:.*/store counts`"):
-            run_local(counted(shelf, 90), where)
+    MemorySink.clear(shelf)
+    status = run_local(counted(shelf, 90), where)
+    assert status["elements"]["rows"]["lost_rows"] == 60
+    told = [event.data for event in open_store(where).events() if event.kind == "rows.lost"]
+    assert [event["rows"] for event in told] == [60]
+    assert broken.name in told[0]["reason"]
+    newest = {row["k"]: row["count"] for row in MemorySink.rows(shelf)}
+    assert newest == {0: 10, 1: 10, 2: 10}, "of the rows that came since"
+
+
+def test_an_operator_outside_of_regions_can_begin_anew(shelf: str, tmp_path: Path) -> None:
+    where = f"file:{tmp_path}/store"
+    run_local(counted(shelf, 60), where)
     done = reset_operator(open_store(where), "counts")
     assert (done.region, done.epoch) == (None, None)
     MemorySink.clear(shelf)

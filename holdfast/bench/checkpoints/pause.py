@@ -35,11 +35,11 @@ def bench_checkpoint_pause(
     with bench_place(quiet) as place, filled(place, keys, {"period": PERIOD_S}) as run:
         inputs = SlicedInputs(place.root / "sliced", ROWS, keys, SLICES, 8)
         pace = run.run(inputs, WARM_UP) / WARM_UP
-        (loop,) = run.job.loops.values()
-        before, begun = epochs_of(run.job), len(loop.pauses.seconds)  # type: ignore[union-attr]
+        (life,) = (life for region in run.job.regions.values() for life in region.lives.values())
+        before, begun = epochs_of(run.job), len(life.pauses.seconds)
         while epochs_of(run.job) - before < epochs:
             run.run(inputs, math.ceil(seconds / pace))
-        pauses = list(loop.pauses.seconds)[begun:]  # type: ignore[union-attr]
+        pauses = list(life.pauses.seconds)[begun:]
         if len(pauses) < epochs:
             raise HoldfastError(f"only {len(pauses)} pauses were measured for {epochs} epochs.")
         place.console.print(f"{len(pauses)} epochs: p99 {1000 * quantile(pauses, 0.99):.1f} ms")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.errors import StepFailed
+from holdfast.errors import StepFailed, TopologyError
 from holdfast.language.connectors import POSITION_FIELDS
 
 
@@ -58,9 +58,16 @@ class Outbox:
         self._schemas = schemas
         self._pending: list[list[pa.Table]] = [[] for _ in schemas]
         self._rows: list[list[Any]] = [[] for _ in schemas]
+        self.closed_by: str | None = None
+        """What is being processed, if nothing may be submitted because of it."""
 
     def submit(self, item: Any, port: int = 0) -> None:
         """A row (tuple, list, mapping), a table or a record batch."""
+        if self.closed_by is not None:
+            raise TopologyError(
+                f"operator {self._operator!r} submitted a row while it processed {self.closed_by}.",
+                cure="Rows of control ports change state only: submit when the next row of a data port comes.",
+            )
         if not 0 <= port < len(self._schemas):
             raise StepFailed(
                 f"operator {self._operator!r} submitted to port {port}, but has {len(self._schemas)} output ports."

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from holdfast.compiler.plan import ElementPlan
+from holdfast.compiler.plan import ConnectionPlan, ElementPlan
 from holdfast.failpoints import fp
 from holdfast.ids import ConnectionId, OperatorName
 from holdfast.language.connectors import Sink, Slice
 from holdfast.language.graph import (
     KEYED,
     HostedSpec,
+    InputPort,
     Operator,
     SinkSpec,
     SourceSpec,
@@ -24,32 +26,46 @@ from holdfast.language.graph import (
 from holdfast.runtime.element.hosted_run import HostedRun
 from holdfast.runtime.element.keyed_run import KeyedRun
 from holdfast.runtime.element.operator_runs import SourceRun
-from holdfast.runtime.engines.engine import Delivery, Frame, StepName
+from holdfast.runtime.engines.engine import Delivery, Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
+from holdfast.runtime.links.connection import Parcel
 
 if TYPE_CHECKING:
     from holdfast.runtime.element.worker import Worker
+
+HOSTED_STEP_S = 0.2
+"""About how long Python operators in the driver work in one step: nothing else happens to their element meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """What one step processes."""
 
-    slices: Mapping[OperatorName, Slice]
-    batches: Mapping[ConnectionId, Sequence[Batch]]
+    slices: Mapping[OperatorName, Slice] = field(default_factory=dict)
+    parcels: Mapping[ConnectionId, Sequence[Parcel]] = field(default_factory=dict)
+
+    @property
+    def batch_rows(self) -> int:
+        return sum(parcel.batch.rows for parcels in self.parcels.values() for parcel in parcels)
 
     @property
     def rows(self) -> int:
-        taken = sum(batch.rows for batches in self.batches.values() for batch in batches)
-        return taken + sum(piece.rows or 0 for piece in self.slices.values())
+        """As far as they are known."""
+        return self.batch_rows + sum(piece.rows or 0 for piece in self.slices.values())
 
 
 @dataclass
 class Outcome:
-    """What one step produced: a batch per stream that leaves the element, and counts for people."""
+    """What one step produced: a batch per stream that leaves the element, counts for people, and what it took and had
+    no time for."""
 
     batches: dict[StreamRef, Batch] = field(default_factory=dict)
     sink_rows: dict[OperatorName, int | None] = field(default_factory=dict)
+    left: dict[ConnectionId, list[Parcel]] = field(default_factory=dict)
+
+    @property
+    def rows_left(self) -> int:
+        return sum(parcel.batch.rows for parcels in self.left.values() for parcel in parcels)
 
 
 class Evaluation:
@@ -64,6 +80,8 @@ class Evaluation:
         self._shared: list[Frame] = []
         self._holds: list[Hold] = []
         self._outcome = Outcome()
+        self._versions: list[tuple[KeyedRun, KeyedState]] = []
+        self._deadline = time.monotonic() + HOSTED_STEP_S
 
     def evaluate(self, op: Operator) -> None:
         match op.spec:
@@ -96,9 +114,15 @@ class Evaluation:
                 batch = self._engine.materialise(frame, self._name, str(stream))
                 if batch is not None:
                     self._outcome.batches[stream] = batch
+        # All at once, at the end: a step that fails leaves every operator the version before it.
+        for run, state in self._versions:
+            run.advance(state)
+        self._versions.clear()
         return self._outcome
 
     def release(self) -> None:
+        for run, state in self._versions:
+            run.discard(state)
         for frame in self._shared:
             self._engine.unshare(frame)
         for hold in self._holds:
@@ -130,7 +154,7 @@ class Evaluation:
         state = replace(run.state, meta=run.task.logic.at(run.state.meta, now_us))
         result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
         self._holds.extend(result.holds)
-        run.advance(result.state)
+        self._versions.append((run, result.state))
         for sink in result.delivered:
             self._outcome.sink_rows[delivery.names[sink]] = result.rows
         for port, out in result.frames.items():
@@ -139,21 +163,38 @@ class Evaluation:
     def _hosted(self, op: Operator) -> None:
         run = self._worker.runs[op.name]
         assert isinstance(run, HostedRun)
-        worked = False
+        worked = 0
         # Data ports before control ports: rows of a control port change state only.
         for port in sorted(range(len(op.inputs)), key=lambda p: op.inputs[p].control):
-            frame = self._input(op, port)
-            if frame is None:
-                continue
-            stream = op.inputs[port].streams[0]
-            ordered = all(s in self._worker.plan.stamped for s in op.inputs[port].streams)
-            table = self._engine.collect(frame, self._worker.plan.schemas[stream], ordered)
-            if table.num_rows:
-                run.process(table, port)
-                worked = True
+            for connection in self._worker.element.inputs:
+                if (op.name, port) in connection.ports:
+                    worked += self._process(run, op, port, connection)
         if worked:
             run.check_state()
             self.add_tables(op, run.take_outputs())
+
+    def _process(self, run: HostedRun, op: Operator, port: int, connection: ConnectionPlan) -> int:
+        """Hand what came along a connection to a Python operator, as far as there is time; returns its rows."""
+        parcels = self._work.parcels.get(connection.id, ())
+        is_alone = len(connection.ports) == 1  # else all its readers must come equally far
+        deadline = self._deadline if is_alone and not op.inputs[port].control else None
+        worked = 0
+        for number, parcel in enumerate(parcels):
+            done = 0
+            if deadline is None or not worked or time.monotonic() < deadline:
+                table = self._rows_of(parcel.batch, connection.stream, op.inputs[port])
+                done = run.process(table, port, op.inputs[port].control, deadline)
+            worked += done
+            if done < parcel.batch.rows:
+                self._outcome.left[connection.id] = [p.rest(0) for p in parcels[number + 1 :]]
+                self._outcome.left[connection.id].insert(0, parcel.rest(done))
+                break
+        return worked
+
+    def _rows_of(self, batch: Batch, stream: StreamRef, port: InputPort) -> pa.Table:
+        ordered = all(s in self._worker.plan.stamped for s in port.streams)
+        table = self._worker.read_batch(batch, stream, ordered)
+        return table.select(self._worker.plan.schemas[stream].names).slice(batch.skip)
 
     def _input(self, op: Operator, port: int) -> Frame | None:
         frames = [f for s in op.inputs[port].streams if (f := self._stream(s, op.name, port)) is not None]
@@ -169,8 +210,9 @@ class Evaluation:
             return self._frames[stream]
         for connection in self._worker.element.inputs:
             if connection.stream == stream and (op, port) in connection.ports:
-                batches = self._work.batches.get(connection.id)
-                if batches:
+                parcels = self._work.parcels.get(connection.id)
+                if parcels:
+                    batches = [parcel.batch for parcel in parcels]
                     return self._engine.from_batches(batches, self._worker.schema_of(stream))
         return None
 

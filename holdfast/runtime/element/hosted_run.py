@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from holdfast.ids import Epoch, OperatorName
 from holdfast.language.graph import HostedSpec
 from holdfast.operators.python.rows import Outbox, rows_of, stamp
 from holdfast.runtime.element.operator_runs import DurablePart, Remembering, blob_of
+from holdfast.runtime.element.user_thread import MakeThread, UserThread
 from holdfast.runtime.element.variable_chain import VersionedState
 from holdfast.runtime.region.restore_budget import Chooser
 from holdfast.state.values import codec
@@ -24,9 +26,14 @@ from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import state_size
 from holdfast.store.base import Store
 
+CHUNK_ROWS = 1 << 16
+"""Rows that `process_batch` gets at once at the most."""
+REMEMBERED_BYTES = 256 << 10
+"""A state of up to this size is remembered before each step, outside of regions."""
+
 
 class HostedRun(Remembering):
-    """A Python operator in the driver."""
+    """A Python operator in the driver. Its code runs in a thread of its own: see user_thread.py."""
 
     def __init__(
         self,
@@ -34,6 +41,7 @@ class HostedRun(Remembering):
         spec: HostedSpec,
         source_index: int,
         stamped: tuple[bool, ...],
+        make_thread: MakeThread,
         chooser: Chooser | None = None,
     ) -> None:
         self.name = name
@@ -48,18 +56,64 @@ class HostedRun(Remembering):
         self._chooser = chooser
         """None: every checkpoint holds the whole state."""
         self._versioned: VersionedState | None = None
+        self.thread = UserThread(name, make_thread)
+        self.give_up: Callable[[], bool] = lambda: False
+        """Does what the element does no longer matter? Set by its life."""
+        self._before: bytes | None = None
 
-    def process(self, table: pa.Table, port: int) -> None:
-        if hasattr(self.instance, "process_batch"):
-            self._outbox.submit_all(self.instance.process_batch(table, port))
-        else:
-            process = self.instance.process
-            for row in rows_of(table):
-                self._outbox.submit_all(process(row, port))
+    def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
+        """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
+        self._outbox.closed_by = f"a row of control port {port}" if control else None
+        method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
+        work = self._batches if method == "process_batch" else self._rows
+        return self.thread.call(f"{method}()", lambda: work(table, port, deadline), self.give_up)
+
+    def _rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
+        process, submit_all = self.instance.process, self._outbox.submit_all
+        done = 0
+        for row in rows_of(table):
+            submit_all(process(row, port))
+            done += 1
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        return done
+
+    def _batches(self, table: pa.Table, port: int, deadline: float | None) -> int:
+        done = 0
+        while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
+            piece = table.slice(done, CHUNK_ROWS)
+            self._outbox.submit_all(self.instance.process_batch(piece, port))
+            done += piece.num_rows
+        return done
 
     def drain(self) -> None:
         if hasattr(self.instance, "drain"):
-            self._outbox.submit_all(self.instance.drain())
+            self._outbox.closed_by = None
+            drained = self.thread.call("drain()", lambda: self.instance.drain(), self.give_up)
+            self._outbox.submit_all(drained)
+
+    # --- the version before a step, outside of regions ----------------------------------------------------------
+
+    def remember(self) -> None:
+        """Before a step: keep the state, if it is small, so that a failed step can be undone."""
+        self._before = self._encoded()
+        if len(self._before) > REMEMBERED_BYTES:
+            self._before = None
+
+    def go_back(self) -> bool:
+        """After a failed step: have the state from before it. False if that is gone."""
+        before, self._before = self._before, None
+        if before is None or not self.thread.is_alive:
+            return False
+        self._outbox = Outbox(self.name, self._spec.schemas)
+        stored = codec.decode(before)
+        instance_state.give_value(self.instance, codec.decode(stored["state"]))
+        self._emitted = list(stored["emitted"])
+        return True
+
+    def _encoded(self) -> bytes:
+        state = instance_state.take_state(self.instance)
+        return codec.encode({"state": state, "emitted": list(self._emitted)})
 
     def take_outputs(self) -> list[pa.Table]:
         """What was submitted, stamped where somebody orders by it."""
@@ -91,9 +145,7 @@ class HostedRun(Remembering):
         if self._versioned is not None:
             rest = {"state": instance_state.take_rest(self.instance), "emitted": list(self._emitted)}
             return self._versioned.pin(epoch, rest)
-        return codec.encode(
-            {"state": instance_state.take_state(self.instance), "emitted": list(self._emitted)}
-        )
+        return self._encoded()
 
     def part_of(self, epoch: Epoch, pinned: Any) -> DurablePart:
         if self._versioned is None:
@@ -106,8 +158,9 @@ class HostedRun(Remembering):
 
     def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
         self._outbox = Outbox(self.name, self._spec.schemas)
-        if self.instance is None:
-            self._make()
+        self._before = None
+        if self.instance is None or not self.thread.is_alive:
+            self.thread.call("__init__()", self._make, self.give_up)
         versions = _versions(store, part) if part is not None and part.get("pairs") else None
         if part is None:
             instance_state.to_initial(self.instance, self._pristine)
@@ -122,21 +175,24 @@ class HostedRun(Remembering):
         if self._versioned is not None:
             # Before open(): what that changes counts as a change.
             self._versioned.restored(epoch, self.instance, versions, part)
-        instance_state.open_again(self.instance)
+        self.thread.call("open()", lambda: instance_state.open_again(self.instance), self.give_up)
 
     def _make(self) -> None:
-        self.instance = self._spec.make()
-        self._pristine = instance_state.initial_state(self.instance)
-        self.instance._submit = self._outbox_submit
+        instance = self.instance = self._spec.make()
+        self._pristine = instance_state.initial_state(instance)
+        instance._submit = lambda item, port=0: self._submit(instance, item, port)
         if self._chooser is not None and instance_state.is_incremental(self.instance):
             self._versioned = VersionedState(self._chooser)
 
     def close(self) -> None:
-        if self.instance is not None and hasattr(self.instance, "close"):
-            self.instance.close()
+        if self.instance is not None and self.thread.is_alive and hasattr(self.instance, "close"):
+            self.thread.call("close()", lambda: self.instance.close(), lambda: True)
+        self.thread.leave()
 
-    def _outbox_submit(self, item: Any, port: int = 0) -> None:
-        self._outbox.submit(item, port)
+    def _submit(self, instance: Any, item: Any, port: int) -> None:
+        """What an instance submits that was left behind goes nowhere."""
+        if instance is self.instance:
+            self._outbox.submit(item, port)
 
 
 def _versions(store: Store | None, part: dict[str, Any]) -> Restored:

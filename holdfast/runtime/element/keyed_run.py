@@ -114,6 +114,13 @@ class KeyedRun(Remembering):
         for segment in gone:
             self._engine.remove_live(segment)
 
+    def discard(self, state: KeyedState) -> None:
+        """The step that made `state` failed after this operator's part of it: remove what it wrote."""
+        with self._lock:
+            made = [s for partition in state.partitions for s in partition if s.name not in self._live]
+        for segment in made:
+            self._engine.remove_live(segment)
+
     def _log_changes(self, state: KeyedState) -> None:
         if not self._tracked:
             return

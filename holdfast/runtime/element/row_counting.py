@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from holdfast.ids import OperatorName
+from holdfast.language.connectors import Slice
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.metrics import ElementMetrics
@@ -21,3 +23,9 @@ def count_later(worker: Worker, work: Work, metrics: ElementMetrics, now: float)
             future.add_done_callback(
                 lambda done: metrics.add_rows(now, done.result() or 0) if done.exception() is None else None
             )
+
+
+def count_now(worker: Worker, name: OperatorName, piece: Slice) -> int:
+    """The rows of a slice, found with some work if need be; 0 if its source cannot tell."""
+    source = next(run.source for run in worker.sources if run.name == name)
+    return source.count_rows(piece) or 0

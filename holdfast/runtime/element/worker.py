@@ -81,7 +81,8 @@ class Worker:
         """Store entries this element writes to."""
         self.sources = [run for run in self.runs.values() if isinstance(run, SourceRun)]
         self.sinks = [run for run in self.runs.values() if isinstance(run, SinkRun)]
-        self._hosted = [run for run in self.runs.values() if isinstance(run, HostedRun)]
+        self.hosted = [run for run in self.runs.values() if isinstance(run, HostedRun)]
+        self._last_read: tuple[tuple[str, ...], pa.Table] = ((), None)
         self.deliveries = {
             op.name: delivery_of(element, op.name, self.out_streams)
             for op in element.operators
@@ -118,14 +119,14 @@ class Worker:
     def drain(self, name: StepName) -> Outcome:
         """Let hosted operators submit what they hold back; their output goes through the element's other operators."""
         tables: dict[OperatorName, list[pa.Table]] = {}
-        for run in self._hosted:
+        for run in self.hosted:
             fp("drain.op.flush")
             run.drain()
             tables[run.name] = run.take_outputs()
         if not any(table.num_rows for ports in tables.values() for table in ports):
             return Outcome()
         self.engine.begin_step(name, self.plan.graph.name)
-        evaluation = Evaluation(self, Work({}, {}), name)
+        evaluation = Evaluation(self, Work(), name)
         try:
             for op in self.element.operators:
                 if op.name in tables:
@@ -215,7 +216,7 @@ class Worker:
         return {run.name: counts for run in runs if (counts := run.counts)}
 
     def close(self) -> None:
-        for run in self._hosted:
+        for run in self.hosted:
             run.close()
 
     # --- construction -------------------------------------------------------------------------------------------
@@ -238,9 +239,17 @@ class Worker:
                 source_index = plan.source_index.get(op.name, 0)
                 form = op.annotations.checkpoint_form or spec.checkpoint
                 within = None if form.kind == "full" else self._budget.chooser(op.name, limits_of(form))
-                return HostedRun(op.name, spec, source_index, stamped_ports, within)
+                return HostedRun(op.name, spec, source_index, stamped_ports, self.engine.thread, within)
             case _:
                 return None
+
+    def read_batch(self, batch: Batch, stream: StreamRef, ordered: bool) -> pa.Table:
+        """The rows of a batch; one of which only some were processed is not read again for the others."""
+        files, table = self._last_read
+        if files != batch.files:
+            table = self.engine.read_batch(batch, self.schema_of(stream), ordered)
+            self._last_read = (batch.files, table)
+        return table
 
     def schema_of(self, stream: StreamRef) -> pa.Schema:
         """Columns of a stream as it travels, with positions if stamped."""

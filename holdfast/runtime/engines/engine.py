@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.durable import remove_quietly
 from holdfast.errors import DamagedError
 from holdfast.ids import Attempt, ElementName, OperatorName
-from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import KeyedLogic, Segments
@@ -160,6 +161,12 @@ class Engine(ABC):
     @abstractmethod
     def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame: ...
 
+    def read_batch(self, batch: Batch, schema: pa.Schema, ordered: bool) -> pa.Table:
+        """All rows of one batch in the driver, always in the same order: by position if `ordered`. Runs no job."""
+        tables = [pq.ParquetFile(file).read(schema.names) for file in batch.files]
+        table = pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
+        return table.sort_by([(name, "ascending") for name in POSITION_COLUMNS]) if ordered else table
+
     @abstractmethod
     def from_table(self, table: pa.Table) -> Frame: ...
 
@@ -183,10 +190,6 @@ class Engine(ABC):
 
     @abstractmethod
     def unshare(self, frame: Frame) -> None: ...
-
-    @abstractmethod
-    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
-        """Bring the rows to the driver, in position order if `ordered`. Runs a job."""
 
     @abstractmethod
     def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
@@ -245,6 +248,10 @@ class Engine(ABC):
         put = partial(_put, store, entry)
         # One after the other: what is joined is in memory.
         return [stored_changes(rows, segments, directory, put, as_base) for _, segments in changes]
+
+    def has_live(self, state: KeyedState) -> bool:
+        """False if a version cannot be read any more: what held it is gone."""
+        return all(Path(segment.path).exists() for partition in state.partitions for segment in partition)
 
     def remove_live(self, segment: Segment) -> None:
         """A live segment nobody needs any more."""

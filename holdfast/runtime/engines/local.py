@@ -100,11 +100,6 @@ class LocalEngine(Engine):
     def unshare(self, frame: Frame) -> None:
         pass
 
-    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
-        if ordered:
-            frame = frame.sort_by([(name, "ascending") for name in POSITION_COLUMNS])
-        return frame.select(schema.names)
-
     def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
         if not frame.num_rows:
             return None

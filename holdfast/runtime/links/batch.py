@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holdfast.durable import remove_quietly
@@ -18,6 +18,12 @@ class Batch:
     rows: int
     bytes: int
     hold: Hold = field(compare=False, repr=False)
+    skip: int = 0
+    """Rows at the beginning that were processed before and are not among `rows`."""
+
+    def behind(self, done: int) -> Batch:
+        """The same without its first `done` rows."""
+        return replace(self, rows=self.rows - done, skip=self.skip + done)
 
 
 class Hold:

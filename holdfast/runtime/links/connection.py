@@ -1,16 +1,18 @@
-"""Connections between elements: bounded FIFO queues of batches and markers, in the driver.
+"""Connections between elements, as an interface: what a sender and a receiver ask of one, whatever carries the rows.
 
-All connections and mailboxes of a run share one condition variable (`Signals`): events are rare (tens per second),
-and a thread that waits for "anything that concerns me" needs exactly one place to wait.
+Rows are numbered by the sender, over all runs (`sent`); the receiver's `taken` tells how far it came. Inside a region the
+numbers mean nothing and cost nothing; at a border and outside they tell what a failure cost.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from holdfast.ids import ConnectionId
+from holdfast.ids import Attempt, ConnectionId
+from holdfast.protocol.accounts import Place
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.links.batch import Batch
 
@@ -20,7 +22,7 @@ class Interrupted(Exception):
 
 
 class Signals:
-    """The run's one condition variable. Hold it to look at or change any queue."""
+    """The run's one condition variable. Hold it to look at or change any connection."""
 
     def __init__(self) -> None:
         self.condition = threading.Condition()
@@ -30,96 +32,81 @@ class Signals:
             self.condition.notify_all()
 
 
-class Connection:
-    """A bounded FIFO. Producers wait when it is full; a reset marker empties it first and never waits.
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A batch on its way; its last row is the row `end` of its sender."""
 
-    `unbounded` is for control ports: they may close a cycle, where waiting for space could be mutual.
-    """
+    batch: Batch
+    end: Place
 
-    def __init__(
-        self,
-        id: ConnectionId,
-        signals: Signals,
-        *,
-        max_rows: int = 2_000_000,
-        max_bytes: int = 256 << 20,
-        unbounded: bool = False,
-    ) -> None:
-        self.id = id
-        self._signals = signals
-        self._items: deque[Batch | Marker] = deque()
-        self._rows = 0
-        self._bytes = 0
-        self._max_rows = max_rows
-        self._max_bytes = max_bytes
-        self._unbounded = unbounded
-        self.closed = False
+    def rest(self, done: int) -> Parcel:
+        """What is left when its first `done` rows were processed. Held once more."""
+        self.batch.hold.take()
+        return Parcel(self.batch.behind(done), self.end)
 
+
+class Connection(ABC):
+    """A bounded FIFO of batches and markers. One sender, one receiver; methods may be called by both at once, those
+    marked `receiver` by the receiver alone, who holds `signals.condition`."""
+
+    id: ConnectionId
+    sent: int
+    """Rows put so far."""
+    taken: Place
+    """Up to where rows were taken out."""
+    thrown_away: int
+    """Rows put while nobody would ever take them: see `throw_away`."""
+    closed: bool
+    """Nothing more will come."""
+
+    @abstractmethod
     def put_batch(self, batch: Batch, give_up: Callable[[], bool]) -> None:
         """Append a batch, waiting for space. Raises Interrupted as soon as `give_up()` is true."""
-        with self._signals.condition:
-            while self._full():
-                if give_up():
-                    raise Interrupted
-                self._signals.condition.wait(1.0)
-            self._items.append(batch)
-            self._rows += batch.rows
-            self._bytes += batch.bytes
-            self._signals.condition.notify_all()
 
+    @abstractmethod
     def put_marker(self, marker: Marker) -> None:
-        """Append a marker; never waits. A reset marker clears what is in the queue."""
-        with self._signals.condition:
-            if marker.kind == "reset":
-                self._clear()
-            self._items.append(marker)
-            self._signals.condition.notify_all()
+        """Append a marker; never waits. A reset marker takes out what waits."""
 
-    def close(self) -> None:
-        """Nothing more will come."""
-        with self._signals.condition:
-            self.closed = True
-            self._signals.condition.notify_all()
+    @abstractmethod
+    def put_first(self, parcels: Sequence[Parcel]) -> None:
+        """Receiver: put back what it has taken and not processed, ahead of all that waits."""
 
-    # The methods below expect the caller to hold `signals.condition`, or to be the only consumer.
+    @abstractmethod
+    def close(self) -> None: ...
 
-    def head(self) -> Batch | Marker | None:
-        return self._items[0] if self._items else None
+    @abstractmethod
+    def throw_away(self, now: bool) -> None:
+        """While true, what is put is thrown away and counted, and what waits too: the receiver has given up."""
 
-    def pop(self) -> Batch | Marker:
-        item = self._items.popleft()
-        if isinstance(item, Batch):
-            self._rows -= item.rows
-            self._bytes -= item.bytes
-            self._signals.condition.notify_all()
-        return item
+    @abstractmethod
+    def open(self, sent: int, taken: Place, attempt: Attempt) -> None:
+        """Go on with the numbers of an earlier run."""
 
-    def take_batches(self, max_rows: int) -> list[Batch]:
-        """Batches before the next marker, up to `max_rows` rows (at least one batch)."""
-        taken: list[Batch] = []
-        rows = 0
-        while self._items and isinstance(self._items[0], Batch) and (not taken or rows < max_rows):
-            batch = self.pop()
-            assert isinstance(batch, Batch)
-            taken.append(batch)
-            rows += batch.rows
-        return taken
+    @abstractmethod
+    def rewind(self, row: int, attempt: Attempt) -> None:
+        """The sender's region went back to where it had sent `row` rows: what waits behind will be sent again."""
+
+    @abstractmethod
+    def head(self) -> Parcel | Marker | None:
+        """Receiver: what comes next."""
+
+    @abstractmethod
+    def pop(self) -> Parcel | Marker:
+        """Receiver: take the next."""
+
+    @abstractmethod
+    def take(self, max_rows: int) -> list[Parcel]:
+        """Receiver: batches before the next marker, up to `max_rows` rows (at least one batch)."""
+
+    @abstractmethod
+    def ahead_of(self, marker: Marker) -> tuple[Batch, ...] | None:
+        """Receiver: the batches ahead of a marker; None: it is not here yet."""
 
     @property
+    @abstractmethod
     def rows(self) -> int:
-        return self._rows
+        """Rows that wait."""
 
     @property
-    def empty(self) -> bool:
-        return not self._items
-
-    def _full(self) -> bool:
-        over = self._rows >= self._max_rows or self._bytes >= self._max_bytes
-        return over and not self._unbounded
-
-    def _clear(self) -> None:
-        for item in self._items:
-            if isinstance(item, Batch):
-                item.hold.let_go()
-        self._items.clear()
-        self._rows = self._bytes = 0
+    @abstractmethod
+    def empty(self) -> bool: ...

@@ -43,7 +43,7 @@ from holdfast.protocol.messages import (
     Stop,
     UploadFailed,
 )
-from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import Pinned, Worker
 from holdfast.runtime.failures import is_fatal, is_no_space, story_of
 from holdfast.runtime.links.batch import Batch
@@ -59,7 +59,7 @@ MAX_BACKOFF_S = 10.0
 
 
 class Region:
-    """The rim around one region's controller. Created before its loops; `loops` are filled in by the job."""
+    """The rim around one region's controller. Created before its elements; `lives` are filled in by the job."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Region:
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self.plan = plan
-        self.loops: dict[ElementName, ElementLoop] = {}
+        self.lives: dict[ElementName, RegionLife] = {}
         self.metrics = RegionMetrics()
         self.controller = RegionController(
             plan.shape, plan.settings.mode, plan.settings.max_consecutive_resets
@@ -123,7 +123,7 @@ class Region:
     def look(self) -> None:
         """Find the newest epoch and verify all that restoring it reads. Changes nothing; comes before `run`."""
         self.restoring.begin()
-        found = look(self._epochs, [loop.worker for loop in self.loops.values()])
+        found = look(self._epochs, [life.loop.worker for life in self.lives.values()])
         if found.withdrawn is not None:
             self._event("epoch.withdrawn", epoch=found.withdrawn, to=found.epoch, reason=found.reason)
         self.metrics.epoch = found.epoch
@@ -157,7 +157,7 @@ class Region:
         attempt = self.controller.record.attempt
         if self.controller.phase is not ControllerPhase.RUNNING or self._final_requested == attempt:
             return
-        if all(loop.exhausted for loop in self.loops.values() if loop.is_fed_from_outside):
+        if all(life.loop.exhausted for life in self.lives.values() if life.is_fed_from_outside):
             self._final_requested = attempt
             self.tell(EpochDue(final=True, sticky=False))
 
@@ -189,7 +189,7 @@ class Region:
         return self.controller.phase is ControllerPhase.PARKED
 
     def status(self, now: float) -> dict[str, Any]:
-        pauses = [pause for loop in self.loops.values() for pause in loop.pauses.seconds]
+        pauses = [pause for life in self.lives.values() for pause in life.pauses.seconds]
         return {
             **self.metrics.as_dict(now, self.controller.phase.value, self.reason),
             **self.restoring.status(),
@@ -287,7 +287,7 @@ class Region:
         self.naming.begin(drained=command.style == "drain")
         self._timers.pop("period", None)
         for name in command.elements:
-            self.loops[name].send(command)
+            self.lives[name].send(command)
 
     def _go_on(self, command: Resume | GoOn) -> None:
         if isinstance(command, GoOn):
@@ -298,7 +298,7 @@ class Region:
             if self.naming.waiting:
                 self.tell(EpochDue(drained=True))
         for name in command.elements:
-            self.loops[name].send(command)
+            self.lives[name].send(command)
 
     def _set_period(self) -> None:
         if self._period < float("inf"):
@@ -317,13 +317,13 @@ class Region:
             reason=self.reason,
         )
         # Elements that are not starts may be deep in a job that no longer matters.
-        for loop in self.loops.values():
-            loop.interrupt()
+        for life in self.lives.values():
+            life.loop.interrupt()
         delay = 0.0 if command.consecutive <= 1 else min(MAX_BACKOFF_S, 0.1 * 2 ** (command.consecutive - 2))
 
         def send() -> None:
             for name in command.elements:
-                self.loops[name].send(command)
+                self.lives[name].send(command)
 
         if delay:
             self._set_timer("backoff", delay, send)
@@ -371,14 +371,14 @@ class Region:
     def _await_space(self, reason: str) -> None:
         self.reason = reason
         self._event("region.paused", reason=reason)
-        for loop in self.loops.values():
-            loop.pause()
+        for life in self.lives.values():
+            life.pause()
 
         def probe() -> None:
             if self._epochs.has_space():
                 self._event("region.space")
-                for loop in self.loops.values():
-                    loop.unpause()
+                for life in self.lives.values():
+                    life.unpause()
                 self.tell(SpaceReturned())
             else:
                 self._set_timer("space", SPACE_PROBE_S, probe)
@@ -387,8 +387,8 @@ class Region:
 
     def _park(self, reason: str) -> None:
         self.reason = reason or self.reason
-        for loop in self.loops.values():
-            loop.interrupt()
+        for life in self.lives.values():
+            life.loop.interrupt()
         self._event("region.parked", reason=self.reason)
         self._signals.notify()
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator, UnionSpec
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines.engine import (
@@ -136,12 +136,6 @@ class SparkEngine(Engine):
             frame.unshare()
         else:
             frame.unpersist()
-
-    def collect(self, frame: Frame, schema: pa.Schema, ordered: bool) -> pa.Table:
-        table = as_frame(frame).toArrow()
-        if ordered:
-            table = table.sort_by([(name, "ascending") for name in POSITION_COLUMNS])
-        return table.select(schema.names).cast(schema)
 
     def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
         if isinstance(frame, ReadableRows) and frame.batch is not None:

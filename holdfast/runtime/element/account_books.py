@@ -1,0 +1,298 @@
+"""The accounts of all elements outside of regions, as they are stored. The arithmetic is in `protocol/accounts.py`.
+
+    books               written when a run begins or ends: every account at that moment, positions of sources
+    account.<element>   written before each step of an element, with the positions of its sources
+
+An element's own record counts while it belongs to the run that the books name, and that run did not end in order;
+otherwise all of it is in the books. So one write of the books settles everything at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holdfast.compiler.plan import ElementPlan, Plan
+from holdfast.compiler.traverse import sinks_behind
+from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
+from holdfast.language.connectors import Slice
+from holdfast.language.graph import STATEFUL, SourceSpec
+from holdfast.protocol.accounts import (
+    Account,
+    Books,
+    Covered,
+    Loss,
+    Place,
+    SentByRegion,
+    TakenByRegion,
+    close,
+    settle,
+)
+from holdfast.runtime.element.own_state import TellEvent, covered_by
+from holdfast.state.values import codec
+from holdfast.store.base import Store
+
+BOOKS = "books"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncounted:
+    """A slice that was taken and whose rows nobody has counted. `absorbed`: its step has ended."""
+
+    source: OperatorName
+    detail: Any
+    absorbed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPosition:
+    """Where a source outside of regions stands, and what it said it reads."""
+
+    state: Any
+    described: str | None = None
+
+
+@dataclass
+class Ledger:
+    """What the store holds: the books, brought up to date by the elements' own records."""
+
+    run: int = 0
+    closed: bool = True
+    accounts: dict[ElementName, Account] = field(default_factory=dict)
+    positions: dict[OperatorName, KnownPosition] = field(default_factory=dict)
+    taken_s: dict[ElementName, float] = field(default_factory=dict)
+    """When each element last took rows, by the wall clock."""
+    settled: dict[ConnectionId, int] = field(default_factory=dict)
+    border_lost: dict[ConnectionId, int] = field(default_factory=dict)
+    """Rows lost at connections into regions, over all runs."""
+
+
+class AccountBooks:
+    """Of one run. `open` comes first; `save` is called by element threads, each for its own element."""
+
+    def __init__(self, store: Store | None, plan: Plan, token: OwnerToken, tell: TellEvent) -> None:
+        self._store = store
+        self._plan = plan
+        self._run = int(token)
+        self._tell = tell
+        self._reach = sinks_behind(plan.graph)
+        self.ledger = Ledger()
+
+    # --- opening ------------------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        sent: Mapping[ConnectionId, SentByRegion] | None = None,
+        taken: Mapping[ConnectionId, TakenByRegion] | None = None,
+    ) -> None:
+        """Settle what earlier runs left, and begin. `sent`, `taken`: what the newest epochs know of borders."""
+        ledger = self._read()
+        books = self._books(ledger, sent or {}, taken or {})
+        accounts, losses = settle(books, self._run)
+        self.ledger = replace(ledger, run=self._run, closed=False, accounts=accounts)
+        for element in self._plan.elements:
+            if element.region is None:
+                known = accounts.get(element.name)
+                accounts[element.name] = self._fitted(element, known)
+        self._settle_borders(losses)
+        self._tell_all(losses)
+        self._write()
+
+    def account_of(self, element: ElementName) -> Account:
+        return self.ledger.accounts[element]
+
+    def _fitted(self, element: ElementPlan, known: Account | None) -> Account:
+        """The account of an element of this plan: what it had before, for the connections and operators it has now."""
+        before = known or Account(element.name, self._run)
+        stateful = [op.name for op in element.operators if isinstance(op.spec, STATEFUL)]
+        return replace(
+            before,
+            run=self._run,
+            taken={c.id: before.taken.get(c.id, Place()) for c in element.inputs},
+            sent={c.id: before.sent.get(c.id, 0) for c in element.outputs},
+            absorbed=dict.fromkeys(stateful, 0),
+            reach=tuple(sorted({sink for op in element.operators for sink in self._reach[op.name]})),
+            reach_of={name: self._reach[name] for name in stateful},
+        )
+
+    def _books(
+        self,
+        ledger: Ledger,
+        sent: Mapping[ConnectionId, SentByRegion],
+        taken: Mapping[ConnectionId, TakenByRegion],
+    ) -> Books:
+        covered: dict[OperatorName, Covered] = {}
+        for account in ledger.accounts.values():
+            for name in account.absorbed:
+                found = None if self._store is None else covered_by(self._store, name)
+                if found is not None:
+                    covered[name] = found
+        return Books(ledger.accounts, covered, sent, taken, ledger.settled, self._ports())
+
+    def _ports(self) -> dict[ConnectionId, tuple[ElementName, tuple[OperatorName, ...]]]:
+        """Connections that enter a region from outside."""
+        regions = {element.name: element.region for element in self._plan.elements}
+        return {
+            c.id: (c.target, tuple(sorted({sink for op, _ in c.ports for sink in self._reach[op]})))
+            for c in self._plan.connections
+            if regions[c.target] is not None and regions[c.source] is None
+        }
+
+    def _settle_borders(self, losses: Iterable[Loss]) -> None:
+        pass
+
+    # --- while the run goes on ----------------------------------------------------------------------------------
+
+    def save(
+        self,
+        account: Account,
+        positions: Mapping[OperatorName, KnownPosition],
+        uncounted: Iterable[Uncounted] = (),
+        taken_s: float | None = None,
+    ) -> None:
+        """Write an element's account before its step; durable when it returns."""
+        if self._store is not None:
+            record = {
+                "account": _as_data(account),
+                "positions": {name: [p.state, p.described] for name, p in positions.items()},
+                "uncounted": [[u.source, u.detail, u.absorbed] for u in uncounted],
+                "taken_s": taken_s,
+            }
+            self._store.save_record(f"account.{account.element}", codec.encode(record))
+
+    def close(self, accounts: Mapping[ElementName, Account]) -> dict[ElementName, Account]:
+        """The run ends, and no element works any more: what its end cost is counted. Returns the accounts after it."""
+        books = self._books(replace(self.ledger, accounts=dict(accounts)), {}, {})
+        after, losses = close(books)
+        self._tell_all(losses)
+        if self._store is not None:
+            records = self._read()  # positions as they were saved last
+            self.ledger = replace(records, closed=True, accounts={**records.accounts, **after})
+            self._write()
+        return after
+
+    def _tell_all(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            self._tell("rows.lost", {"element": loss.element, "rows": loss.rows, "reason": loss.reason})
+
+    # --- the store ----------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        if self._store is None:
+            return
+        ledger = self.ledger
+        record = {
+            "run": ledger.run,
+            "closed": ledger.closed,
+            "accounts": {name: _as_data(account) for name, account in ledger.accounts.items()},
+            "positions": {name: [p.state, p.described] for name, p in ledger.positions.items()},
+            "taken_s": ledger.taken_s,
+            "settled": ledger.settled,
+            "border_lost": ledger.border_lost,
+        }
+        self._store.save_record(BOOKS, codec.encode(record))
+
+    def _read(self) -> Ledger:
+        if self._store is None:
+            return Ledger()
+        raw = self._store.load_record(BOOKS)
+        if raw is None:
+            return self._read_before_books()
+        data = codec.decode(raw)
+        ledger = Ledger(
+            data["run"],
+            data["closed"],
+            {ElementName(name): _from_data(account) for name, account in data["accounts"].items()},
+            {OperatorName(name): KnownPosition(*known) for name, known in data["positions"].items()},
+            dict(data["taken_s"]),
+            dict(data["settled"]),
+            dict(data["border_lost"]),
+        )
+        if not ledger.closed:
+            for name in list(ledger.accounts):
+                self._bring_up_to_date(ledger, name)
+        return ledger
+
+    def _bring_up_to_date(self, ledger: Ledger, name: ElementName) -> None:
+        assert self._store is not None
+        raw = self._store.load_record(f"account.{name}")
+        record = None if raw is None else codec.decode(raw)
+        if record is None or record["account"]["run"] != ledger.run:
+            return
+        uncounted = [Uncounted(*each) for each in record["uncounted"]]
+        ledger.accounts[name] = self._with_counts(_from_data(record["account"]), uncounted)
+        for source, known in record["positions"].items():
+            ledger.positions[OperatorName(source)] = KnownPosition(*known)
+        if record["taken_s"] is not None:
+            ledger.taken_s[name] = record["taken_s"]
+
+    def _with_counts(self, account: Account, uncounted: Iterable[Uncounted]) -> Account:
+        """Count what nobody had counted when the account was saved."""
+        in_flight, absorbed = account.in_flight, dict(account.absorbed)
+        for each in uncounted:
+            rows = self._rows_of(each)
+            if not each.absorbed:
+                in_flight += rows
+            else:
+                absorbed = {name: old + rows for name, old in absorbed.items()}
+        return replace(account, in_flight=in_flight, absorbed=absorbed)
+
+    def _rows_of(self, uncounted: Uncounted) -> int:
+        op = self._plan.graph.operators.get(uncounted.source)
+        if op is None or not isinstance(op.spec, SourceSpec):
+            return 0
+        return op.spec.source.count_rows(Slice(None, None, detail=uncounted.detail)) or 0
+
+    def _read_before_books(self) -> Ledger:
+        """What a run without books left: a record with positions per element."""
+        assert self._store is not None
+        ledger = Ledger(closed=False)
+        for element in self._plan.elements:
+            raw = self._store.load_record(f"positions.{element.name}")
+            if raw is None:
+                continue
+            record = codec.decode(raw)
+            reach = tuple(sorted({sink for op in element.operators for sink in self._reach[op.name]}))
+            account = Account(element.name, 0, lost=dict.fromkeys(reach, record["lost"]), reach=reach)
+            under_way = record["in_flight"] or {"slices": {}, "batch_rows": 0}
+            uncounted = [
+                Uncounted(OperatorName(source), detail, False)
+                for source, (rows, detail) in under_way["slices"].items()
+                if rows is None
+            ]
+            counted = sum(rows or 0 for rows, _ in under_way["slices"].values())
+            account = replace(account, lost_rows=record["lost"], in_flight=counted + under_way["batch_rows"])
+            ledger.accounts[element.name] = self._with_counts(account, uncounted)
+            for source, state in record["positions"].items():
+                ledger.positions[OperatorName(source)] = KnownPosition(state)
+            if record.get("taken") is not None:
+                ledger.taken_s[element.name] = record["taken"]
+        return ledger
+
+
+def _as_data(account: Account) -> dict[str, Any]:
+    return {
+        "element": account.element,
+        "run": account.run,
+        "step": account.step,
+        "taken": {id: [place.row, place.attempt] for id, place in account.taken.items()},
+        "sent": dict(account.sent),
+        "in_flight": account.in_flight,
+        "absorbed": dict(account.absorbed),
+        "lost": dict(account.lost),
+        "lost_rows": account.lost_rows,
+        "reach": list(account.reach),
+        "reach_of": {name: list(sinks) for name, sinks in account.reach_of.items()},
+    }
+
+
+def _from_data(data: Mapping[str, Any]) -> Account:
+    return Account(
+        **{
+            **data,
+            "taken": {ConnectionId(id): Place(*place) for id, place in data["taken"].items()},
+            "reach": tuple(data["reach"]),
+            "reach_of": {name: tuple(sinks) for name, sinks in data["reach_of"].items()},
+        }
+    )

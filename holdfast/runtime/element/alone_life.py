@@ -1,0 +1,292 @@
+"""An element outside of regions: best effort, on its own. The rim of `protocol/autonomous.py`.
+
+Its account is saved before each step, with the positions of its sources behind the rows that the step takes. So a row is
+handed out at most once, and what a failure costs is counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from holdfast.errors import NoSpaceError
+from holdfast.errors import StepFailed as StepFailedError
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
+from holdfast.language.connectors import Slice
+from holdfast.protocol.accounts import Account, Covered, Place
+from holdfast.protocol.autonomous import (
+    AutonomousEvent,
+    AutonomousMachine,
+    AutonomousPhase,
+    Begin,
+    CheckpointDue,
+    Checkpointed,
+    CheckpointOperator,
+    Discarded,
+    End,
+    Gathered,
+    GiveUp,
+    GoOnFromBefore,
+    InputsOver,
+    Recounted,
+    Rest,
+    Restored,
+    RestoreOperator,
+    RunStep,
+    SaveAccount,
+    StepDone,
+    StepFailed,
+    Stop,
+    TellLoss,
+)
+from holdfast.runtime.element.account_books import AccountBooks, KnownPosition, Uncounted
+from holdfast.runtime.element.evaluation import Work
+from holdfast.runtime.element.keyed_run import KeyedRun
+from holdfast.runtime.element.life import Life
+from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
+from holdfast.runtime.element.own_state import OwnCheckpoints, TellEvent
+from holdfast.runtime.element.row_counting import count_now
+from holdfast.runtime.engines.engine import Engine, StepName
+from holdfast.runtime.failures import check_engine, is_fatal, story_of
+
+SPACE_PROBE_S = 0.5
+HUNG_S = 180.0
+"""After this time a call into the user's code counts as failed: nobody else would end it."""
+
+
+class AloneLife(Life):
+    """`stop_when_possible` may be called from any thread; the rest by the element's."""
+
+    def __init__(
+        self,
+        loop: ElementLoop,
+        books: AccountBooks,
+        own: OwnCheckpoints,
+        engine: Engine,
+        tell: TellEvent,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        account = books.account_of(loop.name)
+        self.machine = AutonomousMachine(account, tuple(own.runs), own.kept)
+        self.failure: StepFailedError | None = None
+        self.bounded = False
+        """True if the element ends when its bounded sources are dry."""
+        self._loop = loop
+        self._books = books
+        self._own = own
+        self._engine = engine
+        self._tell = tell
+        self._on_fatal = on_fatal
+        self._draining = False
+        self._work = Work()
+        self._uncounted: list[tuple[OperatorName, Slice]] = []
+        """Slices whose rows operators have absorbed and nobody has counted."""
+        for run in loop.worker.hosted:
+            run.thread.limit_s = HUNG_S
+        loop.life = self
+        loop.metrics.lost_rows = account.lost_rows
+
+    def stop_when_possible(self) -> None:
+        """Read no more from sources; end when the inputs are closed and empty."""
+        self._draining = True
+        self._loop.ends.signals.notify()
+
+    @property
+    def account(self) -> Account:
+        return self.machine.account
+
+    def count(self, account: Account) -> None:
+        """The run is over; `account` tells what its end cost as well."""
+        self.machine.account = account
+        self._loop.metrics.lost_rows = account.lost_rows
+
+    # --- what the loop asks -------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> str:
+        return "input" if self.machine.may_step else self.machine.phase.value
+
+    @property
+    def may_step(self) -> bool:
+        return self.machine.may_step
+
+    @property
+    def may_read_sources(self) -> bool:
+        return self.machine.may_read_sources
+
+    def takes(self, connection: ConnectionId) -> bool:
+        return True
+
+    def begin(self) -> None:
+        known = self._books.ledger.positions
+        for run in self._loop.worker.sources:
+            run.dry = False
+            run.source.seek(known[run.name].state if run.name in known else None)
+        self._own.aging.taken_s = self._books.ledger.taken_s.get(self._loop.name)
+        self._feed(Begin())
+
+    def turn(self) -> bool:
+        if self._draining and self.machine.phase is AutonomousPhase.RUNNING:
+            self._feed(Stop())
+        due = self._own.due() if self.machine.may_step else frozenset()
+        if due:
+            self._feed(CheckpointDue(due))
+        return self.machine.discards and self._discard()
+
+    def name_step(self, number: int) -> StepName:
+        # The run's number stands for the attempt: no other run gives the same names to what it stores.
+        return StepName(self._loop.name, Attempt(self.account.run), number, int(INITIAL_EPOCH))
+
+    def step(self, work: Work) -> None:
+        self._work = work
+        self._own.aging.took_rows()
+        self._feed(Gathered(self._places(work), work.rows))
+
+    def must_give_up(self) -> bool:
+        return self._loop.stopping
+
+    def rest(self) -> None:
+        self._feed(Rest())
+        self._loop.wait()
+
+    def is_over(self) -> bool:
+        ends, sources = self._loop.ends, self._loop.worker.sources
+        dry = self.bounded and all(run.dry for run in sources)
+        sources_over = not sources or not self.machine.may_read_sources or dry
+        inputs_over = all(connection.closed and connection.empty for connection in ends.inputs.values())
+        is_begun = self.machine.phase is not AutonomousPhase.NEW
+        return is_begun and inputs_over and sources_over and bool(ends.inputs or sources)
+
+    def end(self) -> None:
+        self._feed(InputsOver())
+
+    def fatal(self, error: BaseException) -> None:
+        self._on_fatal(error)
+
+    def close(self) -> None:
+        self._loop.finished = True
+        for connection in self._loop.ends.outputs.values():
+            connection.close()
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def _feed(self, event: AutonomousEvent) -> None:
+        for command in self.machine.handle(event):
+            match command:
+                case SaveAccount(account):
+                    self._save(account)
+                case RunStep():
+                    self._run_step()
+                case GoOnFromBefore():
+                    pass  # versions advance at the end of a step only
+                case RestoreOperator(name):
+                    found = self._own.restore(name)
+                    self._feed(Restored(name, found.lost, found.reason))
+                case CheckpointOperator(name):
+                    self._checkpoint(name)
+                case TellLoss(loss):
+                    self._loop.metrics.lost_rows = self.account.lost_rows
+                    told = {"element": loss.element, "rows": loss.rows, "reason": loss.reason}
+                    self._tell("rows.lost", told)
+                case GiveUp(reason):
+                    self._give_up(reason)
+                case End():
+                    pass
+        self._loop.metrics.counts = self._loop.worker.counts
+
+    def _run_step(self) -> None:
+        work = self._work
+        before = {id: connection.sent for id, connection in self._loop.ends.outputs.items()}
+        try:
+            for run in self._loop.worker.hosted:
+                run.remember()
+            outcome = self._loop.run_step(work)
+        except Exception as error:
+            if is_fatal(error) or self._loop.stopping:
+                raise
+            check_engine(self._engine.is_alive(), error)
+            self._failed(work, error, self._sent_since(before))
+            return
+        finally:
+            self._work = Work()
+        self._uncounted += self._unknown(work) if self._own.runs else []
+        taken = {id: self._loop.ends.inputs[id].taken for id in outcome.left}
+        self._feed(StepDone(self._sent_since(before), outcome.rows_left, taken))
+
+    def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
+        self._loop.metrics.failures += 1
+        spoiled = frozenset(run.name for run in self._loop.worker.hosted if not run.go_back())
+        spoiled |= {
+            run.name
+            for run in self._own.runs.values()
+            if isinstance(run, KeyedRun) and not self._engine.has_live(run.state)
+        }
+        self._recount()
+        rows = work.rows + sum(count_now(self._loop.worker, *each) for each in self._unknown(work))
+        self._feed(StepFailed(story_of(error), rows, spoiled, sent))
+
+    def _give_up(self, reason: str) -> None:
+        self.failure = StepFailedError(
+            f"element {self._loop.name!r} outside of regions {reason}.",
+            cure="Mend the cause and run again; it goes on behind the rows it had taken.",
+        )
+        self._tell("element.gave_up", {"element": self._loop.name, "reason": reason})
+
+    def _discard(self) -> bool:
+        """Throw input away that nobody will process."""
+        rows, taken = 0, {}
+        with self._loop.ends.signals.condition:
+            for id, connection in self._loop.ends.inputs.items():
+                for parcel in connection.take(ROWS_PER_STEP):
+                    rows += parcel.batch.rows
+                    parcel.batch.hold.let_go()
+                    taken[id] = connection.taken
+        if taken:
+            self._feed(Discarded(taken, rows))
+        return bool(taken)
+
+    def _checkpoint(self, name: OperatorName) -> None:
+        self._recount()
+        account = self.account
+        if self._own.store(name, Covered(account.run, account.step), account.absorbed[name]):
+            self._feed(Checkpointed(name))
+
+    # --- counting -----------------------------------------------------------------------------------------------
+
+    def _places(self, work: Work) -> dict[ConnectionId, Place]:
+        return {id: self._loop.ends.inputs[id].taken for id in work.parcels}
+
+    def _sent_since(self, before: dict[ConnectionId, int]) -> dict[ConnectionId, int]:
+        return {id: self._loop.ends.outputs[id].sent - sent for id, sent in before.items()}
+
+    def _unknown(self, work: Work) -> list[tuple[OperatorName, Slice]]:
+        return [(name, piece) for name, piece in work.slices.items() if piece.rows is None]
+
+    def _recount(self) -> None:
+        """Count what operators absorbed and nobody has counted: before it is forgotten or lost."""
+        uncounted, self._uncounted = self._uncounted, []
+        rows = sum(count_now(self._loop.worker, *each) for each in uncounted)
+        if rows:
+            self._feed(Recounted(rows))
+
+    def _save(self, account: Account) -> None:
+        """A full disk stops this element until there is space again; it neither loses rows nor ends the run."""
+        positions = {
+            run.name: KnownPosition(run.source.snapshot(), run.source.describe())
+            for run in self._loop.worker.sources
+        }
+        uncounted = [Uncounted(name, piece.detail, True) for name, piece in self._uncounted]
+        uncounted += [Uncounted(name, piece.detail, False) for name, piece in self._unknown(self._work)]
+        waited = False
+        while True:
+            try:
+                self._books.save(account, positions, uncounted, self._own.aging.taken_s)
+                return
+            except NoSpaceError as error:
+                if self._loop.stopping:
+                    return  # what was handed out counts as lost: never too few
+                if not waited:
+                    self._tell("element.paused", {"element": self._loop.name, "reason": str(error)})
+                waited = True
+                self._loop.metrics.waiting = "space in the store"
+                time.sleep(SPACE_PROBE_S)

@@ -1,0 +1,84 @@
+"""What decides over an element while its loop works: its region's protocol, or the element itself outside of regions.
+
+Each life is the rim of a pure machine (`protocol/element.py`, `protocol/autonomous.py`): it feeds the machine and
+performs its commands. The loop asks; it never decides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from holdfast.ids import ConnectionId
+from holdfast.runtime.element.evaluation import Outcome, Work
+from holdfast.runtime.engines.engine import StepName
+from holdfast.runtime.links.batch import Batch
+
+
+class Life(ABC):
+    """Called by the element's thread only."""
+
+    @property
+    @abstractmethod
+    def waiting(self) -> str:
+        """For people: what the element waits for when it rests."""
+
+    @property
+    @abstractmethod
+    def may_step(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def may_read_sources(self) -> bool: ...
+
+    @abstractmethod
+    def takes(self, connection: ConnectionId) -> bool:
+        """True if batches of an input may be processed now."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """The thread begins."""
+
+    @abstractmethod
+    def turn(self) -> bool:
+        """Do what comes before work: messages, markers. True if something was done."""
+
+    @abstractmethod
+    def name_step(self, number: int) -> StepName: ...
+
+    @abstractmethod
+    def step(self, work: Work) -> None:
+        """Run a step, with what has to happen before and after it, also if it fails."""
+
+    def sends(self, connection: ConnectionId, batch: Batch) -> None:
+        """A batch is about to be handed on."""
+
+    @abstractmethod
+    def must_give_up(self) -> bool:
+        """While the element waits in the middle of something: does it no longer matter?"""
+
+    def attempt(self, plan: Any) -> Any:
+        """Run `plan`, which asks sources what they have; None if that failed and was dealt with."""
+        return plan()
+
+    @abstractmethod
+    def rest(self) -> None:
+        """There is nothing to do; called before the thread waits."""
+
+    @abstractmethod
+    def is_over(self) -> bool:
+        """True if the element has come to its end in order."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """It has: what remains to be done."""
+
+    @abstractmethod
+    def fatal(self, error: BaseException) -> None:
+        """The run must end."""
+
+    def close(self) -> None:
+        """The thread ends, whatever the reason."""
+
+    def done(self, work: Work, outcome: Outcome) -> None:
+        """For people: a step was counted."""

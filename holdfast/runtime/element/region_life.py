@@ -1,0 +1,316 @@
+"""An element in a region: obeys the region's protocol. The rim of `protocol/element.py`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from holdfast.errors import NoSpaceError
+from holdfast.failpoints import fp
+from holdfast.ids import Attempt, ConnectionId, Epoch
+from holdfast.protocol.element import ElementMachine
+from holdfast.protocol.messages import (
+    BeginReset,
+    Broke,
+    ElementCommand,
+    ElementEvent,
+    Forward,
+    KeepOutputs,
+    Marker,
+    MarkerArrived,
+    Pin,
+    Restore,
+    RunDrain,
+    Tell,
+    Upload,
+    UploadBroke,
+    UploadFinished,
+)
+from holdfast.runtime.element.evaluation import Work
+from holdfast.runtime.element.life import Life
+from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.pauses import EpochPauses
+from holdfast.runtime.element.worker import Pinned
+from holdfast.runtime.engines.engine import Engine, StepName
+from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, story_of
+from holdfast.runtime.links.batch import Batch
+from holdfast.runtime.links.connection import Interrupted, Parcel
+from holdfast.runtime.region.region_side import RegionSide
+
+
+class RegionLife(Life):
+    """`send`, `pause`, `unpause` may be called from any thread; the rest by the element's."""
+
+    def __init__(
+        self,
+        loop: ElementLoop,
+        machine: ElementMachine,
+        region: RegionSide,
+        engine: Engine,
+        operator_driven: bool,
+    ) -> None:
+        self.machine = machine
+        self.pauses = EpochPauses(loop.clock)
+        self.loop = loop
+        self._region = region
+        self._engine = engine
+        self._operator_driven = operator_driven
+        self._mail: deque[ElementEvent] = deque()
+        self._paused = False
+        self._awaits_epoch = False
+        self._kept: dict[ConnectionId, list[Batch]] | None = None
+        self._pinned: Pinned | None = None
+        self._rows_at: dict[Epoch, int] = {}
+        """Rows read when an epoch was pinned or restored."""
+        self._uploads = ThreadPoolExecutor(1, thread_name_prefix=f"upload-{loop.name}")
+        self._upload: Future[None] | None = None
+        plan = loop.plan
+        connections = (*plan.inputs, *plan.outputs)
+        self._links = {c.id for c in connections if c.region is not None and c.region == plan.region}
+        loop.life = self
+
+    @property
+    def is_fed_from_outside(self) -> bool:
+        """True if rows enter the region here: by a source, or over the region's border."""
+        return bool(self.loop.worker.sources) or any(id not in self._links for id in self.loop.ends.inputs)
+
+    def send(self, event: ElementEvent) -> None:
+        """Deliver a control message."""
+        with self.loop.ends.signals.condition:
+            self._mail.append(event)
+            self.loop.ends.signals.condition.notify_all()
+
+    def pause(self) -> None:
+        """Run no step until `unpause` (the store has no space)."""
+        self._paused = True
+
+    def unpause(self) -> None:
+        self._paused = False
+
+    # --- what the loop asks -------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> str:
+        return "input" if self.machine.may_step else self.machine.phase.value
+
+    @property
+    def may_step(self) -> bool:
+        return self.machine.may_step and not self._paused
+
+    @property
+    def may_read_sources(self) -> bool:
+        return self.machine.may_read_sources and not self._awaits_epoch
+
+    def takes(self, connection: ConnectionId) -> bool:
+        if connection in self._links:
+            return self.machine.fate(connection) == "process"
+        return self.machine.may_read_sources
+
+    def begin(self) -> None:
+        pass
+
+    def turn(self) -> bool:
+        return self._handle_mail() or self._handle_markers()
+
+    def name_step(self, number: int) -> StepName:
+        return StepName(self.loop.name, self.machine.attempt, number, int(self._region.epoch))
+
+    def step(self, work: Work) -> None:
+        self.pauses.working()
+        self._guarded(lambda: self._run(work))
+
+    def _run(self, work: Work) -> None:
+        self.loop.run_step(work)
+        if self._operator_driven and any(piece.boundary for piece in work.slices.values()):
+            self._awaits_epoch = True
+            self._region.epoch_wanted()
+
+    def sends(self, connection: ConnectionId, batch: Batch) -> None:
+        if self._kept is not None and connection in self._links:
+            batch.hold.take()
+            self._kept.setdefault(connection, []).append(batch)
+
+    def attempt(self, plan: Callable[[], Any]) -> Any:
+        found: list[Any] = []
+        self._guarded(lambda: found.append(plan()))
+        return found[0] if found else None
+
+    def must_give_up(self) -> bool:
+        """Is there a reset (own mail, or a marker on an input) or a stop?"""
+        if self.loop.stopping or any(isinstance(event, BeginReset) for event in self._mail):
+            return True
+        return any(
+            isinstance(head := connection.head(), Marker) and head.kind == "reset"
+            for connection in self.loop.ends.inputs.values()
+        )
+
+    def rest(self) -> None:
+        self._note_exhaustion()
+        with self.loop.ends.signals.condition:
+            if self._mail:
+                return
+            held_back = self._is_held_back()
+            if not held_back:
+                self.pauses.working()
+            with self.pauses.during(held_back):
+                self.loop.wait()
+
+    def is_over(self) -> bool:
+        return False  # the region's controller ends it
+
+    def end(self) -> None:
+        pass
+
+    def fatal(self, error: BaseException) -> None:
+        self._region.fatal(error)
+
+    def close(self) -> None:
+        self._uploads.shutdown(wait=False, cancel_futures=True)
+
+    # --- messages and markers -----------------------------------------------------------------------------------
+
+    def _handle_mail(self) -> bool:
+        with self.loop.ends.signals.condition:
+            event = self._mail.popleft() if self._mail else None
+        if event is None:
+            return False
+        self._feed(event)
+        return True
+
+    def _handle_markers(self) -> bool:
+        return any(self._handle_marker(id) for id in self.loop.ends.inputs if id in self._links)
+
+    def _handle_marker(self, id: ConnectionId) -> bool:
+        connection = self.loop.ends.inputs[id]
+        with self.loop.ends.signals.condition:
+            head = connection.head()
+            if isinstance(head, Parcel) and self.machine.fate(id) == "drop":
+                connection.pop()
+                head.batch.hold.let_go()
+                return True
+            if not isinstance(head, Marker) or not self.machine.delivers(id, head):
+                return False
+            connection.pop()
+        self._feed(MarkerArrived(id, head))
+        return True
+
+    def _is_held_back(self) -> bool:
+        """True if an epoch lets input wait: batches behind its marker, or sources of an element that drains."""
+        if not self.machine.may_step:
+            return False
+        if self.loop.worker.sources and not self.machine.may_read_sources and not self.loop.exhausted:
+            return True
+        return any(
+            isinstance(connection.head(), Parcel) and self.machine.fate(id) == "wait"
+            for id, connection in self.loop.ends.inputs.items()
+            if id in self._links
+        )
+
+    def _note_exhaustion(self) -> None:
+        if self.loop.exhausted or not self.machine.may_read_sources:
+            return
+        borders = [c for id, c in self.loop.ends.inputs.items() if id not in self._links]
+        dry = all(run.dry for run in self.loop.worker.sources)
+        if dry and not self._awaits_epoch and all(c.closed and c.empty for c in borders):
+            self.loop.exhausted = True
+            self.loop.ends.signals.notify()
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def _feed(self, event: ElementEvent) -> None:
+        """Give an event to the machine and perform what it answers."""
+        commands = self.machine.handle(event)
+        if commands:
+            with self.pauses.during(not any(isinstance(command, Restore) for command in commands)):
+                self._guarded(lambda: self._perform(commands))
+
+    def _perform(self, commands: list[ElementCommand]) -> None:
+        for command in commands:
+            match command:
+                case RunDrain():
+                    fp("drain.begin")
+                    self.loop.emit(self.loop.worker.drain(self.loop.next_name()))
+                case Forward(marker):
+                    for id in self._links & self.loop.ends.outputs.keys():
+                        self.loop.ends.outputs[id].put_marker(marker)
+                case KeepOutputs():
+                    self._kept = {}
+                case Pin(epoch, attempt):
+                    self._pin(epoch, attempt)
+                case Upload(epoch, attempt):
+                    assert self._pinned is not None
+                    self._upload = self._uploads.submit(self._upload_in_background, self._pinned)
+                case Restore(epoch, attempt):
+                    self._restore(epoch, attempt)
+                case Tell(event):
+                    fp("drain.op.ack")
+                    self._region.tell(event)
+
+    def _pin(self, epoch: Epoch, attempt: Attempt) -> None:
+        kept = {id: tuple(batches) for id, batches in (self._kept or {}).items()}
+        self._pinned = self.loop.worker.pin(epoch, attempt, kept)
+        self._awaits_epoch = False
+        self._rows_at[epoch] = self.loop.metrics.rows
+        self._drop_kept()
+        self.pauses.pinned()
+
+    def _drop_kept(self) -> None:
+        for batches in (self._kept or {}).values():
+            for batch in batches:
+                batch.hold.let_go()
+        self._kept = None
+
+    def _upload_in_background(self, pinned: Pinned) -> None:
+        try:
+            part = self._region.upload(pinned, self.loop.worker)
+            self.send(UploadFinished(pinned.epoch, pinned.attempt, part))
+        except NoSpaceError as error:
+            self.send(UploadBroke(pinned.epoch, pinned.attempt, True, str(error)))
+        except BaseException as error:
+            if is_fatal(error):
+                self._region.fatal(error)
+            self.send(UploadBroke(pinned.epoch, pinned.attempt, False, story_of(error)))
+
+    def _restore(self, epoch: Epoch, attempt: Attempt) -> None:
+        fp("reset.begin")
+        self.pauses.forget()
+        if self._upload is not None:
+            # A late upload of the old attempt must not meet the sinks' roll-back.
+            self._upload.exception()
+            self._upload = None
+        self._drop_kept()
+        self._count_replay(epoch)
+        self._pinned = None
+        self._awaits_epoch = False
+        self.loop.exhausted = False
+        for id, batches in self._region.restore(self.loop.worker, epoch, attempt).items():
+            for batch in batches:
+                self.loop.ends.outputs[id].put_batch(batch, self.must_give_up)
+        fp("reset.resume")
+
+    def _count_replay(self, epoch: Epoch) -> None:
+        """Rows read from sources behind `epoch` will be read again."""
+        rows = self.loop.metrics.rows
+        if self.loop.worker.sources:
+            self._region.rows_replayed(rows - self._rows_at.get(epoch, rows))
+        self._rows_at = {epoch: rows}
+
+    def _guarded(self, act: Callable[[], object]) -> None:
+        """Run `act`; a failure breaks the element (its region resets), a reset on its way makes it irrelevant."""
+        try:
+            act()
+        except Interrupted:
+            return
+        except BaseException as error:
+            if is_fatal(error):
+                raise
+            check_engine(self._engine.is_alive(), error)
+            if is_no_space(error):
+                # A full disk is no failure of the element: it must not use up the region's resets.
+                self._region.wait_for_space(f"no space: {error}", self.must_give_up)
+            self.loop.metrics.failures += 1
+            for command in self.machine.handle(Broke(story_of(error))):
+                assert isinstance(command, Tell)
+                self._region.tell(command.event)
