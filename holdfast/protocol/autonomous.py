@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.protocol.accounts import Account, Loss, Place
+from holdfast.protocol.accounts import Account, Loss
 from holdfast.protocol.phases import Phases
 
 MAX_CONSECUTIVE_FAILURES = 5
@@ -57,15 +57,18 @@ class Begin:
 class Gathered:
     """The next step has its input: how far each connection it takes from is taken, and how many rows it holds."""
 
-    taken: Mapping[ConnectionId, Place]
+    taken: Mapping[ConnectionId, int]
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """The step under way ended well and its rows are handed on: rows by connection."""
+    """The step under way ended well and its rows are handed on: rows by connection. `left`: rows it gave back, and
+    how far the connections they came along are taken without them."""
 
     sent: Mapping[ConnectionId, int] = field(default_factory=dict)
+    left: int = 0
+    taken: Mapping[ConnectionId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class Checkpointed:
 class Discarded:
     """Input of an element that gave up was thrown away."""
 
-    taken: Mapping[ConnectionId, Place]
+    taken: Mapping[ConnectionId, int]
     rows: int
 
 
@@ -246,8 +249,8 @@ class AutonomousMachine:
                 return [RestoreOperator(name) for name in self._stateful]
             case Gathered(taken, rows):
                 return self._on_gathered(taken, rows)
-            case StepDone(sent):
-                return self._on_done(sent)
+            case StepDone():
+                return self._on_done(event)
             case StepFailed():
                 return self._on_failed(event)
             case Recounted(rows):
@@ -284,16 +287,17 @@ class AutonomousMachine:
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _on_gathered(self, taken: Mapping[ConnectionId, Place], rows: int) -> list[AutonomousCommand]:
+    def _on_gathered(self, taken: Mapping[ConnectionId, int], rows: int) -> list[AutonomousCommand]:
         step = self.account.step + 1
         self._change(step=step, taken={**self.account.taken, **taken}, in_flight=rows)
         return [*self._save(), RunStep()]
 
-    def _on_done(self, sent: Mapping[ConnectionId, int]) -> list[AutonomousCommand]:
+    def _on_done(self, event: StepDone) -> list[AutonomousCommand]:
         self._failed_in_a_row = 0
-        rows = self.account.in_flight
+        rows = self.account.in_flight - event.left
         absorbed = {name: old + rows for name, old in self.account.absorbed.items()}
-        self._change(sent=self._sent_after(sent), in_flight=0, absorbed=absorbed)
+        taken = {**self.account.taken, **event.taken}
+        self._change(sent=self._sent_after(event.sent), taken=taken, in_flight=0, absorbed=absorbed)
         return []
 
     def _on_failed(self, event: StepFailed) -> list[AutonomousCommand]:
