@@ -8,8 +8,14 @@ accounts it finds: it tells how many rows are gone, and where.
     queue    sent along a connection and never taken
     border   taken into a region by an autonomous port since its newest epoch
 
-Rows of a connection are numbered by its sender, over all runs. Must hold, whatever was killed when: no row is counted too
-seldom, and one that is counted but not gone was in the step that its element had under way.
+Rows of a connection are numbered in the order in which they are put into it, over all runs. A region that goes back to
+an epoch takes out of the connections that leave it what it put there since, as far as it still waits; the numbers of
+those rows are given again. So `sent - taken` is always what waits, and a row that was sent before an epoch was pinned
+has a number up to the one that the epoch stores.
+
+Must hold, whatever was killed when: no row is counted too seldom, and one that is counted but not gone was in the step
+that its element had under way. A row may be gone in two places, in a queue and in the state of an operator before it:
+then both count.
 """
 
 from __future__ import annotations
@@ -21,24 +27,6 @@ from holdfast.ids import ConnectionId, ElementName, OperatorName
 
 Sinks = tuple[OperatorName, ...]
 LostBySink = Mapping[OperatorName, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """How far a connection was taken: up to `row`, as its sender numbered rows in `attempt` (0 outside of regions)."""
-
-    row: int = 0
-    attempt: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SentByRegion:
-    """What an epoch knows of a connection that leaves its region: rows sent before the epoch was pinned, in which
-    attempt, and where the numbering of that attempt began."""
-
-    row: int = 0
-    attempt: int = 0
-    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +45,7 @@ class Account:
     element: ElementName
     run: int
     step: int = 0
-    taken: Mapping[ConnectionId, Place] = field(default_factory=dict)
+    taken: Mapping[ConnectionId, int] = field(default_factory=dict)
     """Of each input, the step under way included."""
     sent: Mapping[ConnectionId, int] = field(default_factory=dict)
     """Of each output, the step under way excluded."""
@@ -107,7 +95,8 @@ class Books:
 
     accounts: Mapping[ElementName, Account]
     covered: Mapping[OperatorName, Covered] = field(default_factory=dict)
-    sent_by_regions: Mapping[ConnectionId, SentByRegion] = field(default_factory=dict)
+    sent_by_regions: Mapping[ConnectionId, int] = field(default_factory=dict)
+    """Of connections that leave regions: rows sent before the newest epoch was pinned."""
     taken_by_regions: Mapping[ConnectionId, TakenByRegion] = field(default_factory=dict)
     settled: Mapping[ConnectionId, int] = field(default_factory=dict)
     """Of connections into regions: rows up to which an earlier settlement counted."""
@@ -124,11 +113,11 @@ def settle(books: Books, run: int) -> tuple[dict[ElementName, Account], list[Los
     told: list[Loss] = []
     accounts: dict[ElementName, Account] = {}
     for name, account in books.accounts.items():
-        at_once = [*_in_step(account, books), *_in_states(account, books)]  # partly the same rows
+        at_once = [*_in_step(account), *_in_states(account, books)]  # partly the same rows
         after = _counted(account, at_once, books, told)
         absorbed = dict.fromkeys(account.absorbed, 0)
         accounts[name] = replace(after, run=run, step=0, absorbed=absorbed)
-    return accounts, told + list(at_borders(books))
+    return accounts, [*told, *at_borders(books).values()]
 
 
 def close(books: Books) -> tuple[dict[ElementName, Account], list[Loss]]:
@@ -136,10 +125,10 @@ def close(books: Books) -> tuple[dict[ElementName, Account], list[Loss]]:
     run begins without it."""
     told: list[Loss] = []
     accounts = {
-        name: _counted(account, list(_in_step(account, books)), books, told)
+        name: _counted(account, list(_in_step(account)), books, told)
         for name, account in books.accounts.items()
     }
-    return accounts, told + list(at_borders(books))
+    return accounts, [*told, *at_borders(books).values()]
 
 
 def _counted(account: Account, at_once: list[Loss], books: Books, told: list[Loss]) -> Account:
@@ -150,23 +139,15 @@ def _counted(account: Account, at_once: list[Loss], books: Books, told: list[Los
         told.append(loss)
         after = after.losing([loss])
     sent = {c: max(row, _taken(c, books)) for c, row in account.sent.items()}
-    taken = {c: _begin(c, place, books) for c, place in account.taken.items()}
+    taken = {c: _next(c, row, books) for c, row in account.taken.items()}
     return replace(after, in_flight=0, sent=sent, taken=taken)
 
 
-def _in_step(account: Account, books: Books) -> Iterable[Loss]:
-    if account.in_flight and not _has_ended(account, books):
+def _in_step(account: Account) -> Iterable[Loss]:
+    # Whether it ended is not asked: what receivers have taken does not tell what it gave back, or kept for others.
+    if account.in_flight:
         reason = "the run ended in the middle of a step"
         yield Loss(account.element, account.in_flight, reason, account.reach)
-
-
-def _has_ended(account: Account, books: Books) -> bool:
-    """True if the step under way is known to have ended: somebody has what came after it, everywhere it went."""
-    if any(_covers(books.covered.get(name), account) for name in account.absorbed):
-        return True
-    if not account.sent:
-        return False
-    return all(_taken(connection, books) > sent for connection, sent in account.sent.items())
 
 
 def _covers(covered: Covered | None, account: Account) -> bool:
@@ -177,8 +158,7 @@ def _taken(connection: ConnectionId, books: Books) -> int:
     """How far the receiver of a connection is known to have come."""
     if connection in books.taken_by_regions:
         return books.taken_by_regions[connection].row
-    places = [a.taken[connection].row for a in books.accounts.values() if connection in a.taken]
-    return max(places, default=0)
+    return max((a.taken[connection] for a in books.accounts.values() if connection in a.taken), default=0)
 
 
 def _in_states(account: Account, books: Books) -> Iterable[Loss]:
@@ -190,36 +170,44 @@ def _in_states(account: Account, books: Books) -> Iterable[Loss]:
 
 
 def _in_queues(account: Account, books: Books) -> Iterable[Loss]:
-    for connection, place in account.taken.items():
-        rows = _sent(connection, place, books) - place.row
+    for connection, taken in account.taken.items():
+        rows = _sent(connection, books) - taken
         if rows > 0:
             yield Loss(account.element, rows, "they waited in a queue when the run ended", account.reach)
 
 
-def _sent(connection: ConnectionId, place: Place, books: Books) -> int:
-    """Up to which row a connection will never bring again what was sent along it, in the numbering of `place`."""
-    out = books.sent_by_regions.get(connection)
-    if out is None:
-        sender = books.sender(connection)
-        return 0 if sender is None else sender.sent[connection]
-    if place.attempt == out.attempt:
-        return out.row
-    # What was taken in another attempt, behind the base of this one, was sent again: no part of it is proved.
-    return out.row + max(0, place.row - out.base)
+def _sent(connection: ConnectionId, books: Books) -> int:
+    """Up to which row a connection will never bring again what was sent along it."""
+    if connection in books.sent_by_regions:
+        return books.sent_by_regions[connection]
+    sender = books.sender(connection)
+    return 0 if sender is None else sender.sent[connection]
 
 
-def at_borders(books: Books) -> Iterable[Loss]:
+def _next(connection: ConnectionId, taken: int, books: Books) -> int:
+    """The row behind which the next run goes on to take from a connection."""
+    if connection in books.sent_by_regions:
+        return books.sent_by_regions[connection]  # the region sends again what came after its epoch
+    return max(taken, _sent(connection, books))
+
+
+def at_borders(books: Books) -> dict[ConnectionId, Loss]:
     """Rows that entered regions, or waited to, and that no epoch holds."""
+    losses: dict[ConnectionId, Loss] = {}
     for connection, (element, sinks) in books.ports.items():
-        sender = books.sender(connection)
-        held = books.taken_by_regions.get(connection, TakenByRegion()).row
-        rows = 0 if sender is None else sender.sent[connection] - max(held, books.settled.get(connection, 0))
+        rows = _sent(connection, books) - _counted_up_to(connection, books)
         if rows > 0:
-            yield Loss(element, rows, "they entered a region after its newest epoch, or waited to", sinks)
+            reason = "they entered a region after its newest epoch, or waited to"
+            losses[connection] = Loss(element, rows, reason, sinks)
+    return losses
 
 
-def _begin(connection: ConnectionId, place: Place, books: Books) -> Place:
-    out = books.sent_by_regions.get(connection)
-    if out is not None:
-        return Place(out.row, out.attempt)
-    return Place(max(place.row, _sent(connection, place, books)), place.attempt)
+def settled_after(books: Books) -> dict[ConnectionId, int]:
+    """Of connections into regions: rows up to which everything is counted once `at_borders` is. The next `settled`."""
+    return {c: max(_sent(c, books), _counted_up_to(c, books)) for c in books.ports}
+
+
+def _counted_up_to(connection: ConnectionId, books: Books) -> int:
+    """Rows that the newest epoch holds or that an earlier settlement counted."""
+    held = books.taken_by_regions.get(connection, TakenByRegion()).row
+    return max(held, books.settled.get(connection, 0))

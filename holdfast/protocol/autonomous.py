@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.protocol.accounts import Account, Loss, Place
+from holdfast.protocol.accounts import Account, Loss
 from holdfast.protocol.phases import Phases
 
 MAX_CONSECUTIVE_FAILURES = 5
@@ -37,7 +37,7 @@ _N, _R, _D = AutonomousPhase.NEW, AutonomousPhase.RUNNING, AutonomousPhase.DRAIN
 _G, _E = AutonomousPhase.GAVE_UP, AutonomousPhase.ENDED
 
 AUTONOMOUS_MOVES: Mapping[AutonomousPhase, frozenset[AutonomousPhase]] = {
-    _N: frozenset({_R, _E}),
+    _N: frozenset({_R}),
     _R: frozenset({_D, _G, _E}),
     _D: frozenset({_G, _E}),
     _G: frozenset({_E}),
@@ -57,7 +57,7 @@ class Begin:
 class Gathered:
     """The next step has its input: how far each connection it takes from is taken, and how many rows it holds."""
 
-    taken: Mapping[ConnectionId, Place]
+    taken: Mapping[ConnectionId, int]
     rows: int
 
 
@@ -68,7 +68,7 @@ class StepDone:
 
     sent: Mapping[ConnectionId, int] = field(default_factory=dict)
     left: int = 0
-    taken: Mapping[ConnectionId, Place] = field(default_factory=dict)
+    taken: Mapping[ConnectionId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Checkpointed:
 class Discarded:
     """Input of an element that gave up was thrown away."""
 
-    taken: Mapping[ConnectionId, Place]
+    taken: Mapping[ConnectionId, int]
     rows: int
 
 
@@ -215,6 +215,7 @@ class AutonomousMachine:
         self._stateful = stateful
         self._kept = kept
         self._phases = Phases(f"element {account.element}", AUTONOMOUS_MOVES, AutonomousPhase.NEW)
+        self._ready: frozenset[OperatorName] = frozenset()  # operators that have a state worth a checkpoint
         self._failed_in_a_row = 0
         self._is_saved = False
 
@@ -268,14 +269,14 @@ class AutonomousMachine:
                 self._change(taken={**self.account.taken, **taken})
                 return self._lose([self._loss(rows, "the element gave up")])
             case Rest():
-                return [] if self._is_saved else self._save()
+                return self._save_changes()
             case Stop():
                 if self.phase is _R:
                     self._phases.move(_D)
                 return []
             case InputsOver():
                 self._phases.move(_E)
-                return [*self._save(), *self._checkpoints(frozenset(self._stateful)), End()]
+                return [*self._save_changes(), *self._checkpoints(frozenset(self._stateful)), End()]
 
     def _change(self, **fields: object) -> None:
         self.account = replace(self.account, **fields)  # type: ignore[arg-type]
@@ -285,9 +286,12 @@ class AutonomousMachine:
         self._is_saved = True
         return [SaveAccount(self.account)]
 
+    def _save_changes(self) -> list[AutonomousCommand]:
+        return [] if self._is_saved else self._save()
+
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _on_gathered(self, taken: Mapping[ConnectionId, Place], rows: int) -> list[AutonomousCommand]:
+    def _on_gathered(self, taken: Mapping[ConnectionId, int], rows: int) -> list[AutonomousCommand]:
         step = self.account.step + 1
         self._change(step=step, taken={**self.account.taken, **taken}, in_flight=rows)
         return [*self._save(), RunStep()]
@@ -302,31 +306,42 @@ class AutonomousMachine:
 
     def _on_failed(self, event: StepFailed) -> list[AutonomousCommand]:
         self._failed_in_a_row += 1
-        self._change(sent=self._sent_after(event.sent), in_flight=0)
-        commands = self._lose([self._loss(event.rows, event.reason)])
+        self._ready -= event.spoiled
+        spoiled = [name for name in self._stateful if name in event.spoiled]
+        good = tuple(name for name in self._stateful if name not in event.spoiled)
+        losses = [self._loss(event.rows, event.reason), *(self._lost_state(name, event) for name in spoiled)]
+        absorbed = {name: 0 if name in spoiled else old for name, old in self.account.absorbed.items()}
+        self._change(sent=self._sent_after(event.sent), in_flight=0, absorbed=absorbed)
+        commands = self._lose(losses)
+        commands += [GoOnFromBefore(good)] if good else []
         if self._failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
             self._phases.move(_G)
             return [*commands, GiveUp(f"failed {self._failed_in_a_row} times in a row: {event.reason}")]
-        good = tuple(name for name in self._stateful if name not in event.spoiled)
-        commands += [GoOnFromBefore(good)] if good else []
-        return [*commands, *(RestoreOperator(name) for name in self._stateful if name in event.spoiled)]
+        return [*commands, *(RestoreOperator(name) for name in spoiled)]
+
+    def _lost_state(self, name: OperatorName, event: StepFailed) -> Loss:
+        reason = f"{event.reason}; operator {name} goes back to its last checkpoint"
+        return self._loss(event.rows + self.account.absorbed.get(name, 0), reason, name)
 
     def _sent_after(self, sent: Mapping[ConnectionId, int]) -> dict[ConnectionId, int]:
         return {id: before + sent.get(id, 0) for id, before in self.account.sent.items()}
 
     def _on_restored(self, operator: OperatorName, lost: int, reason: str) -> list[AutonomousCommand]:
-        absorbed = self.account.absorbed.get(operator, 0)
-        self._change(absorbed={**self.account.absorbed, operator: 0})
-        losses = [
-            self._loss(absorbed, f"operator {operator} went back to its last checkpoint", operator),
-            self._loss(lost, reason, operator),
-        ]
-        return [command for loss in losses for command in self._lose([loss])]
+        self._ready |= {operator}
+        if not lost:
+            return []
+        # Another checkpoint at once: the damaged one would be counted again by every run that reads it.
+        return [*self._lose([self._loss(lost, reason, operator)]), *self._checkpoints(frozenset({operator}))]
 
     # --- own checkpoints --------------------------------------------------------------------------------------------
 
     def _checkpoints(self, operators: frozenset[OperatorName]) -> list[AutonomousCommand]:
-        return [CheckpointOperator(name) for name in self._stateful if name in operators & self._kept]
+        wanted = operators & self._kept & self._ready
+        if not wanted:
+            return []
+        # The account first: a checkpoint proves that its step ended, but not where the rows of that step went.
+        saved = self._save_changes()
+        return [*saved, *(CheckpointOperator(name) for name in self._stateful if name in wanted)]
 
     # --- losses -----------------------------------------------------------------------------------------------------
 
@@ -335,8 +350,10 @@ class AutonomousMachine:
         return Loss(self.account.element, rows, reason, reach)
 
     def _lose(self, losses: list[Loss]) -> list[AutonomousCommand]:
+        """Count losses that happened at once, and tell the largest."""
         real = [loss for loss in losses if loss.rows]
-        if real:
-            self.account = self.account.losing(real)
-            self._is_saved = False
-        return [TellLoss(loss) for loss in real]
+        if not real:
+            return []
+        self.account = self.account.losing(real)
+        self._is_saved = False
+        return [TellLoss(max(real, key=lambda loss: loss.rows))]

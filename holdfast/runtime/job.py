@@ -11,7 +11,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.plan import ElementPlan, RegionPlan
 from holdfast.errors import ConfigError, FencedError, HoldfastError
-from holdfast.ids import Attempt, ConnectionId, ElementName, OwnerToken, RegionName
+from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
 from holdfast.protocol.element import ElementMachine
@@ -383,9 +383,9 @@ class Job:
         life = AloneLife(loop, self._books, own, self._engine, self._reporter.event, self.fail)
         life.bounded = self._until == "available"
         for id, connection in loop.ends.outputs.items():
-            connection.open(life.account.sent[id], connection.taken, Attempt(0))
+            connection.open(life.account.sent[id], connection.taken)
         for id, connection in loop.ends.inputs.items():
-            connection.open(connection.sent, life.account.taken[id], Attempt(0))
+            connection.open(connection.sent, life.account.taken[id])
 
     def _start_threads(self) -> None:
         self._reporter.event("run.started", {"topology": self.graph.name, "until": self._until})

@@ -23,8 +23,6 @@ from holdfast.protocol.accounts import (
     Books,
     Covered,
     Loss,
-    Place,
-    SentByRegion,
     TakenByRegion,
     close,
     settle,
@@ -83,7 +81,7 @@ class AccountBooks:
 
     def open(
         self,
-        sent: Mapping[ConnectionId, SentByRegion] | None = None,
+        sent: Mapping[ConnectionId, int] | None = None,
         taken: Mapping[ConnectionId, TakenByRegion] | None = None,
     ) -> None:
         """Settle what earlier runs left, and begin. `sent`, `taken`: what the newest epochs know of borders."""
@@ -109,7 +107,7 @@ class AccountBooks:
         return replace(
             before,
             run=self._run,
-            taken={c.id: before.taken.get(c.id, Place()) for c in element.inputs},
+            taken={c.id: before.taken.get(c.id, 0) for c in element.inputs},
             sent={c.id: before.sent.get(c.id, 0) for c in element.outputs},
             absorbed=dict.fromkeys(stateful, 0),
             reach=tuple(sorted({sink for op in element.operators for sink in self._reach[op.name]})),
@@ -119,7 +117,7 @@ class AccountBooks:
     def _books(
         self,
         ledger: Ledger,
-        sent: Mapping[ConnectionId, SentByRegion],
+        sent: Mapping[ConnectionId, int],
         taken: Mapping[ConnectionId, TakenByRegion],
     ) -> Books:
         covered: dict[OperatorName, Covered] = {}
@@ -276,7 +274,7 @@ def _as_data(account: Account) -> dict[str, Any]:
         "element": account.element,
         "run": account.run,
         "step": account.step,
-        "taken": {id: [place.row, place.attempt] for id, place in account.taken.items()},
+        "taken": dict(account.taken),
         "sent": dict(account.sent),
         "in_flight": account.in_flight,
         "absorbed": dict(account.absorbed),
@@ -291,7 +289,6 @@ def _from_data(data: Mapping[str, Any]) -> Account:
     return Account(
         **{
             **data,
-            "taken": {ConnectionId(id): Place(*place) for id, place in data["taken"].items()},
             "reach": tuple(data["reach"]),
             "reach_of": {name: tuple(sinks) for name, sinks in data["reach_of"].items()},
         }

@@ -13,7 +13,7 @@ from holdfast.errors import NoSpaceError
 from holdfast.errors import StepFailed as StepFailedError
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
-from holdfast.protocol.accounts import Account, Covered, Place
+from holdfast.protocol.accounts import Account, Covered
 from holdfast.protocol.autonomous import (
     AutonomousEvent,
     AutonomousMachine,
@@ -253,7 +253,7 @@ class AloneLife(Life):
 
     # --- counting -----------------------------------------------------------------------------------------------
 
-    def _places(self, work: Work) -> dict[ConnectionId, Place]:
+    def _places(self, work: Work) -> dict[ConnectionId, int]:
         return {id: self._loop.ends.inputs[id].taken for id in work.parcels}
 
     def _sent_since(self, before: dict[ConnectionId, int]) -> dict[ConnectionId, int]:

@@ -1,7 +1,7 @@
 """Connections between elements, as an interface: what a sender and a receiver ask of one, whatever carries the rows.
 
-Rows are numbered by the sender, over all runs (`sent`); the receiver's `taken` tells how far it came. Inside a region the
-numbers mean nothing and cost nothing; at a border and outside they tell what a failure cost.
+Rows are numbered as they are put, over all runs: `sent - taken` is what waits. Inside a region the numbers mean nothing;
+at a border and outside they tell what a failure cost: see `protocol/accounts.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from holdfast.ids import Attempt, ConnectionId
-from holdfast.protocol.accounts import Place
+from holdfast.ids import ConnectionId
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.links.batch import Batch
 
@@ -34,10 +33,10 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A batch on its way; its last row is the row `end` of its sender."""
+    """A batch on its way; its last row has the number `end`."""
 
     batch: Batch
-    end: Place
+    end: int
 
     def rest(self, done: int) -> Parcel:
         """What is left when its first `done` rows were processed. Held once more."""
@@ -52,8 +51,8 @@ class Connection(ABC):
     id: ConnectionId
     sent: int
     """Rows put so far."""
-    taken: Place
-    """Up to where rows were taken out."""
+    taken: int
+    """Rows taken out so far."""
     thrown_away: int
     """Rows put while nobody would ever take them: see `throw_away`."""
     closed: bool
@@ -79,11 +78,11 @@ class Connection(ABC):
         """While true, what is put is thrown away and counted, and what waits too: the receiver has given up."""
 
     @abstractmethod
-    def open(self, sent: int, taken: Place, attempt: Attempt) -> None:
+    def open(self, sent: int, taken: int) -> None:
         """Go on with the numbers of an earlier run."""
 
     @abstractmethod
-    def rewind(self, row: int, attempt: Attempt) -> None:
+    def rewind(self, row: int) -> None:
         """The sender's region went back to where it had sent `row` rows: what waits behind will be sent again."""
 
     @abstractmethod

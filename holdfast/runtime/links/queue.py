@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from holdfast.ids import Attempt, ConnectionId
-from holdfast.protocol.accounts import Place
+from holdfast.ids import ConnectionId
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
@@ -31,10 +30,9 @@ class Queue(Connection):
     ) -> None:
         self.id = id
         self.sent = 0
-        self.taken = Place()
+        self.taken = 0
         self.thrown_away = 0
         self.closed = False
-        self._attempt = Attempt(0)
         self._signals = signals
         self._items: deque[Parcel | Marker] = deque()
         self._rows = 0
@@ -52,9 +50,9 @@ class Queue(Connection):
                 self._signals.condition.wait(1.0)
             self.sent += batch.rows
             if self._throws_away:
-                self._throw(Parcel(batch, Place(self.sent, self._attempt)))
+                self._throw(Parcel(batch, self.sent))
                 return
-            self._items.append(Parcel(batch, Place(self.sent, self._attempt)))
+            self._items.append(Parcel(batch, self.sent))
             self._count(batch, 1)
             self._signals.condition.notify_all()
 
@@ -71,15 +69,14 @@ class Queue(Connection):
             self.closed = True
             self._signals.condition.notify_all()
 
-    def rewind(self, row: int, attempt: Attempt) -> None:
+    def rewind(self, row: int) -> None:
         with self._signals.condition:
-            self._drop(lambda parcel: parcel.end.row > row)
-            self.sent = row
-            self._attempt = attempt
+            self._drop(lambda parcel: parcel.end > row)
+            self.sent = max(row, self.taken)
             self._signals.condition.notify_all()
 
-    def open(self, sent: int, taken: Place, attempt: Attempt) -> None:
-        self.sent, self.taken, self._attempt = sent, taken, attempt
+    def open(self, sent: int, taken: int) -> None:
+        self.sent, self.taken = sent, taken
 
     # --- the receiver's side ------------------------------------------------------------------------------------
 
@@ -88,7 +85,7 @@ class Queue(Connection):
             for parcel in reversed(parcels):
                 self._items.appendleft(parcel)
                 self._count(parcel.batch, 1)
-                self.taken = Place(parcel.end.row - parcel.batch.rows, parcel.end.attempt)
+                self.taken = parcel.end - parcel.batch.rows
 
     def throw_away(self, now: bool) -> None:
         with self._signals.condition:
