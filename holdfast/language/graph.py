@@ -286,6 +286,8 @@ class RegionSettings:
     drain_timeout_s: float = 180.0
     reset_timeout_s: float = 180.0
     max_consecutive_resets: int = 5
+    retry_for_s: float = 600.0
+    """For so long a cause that may pass by itself is waited for, whatever the number of resets."""
     keep: int = 3
     """Epochs that are always kept: the newest ones."""
     keep_for_s: float | None = None

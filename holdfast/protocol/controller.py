@@ -10,7 +10,9 @@ acts begins with `Persist`, so a controller that dies anywhere in it is rebuilt 
                    ▼                         └───────────────────────committed──────────────────────────┘   │
                  parked ──a person resumes──▶ resetting                                stopped ◀──final─────┘
 
-`parked` is reached from every phase that resets, once the resets since the last published epoch are used up.
+`parked` is reached from every phase that resets, once the resets without progress are used up: a published epoch is
+progress, and so is to come further in the input than ever since. A cause that may pass by itself (an outage) is given
+the user's time as well.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from holdfast.protocol.messages import (
     EpochDue,
     GoOn,
     Park,
+    PatienceOver,
     Persist,
     Publish,
     Published,
@@ -92,7 +95,7 @@ class RegionController:
     """Decides what a region does next.
 
     `mode`: how ordinary epochs are established; a final one always drains.
-    `max_consecutive_resets`: resets allowed since the last published epoch before the region is parked.
+    `max_consecutive_resets`: resets allowed without progress before the region is parked.
     """
 
     def __init__(self, shape: RegionShape, mode: Mode, max_consecutive_resets: int) -> None:
@@ -104,6 +107,8 @@ class RegionController:
         self._next_epoch = Epoch(INITIAL_EPOCH + 1)
         self._attempt = FIRST_ATTEMPT
         self._consecutive_resets = 0
+        self._furthest = 0  # rows read since the last published epoch, at most
+        self._is_patient = True  # causes that may pass are waited for
         self._epoch: Epoch | None = None  # under way and not known to be published
         self._is_final = False  # the epoch under way, or just published, is the final one
         self._style: MarkerKind = "drain"
@@ -162,6 +167,9 @@ class RegionController:
                 return self._on_drain_timed_out(epoch, attempt)
             case ResetTimedOut(_, attempt):
                 return self._on_reset_timed_out(attempt)
+            case PatienceOver():
+                self._is_patient = False
+                return []
             case Start():
                 return self._on_start(event)
             case SpaceReturned():
@@ -197,12 +205,18 @@ class RegionController:
         is_fresh = record.parked or self._published > record.published
         self._consecutive_resets = 0 if is_fresh else record.consecutive_resets
 
-    def _fail(self, reason: str) -> list[ControllerCommand]:
+    def _fail(self, reason: str, may_pass: bool = False) -> list[ControllerCommand]:
         """Reset because something failed: counted, and refused when the resets are used up."""
-        if self._consecutive_resets >= self._max_consecutive_resets:
+        is_used_up = self._consecutive_resets >= self._max_consecutive_resets
+        if is_used_up and not (may_pass and self._is_patient):
             return self._park(reason)
         self._consecutive_resets += 1
         return self._reset_to_published()
+
+    def _progress(self) -> None:
+        """The resets so far were not in vain."""
+        self._consecutive_resets = 0
+        self._is_patient = True
 
     def _reset_to_published(self) -> list[ControllerCommand]:
         self._phases.move(ControllerPhase.RESETTING)
@@ -229,7 +243,7 @@ class RegionController:
     def _on_resume_requested(self) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.PARKED:
             return self._ignore()
-        self._consecutive_resets = 0
+        self._progress()
         return self._reset_to_published()
 
     def _on_reset_acked(self, event: ResetAcked) -> list[ControllerCommand]:
@@ -306,7 +320,7 @@ class RegionController:
             return self._ignore()
         if event.no_space:
             return self._pause(event.reason)
-        return self._fail(f"{event.element} could not upload epoch {event.epoch}: {event.reason}")
+        return self._fail(f"{event.element} could not upload epoch {event.epoch}: {event.reason}", True)
 
     def _on_drain_timed_out(self, epoch: Epoch, attempt: Attempt) -> list[ControllerCommand]:
         if not self._is_establishing(epoch, attempt):
@@ -322,7 +336,8 @@ class RegionController:
         self._published = epoch
         self._epoch = None
         self._parts = {}
-        self._consecutive_resets = 0
+        self._furthest = 0
+        self._progress()
         goes_on = self._style == "drain" and not self._is_final and self._failure is None
         resume = [Resume(epoch, self._attempt, self._shape.elements)] if goes_on else []
         return self._act(*resume, CommitSinks(epoch))
@@ -332,7 +347,7 @@ class RegionController:
             return self._ignore()
         if event.no_space:
             return self._pause(event.reason)
-        return self._fail(f"epoch {event.epoch} could not be published: {event.reason}")
+        return self._fail(f"epoch {event.epoch} could not be published: {event.reason}", may_pass=True)
 
     def _on_committed(self, epoch: Epoch) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.COMMITTING or epoch != self._published:
@@ -347,7 +362,7 @@ class RegionController:
     def _on_commit_failed(self, epoch: Epoch, reason: str) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.COMMITTING or epoch != self._published:
             return self._ignore()
-        return self._fail(f"epoch {epoch} could not be made visible: {reason}")
+        return self._fail(f"epoch {epoch} could not be made visible: {reason}", may_pass=True)
 
     # --- failures and space -------------------------------------------------------------------------------------------
 
@@ -355,11 +370,15 @@ class RegionController:
         if event.attempt != self._attempt:
             return self._ignore()
         reason = f"{event.element} failed: {event.reason}"
+        if event.reached > self._furthest:
+            self._furthest = event.reached
+            if self._consecutive_resets:
+                self._progress()
         if self.phase in (ControllerPhase.PUBLISHING, ControllerPhase.COMMITTING):
             self._failure = reason
             return []
         if self.phase in (ControllerPhase.RESETTING, ControllerPhase.RUNNING, ControllerPhase.ESTABLISHING):
-            return self._fail(reason)
+            return self._fail(reason, event.may_pass)
         return self._ignore()  # paused or parked: the reset that ends it heals the element too
 
     def _pause(self, reason: str) -> list[ControllerCommand]:

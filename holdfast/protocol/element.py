@@ -171,8 +171,8 @@ class ElementMachine:
                 return self._on_go_on(event)
             case UploadFinished() | UploadBroke():
                 return self._on_upload(event)
-            case Broke(reason):
-                return self._on_broke(reason)
+            case Broke():
+                return self._on_broke(event)
 
     def _ignore(self) -> list[ElementCommand]:
         self.ignored += 1
@@ -312,11 +312,11 @@ class ElementMachine:
         self._phases.move(ElementPhase.RUNNING)
         return []
 
-    def _on_broke(self, reason: str) -> list[ElementCommand]:
+    def _on_broke(self, event: Broke) -> list[ElementCommand]:
         if self.phase is ElementPhase.BROKEN:
             return self._ignore()
         self._phases.move(ElementPhase.BROKEN)
         self._under_way = None
         self._uploading = None
         self._delivered = NO_LINKS
-        return [Tell(ElementFailed(self._element, self._attempt, reason))]
+        return [Tell(ElementFailed(self._element, self._attempt, event.reason, event.may_pass))]

@@ -42,7 +42,8 @@ class Resume:
 @dataclass(frozen=True, slots=True)
 class BeginReset:
     """Restore `epoch` under the new `attempt`. Sent to the start elements; the others learn it by marker.
-    `consecutive` counts resets since the last published epoch: the rim waits longer the higher it is."""
+    `consecutive` counts resets without progress: the rim waits longer the higher it is, and sends PatienceOver when
+    the user's time since the first of them is over."""
 
     epoch: Epoch
     attempt: Attempt
@@ -106,6 +107,7 @@ class Broke:
     """A step, drain, pin or restore of this element failed. Its volatile state is worthless until a reset."""
 
     reason: str = ""
+    may_pass: bool = False
 
 
 # --- commands of the element machine --------------------------------------------------------------------------------
@@ -207,11 +209,14 @@ class UploadFailed:
 
 @dataclass(frozen=True, slots=True)
 class ElementFailed:
-    """An element broke during `attempt`."""
+    """An element broke during `attempt`. `may_pass`: the cause may go away by itself. `reached`: how many rows the
+    region had read since it was reset; reaching further than ever is progress."""
 
     element: ElementName
     attempt: Attempt
     reason: str = ""
+    may_pass: bool = False
+    reached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +272,11 @@ class ResetTimedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class PatienceOver:
+    """Resets without progress have gone on for as long as the user allows."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpaceReturned:
     """The store accepts writes again."""
 
@@ -289,6 +299,7 @@ ControllerEvent = (
     | CommitFailed
     | DrainTimedOut
     | ResetTimedOut
+    | PatienceOver
     | SpaceReturned
     | ResumeRequested
 )

@@ -19,6 +19,11 @@ from holdfast.errors import (
 
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
 
+_OUTAGE = re.compile(
+    r"^([\w.]+\.)?(OSError|IOError|TimeoutError|BrokenPipeError|Connection\w*Error|OperationalError|InterfaceError)\b"
+    r"|ExecutorLostFailure|[Ll]ost executor|[Cc]onnection (refused|reset)|heartbeat timed out"
+)
+
 
 def is_fatal(error: BaseException) -> bool:
     """True if no reset can help: the user, the input or the store must change first, or the process must end."""
@@ -27,6 +32,17 @@ def is_fatal(error: BaseException) -> bool:
     if isinstance(error, InputError | StateError | MismatchError | TopologyError | StoreError):
         return True
     return not isinstance(error, Exception)
+
+
+def may_pass(error: BaseException) -> bool:
+    """True if the cause may go away by itself: a network, a database or an executor that is gone for a while."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:  # chains may be circles
+        chain.append(cause)
+        cause = cause.__cause__
+    outages = [one for one in chain if isinstance(one, OSError) or _OUTAGE.search(story_of(one))]
+    return bool(outages) and not any(map(is_no_space, outages))
 
 
 def check_engine(is_alive: bool, error: BaseException) -> None:

@@ -24,10 +24,11 @@ from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.queue import Queue
-from holdfast.runtime.region.epochs import RegionEpochs
+from holdfast.runtime.region.epochs import RegionEpochs, sources_of_regions
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
 from holdfast.runtime.reporter import Reporter
+from holdfast.runtime.source_positions import SourceNow, beginnings
 from holdfast.store.base import Identity, Store
 
 Until = Literal["available"] | None
@@ -88,6 +89,7 @@ class Job:
             self._store_schemas()
             self._open_ends(identity, token)
             self._wire(identity, token)
+            self._place_sources()
             for region in self.regions.values():
                 region.look()
             self._create_entries()
@@ -149,13 +151,14 @@ class Job:
         return establish(self.regions, name, region, timeout)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end. True if it ended; raises what made it fail, also when a region is parked."""
+        """Wait for the end. True if it ended; raises what made it fail. A parked region does not end the run: it is told
+        when all else has come to its end."""
         ended = self._ended_within(timeout)
-        parked = next((region for region in self.regions.values() if region.parked), None)
         if self._failure is not None:
             self._shut_down()
             raise self._failure
-        if parked is not None:
+        parked = next((region for region in self.regions.values() if region.parked), None)
+        if parked is not None and (ended or self._stands_still()):
             raise parked.parked_error()
         if ended:
             self._shut_down()
@@ -195,11 +198,28 @@ class Job:
     def _ended_within(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self._ended.wait(MONITOR_S):
-            if any(region.parked for region in self.regions.values()):
+            if self._stands_still():
                 return False
             if deadline is not None and self._clock.monotonic() >= deadline:
                 return False
         return True
+
+    def _stands_still(self) -> bool:
+        """True if a region is parked and everything else has come to its end, or waits for what is parked."""
+        parked = [region for region in self.regions.values() if region.parked]
+        if not parked or not all(region.parked or region.done.is_set() for region in self.regions.values()):
+            return False
+        silent = {name for region in parked for name in region.lives}
+        waiting = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
+        while starved := [loop for loop in waiting if self._is_starved(loop, silent)]:
+            silent.update(loop.name for loop in starved)
+            waiting = [loop for loop in waiting if loop not in starved]
+        return not waiting
+
+    def _is_starved(self, loop: ElementLoop, silent: set[ElementName]) -> bool:
+        """True if an element outside of regions can only get more to do from elements that are silent."""
+        assert isinstance(loop.life, AloneLife)
+        return loop.finished or loop.life.is_starved({c.id for c in loop.plan.inputs if c.source in silent})
 
     def _state(self) -> str:
         if self._failure is not None:
@@ -359,6 +379,21 @@ class Job:
                 self._live_in_region(loop, region)
             for run in worker.hosted:
                 run.give_up = loop.life.must_give_up
+
+    def _place_sources(self) -> None:
+        """Find where each source goes on, or refuse."""
+        if self._store is None:
+            return
+        region_of = {member: region.name for region in self.plan.regions for member in region.members}
+        now = {
+            op.name: SourceNow(region_of.get(op.name), op.spec.source.describe())
+            for op in self.graph.operators.values()
+            if isinstance(op.spec, SourceSpec)
+        }
+        found = beginnings(now, self._books.ledger.positions, sources_of_regions(self._store))
+        for loop in self.loops.values():
+            for run in loop.worker.sources:
+                run.beginning = found.get(run.name)
 
     def _create_entries(self) -> None:
         if self._store is None:

@@ -28,6 +28,7 @@ from holdfast.protocol.accounts import (
     settle,
 )
 from holdfast.runtime.element.own_state import TellEvent, covered_by
+from holdfast.runtime.source_positions import KnownPosition
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
@@ -41,14 +42,6 @@ class Uncounted:
     source: OperatorName
     detail: Any
     absorbed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPosition:
-    """Where a source outside of regions stands, and what it said it reads."""
-
-    state: Any
-    described: str | None = None
 
 
 @dataclass

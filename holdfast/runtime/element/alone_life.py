@@ -7,7 +7,7 @@ handed out at most once, and what a failure costs is counted.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from holdfast.errors import NoSpaceError
 from holdfast.errors import StepFailed as StepFailedError
@@ -39,7 +39,7 @@ from holdfast.protocol.autonomous import (
     Stop,
     TellLoss,
 )
-from holdfast.runtime.element.account_books import AccountBooks, KnownPosition, Uncounted
+from holdfast.runtime.element.account_books import AccountBooks, Uncounted
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.keyed_run import KeyedRun
 from holdfast.runtime.element.life import Life
@@ -48,6 +48,7 @@ from holdfast.runtime.element.own_state import OwnCheckpoints, TellEvent
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, story_of
+from holdfast.runtime.source_positions import KnownPosition
 
 SPACE_PROBE_S = 0.5
 HUNG_S = 180.0
@@ -150,10 +151,14 @@ class AloneLife(Life):
         self._loop.wait()
 
     def is_over(self) -> bool:
+        return self.is_starved(())
+
+    def is_starved(self, silent: Collection[ConnectionId]) -> bool:
+        """True if nothing more comes by itself; along connections in `silent` nothing will. Any thread may ask."""
         ends, sources = self._loop.ends, self._loop.worker.sources
         dry = self.bounded and all(run.dry for run in sources)
         sources_over = not sources or not self.machine.may_read_sources or dry
-        inputs_over = all(connection.closed and connection.empty for connection in ends.inputs.values())
+        inputs_over = all((c.closed or id in silent) and c.empty for id, c in ends.inputs.items())
         is_begun = self.machine.phase is not AutonomousPhase.NEW
         return is_begun and inputs_over and sources_over and bool(ends.inputs or sources)
 

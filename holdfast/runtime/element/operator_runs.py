@@ -62,6 +62,8 @@ class SourceRun(Remembering):
         self.stamp = stamp
         self.dry = False
         """True if the last `next_slice` found nothing."""
+        self.beginning: Any = None
+        """Where it goes on if no epoch knows it: it was outside of regions before."""
 
     def next_slice(self) -> Slice | None:
         piece = self.source.next_slice()
@@ -77,7 +79,7 @@ class SourceRun(Remembering):
     def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
         fp("reset.source.seek")
         self.dry = False
-        self.source.seek(None if part is None else codec.decode(blob_of(store, part)))
+        self.source.seek(self.beginning if part is None else codec.decode(blob_of(store, part)))
 
 
 class SinkRun(Remembering):

@@ -34,7 +34,7 @@ from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
 from holdfast.runtime.element.worker import Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
-from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, story_of
+from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, story_of
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
 from holdfast.runtime.region.region_side import RegionSide
@@ -64,6 +64,7 @@ class RegionLife(Life):
         self._pinned: Pinned | None = None
         self._rows_at: dict[Epoch, int] = {}
         """Rows read when an epoch was pinned or restored."""
+        self._restored_at = 0
         self._uploads = ThreadPoolExecutor(1, thread_name_prefix=f"upload-{loop.name}")
         self._upload: Future[None] | None = None
         plan = loop.plan
@@ -75,6 +76,11 @@ class RegionLife(Life):
     def is_fed_from_outside(self) -> bool:
         """True if rows enter the region here: by a source, or over the region's border."""
         return bool(self.loop.worker.sources) or any(id not in self._links for id in self.loop.ends.inputs)
+
+    @property
+    def rows_since_restore(self) -> int:
+        """Rows read from sources since the last restore."""
+        return self.loop.metrics.rows - self._restored_at if self.loop.worker.sources else 0
 
     def send(self, event: ElementEvent) -> None:
         """Deliver a control message."""
@@ -296,6 +302,7 @@ class RegionLife(Life):
         if self.loop.worker.sources:
             self._region.rows_replayed(rows - self._rows_at.get(epoch, rows))
         self._rows_at = {epoch: rows}
+        self._restored_at = rows
 
     def _guarded(self, act: Callable[[], object]) -> None:
         """Run `act`; a failure breaks the element (its region resets), a reset on its way makes it irrelevant."""
@@ -311,6 +318,6 @@ class RegionLife(Life):
                 # A full disk is no failure of the element: it must not use up the region's resets.
                 self._region.wait_for_space(f"no space: {error}", self.must_give_up)
             self.loop.metrics.failures += 1
-            for command in self.machine.handle(Broke(story_of(error))):
+            for command in self.machine.handle(Broke(story_of(error), may_pass(error))):
                 assert isinstance(command, Tell)
                 self._region.tell(command.event)

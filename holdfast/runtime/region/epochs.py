@@ -13,21 +13,32 @@ from typing import Any
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint import savepoints
 from holdfast.checkpoint.blobs import get_blob, keys_of
-from holdfast.checkpoint.change.founding import refuse_unfinished
+from holdfast.checkpoint.change.founding import is_source, refuse_unfinished
+from holdfast.checkpoint.look.epochs import newest_manifest, regions
 from holdfast.checkpoint.manifest import Manifest, references
 from holdfast.checkpoint.retention import Collector, Retention
 from holdfast.checkpoint.savepoints import Savepoints
 from holdfast.compiler.evolution import changes
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.durable import remove_quietly
-from holdfast.errors import MismatchError, NoSpaceError, StoreError
+from holdfast.errors import DamagedError, MismatchError, NoSpaceError, StoreError
 from holdfast.failpoints import fp
-from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken
+from holdfast.ids import (
+    INITIAL_EPOCH,
+    Attempt,
+    ConnectionId,
+    ElementName,
+    Epoch,
+    OperatorName,
+    OwnerToken,
+    RegionName,
+)
 from holdfast.language.graph import SinkSpec
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.runtime.element.worker import Pinned, Worker
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.region.topology_fit import check_fit, fingerprint_of, numbers_of
+from holdfast.runtime.source_positions import RegionThen
 from holdfast.state.values import codec
 from holdfast.store.base import Identity, SegmentRef, Store
 
@@ -245,3 +256,17 @@ def stored_bytes(manifest: Manifest, before: Manifest | None) -> int:
             files += [ref for partition in operator["segments"] for ref in partition]
         added += sum(size for entry, key, size, _ in files if (entry, key) not in known)
     return added
+
+
+def sources_of_regions(store: Store) -> dict[RegionName, RegionThen]:
+    """The regions of a store, and the sources whose positions their newest epochs hold. A damaged epoch tells nothing:
+    it is dealt with when its region looks for the newest one."""
+    found: dict[RegionName, RegionThen] = {}
+    for region in regions(store):
+        try:
+            manifest = newest_manifest(store, region)
+        except (DamagedError, MismatchError):
+            continue
+        sources = (OperatorName(name) for name, text in manifest.fingerprint.items() if is_source(text))
+        found[region] = RegionThen(manifest.epoch, frozenset(sources))
+    return found

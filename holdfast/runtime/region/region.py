@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from holdfast.clock import Clock
@@ -29,6 +30,7 @@ from holdfast.protocol.messages import (
     EpochDue,
     GoOn,
     Park,
+    PatienceOver,
     Persist,
     Publish,
     Published,
@@ -55,7 +57,7 @@ from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 
 SPACE_PROBE_S = 0.5
-MAX_BACKOFF_S = 10.0
+MAX_BACKOFF_S = 30.0
 
 
 class Region:
@@ -219,6 +221,8 @@ class Region:
         self._timers[name] = (self._clock.monotonic() + seconds, what)
 
     def _handle(self, event: ControllerEvent) -> None:
+        if isinstance(event, ElementFailed):
+            event = replace(event, reached=sum(life.rows_since_restore for life in self.lives.values()))
         match event:
             case ElementFailed(element=element, reason=reason) | UploadFailed(element=element, reason=reason):
                 self.reason = f"{element}: {reason}"
@@ -309,6 +313,8 @@ class Region:
             self.metrics.resets += 1
         self.restoring.begin()
         self._timers.pop("period", None)
+        if command.consecutive == 1:
+            self._set_timer("patience", self.plan.settings.retry_for_s, PatienceOver())
         self._event(
             "reset.begin",
             epoch=command.epoch,
@@ -394,7 +400,8 @@ class Region:
 
     def parked_error(self) -> RegionParkedError:
         return RegionParkedError(
-            f"region {self.plan.name!r} is parked after {self.plan.settings.max_consecutive_resets} resets "
-            f"without a new epoch; the last failure was: {self.reason}.",
-            cure=f"Its state at epoch {self.metrics.epoch} is intact: mend the cause and run again, or `holdfast resume`.",
+            f"region {self.plan.name!r} is parked after {self.controller.record.consecutive_resets} resets "
+            f"without progress; the last failure was: {self.reason}.",
+            cure=f"Its state at epoch {self.metrics.epoch} is intact: mend the cause and run again (while the run still "
+            "lives, `holdfast resume` goes on with it).",
         )
