@@ -205,6 +205,10 @@ class KeyedRun(Remembering):
         deltas = self._put_joined(pinned.changes)
         size = sum(ref.size for refs in deltas for ref in refs)
         if not self.chooser.accepts_delta(size):
+            assert self._store is not None
+            # Retention would not find it: no epoch will refer to it.
+            gone = [ref.key for refs in deltas for ref in refs if ref.key not in self._stored]
+            self._store.delete(self._entry, gone)
             return None, size
         return [[*old, *new] for old, new in zip(self._chain, deltas, strict=True)], size
 
