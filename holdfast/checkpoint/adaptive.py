@@ -5,12 +5,17 @@ the next base, at which `number` is chosen anew:
 
 - Deltas pay if an average one, with a surcharge for logging changes, costs less than the base: then the number doubles.
   Otherwise it is halved, down to 0: changes are not logged any more, every checkpoint is a base.
-- After `probe_after` bases in a row one delta is tried again, since the way a state changes may have changed.
+- After `probe_after` bases in a row one delta is tried again, whatever those before were like: the way a state changes
+  may have changed.
 - Whatever pays, a restore stays bounded: the deltas behind a base have together at most `ratio` times its bytes, are at
   most `count`, and base and deltas can be restored within `seconds`.
 
-Must hold: `next_form` says "delta" only if changes were logged since the checkpoint before (`tracking`), and only if the
-chain with the delta in it keeps every bound, as far as sizes and speeds are known then.
+Nothing is assumed of a delta never seen: it is built, and its real size decides. A delta that a bound does not let in is
+*refused*: a base is stored instead. One large change says nothing about the next one. But a delta that is refused behind
+two bases in a row is believed to be what deltas are like: they end until there is room for such a one.
+
+Must hold: `next_form` says "delta" only if changes were logged since the checkpoint before (`tracking`), and, if it is
+told the size of the delta, only if the chain with the delta in it keeps every bound.
 """
 
 from __future__ import annotations
@@ -68,10 +73,10 @@ class History:
     deltas: int = 0
     """Taken since the base."""
     bases: int = 0
-    """Taken in a row."""
+    """Taken in a row, up to now."""
     base: Cost | None = None
     delta: Cost | None = None
-    """Weighted average of recent deltas."""
+    """Weighted average of recent deltas; None: not known, or too long ago."""
     chain: Cost = Cost(0, 0.0)
     """Of all deltas since the base."""
 
@@ -94,39 +99,57 @@ def tracking(history: History) -> bool:
 
 
 def next_form(
-    history: History, limits: Limits, *, pending: int | None = None, speed: Speed | None = None
+    history: History,
+    limits: Limits,
+    *,
+    pending: int | None = None,
+    between: tuple[int, int] | None = None,
+    speed: Speed | None = None,
 ) -> Form:
-    """What the next checkpoint is. `pending`: bytes it would have as a delta, if known."""
+    """What the next checkpoint is. `pending`: bytes it would have as a delta, if known; `between`: the least and the most
+    it can have. Without them it is taken to be like those before."""
     if not tracking(history):
         return "base"
-    expected = history.delta or Cost(0, 0.0)
-    if pending is not None:
-        expected = Cost(pending, expected.seconds)
-    chain = _sum(history.chain, expected)
+    average = history.delta or Cost(0, 0.0)
+    least, most = (average.bytes, average.bytes) if between is None else between
+    size = min(max(average.bytes, least), most) if pending is None else pending
+    chain = _sum(history.chain, Cost(size, average.seconds))
     return "delta" if _fits(history, chain, history.deltas + 1, limits, speed) else "base"
 
 
-def taken(history: History, form: Form, cost: Cost, limits: Limits, *, speed: Speed | None = None) -> History:
-    """The history after a checkpoint; at a base the delta number is chosen anew."""
+def taken(
+    history: History,
+    form: Form,
+    cost: Cost,
+    limits: Limits,
+    *,
+    refused: Cost | None = None,
+    speed: Speed | None = None,
+) -> History:
+    """The history after a checkpoint; at a base the delta number is chosen anew. `refused`: the delta, or the least it
+    can have been, in whose place the base was taken."""
     if form == "delta":
         delta = cost if history.delta is None else _average(history.delta, cost)
         return replace(
             history, deltas=history.deltas + 1, bases=0, delta=delta, chain=_sum(history.chain, cost)
         )
     after = replace(history, base=cost, bases=history.bases + 1, deltas=0, chain=Cost(0, 0.0))
-    number = min(_wanted(history, after, limits), most_deltas(after, limits, speed))
-    return replace(after, number=number, bases=0 if number else after.bases)
+    if refused is not None and history.bases >= 2:
+        after = replace(after, delta=refused)
+    elif history.number == 0 and after.bases % limits.probe_after == 0:
+        after = replace(after, delta=None)
+    return replace(after, number=min(_wanted(history, after, limits), most_deltas(after, limits, speed)))
 
 
 def _wanted(before: History, after: History, limits: Limits) -> int:
     """The delta number by benefit alone."""
-    if after.base is None or after.delta is None:
+    if after.delta is None:
         return limits.first
+    if not pays(after, limits):
+        return before.number // 2
     if before.number == 0:
-        return limits.first if after.bases >= limits.probe_after else 0
-    if not before.deltas:
-        return before.number  # a bound kept deltas out: nothing was learned about them
-    return max(1, 2 * before.number) if pays(after, limits) else before.number // 2
+        return limits.first  # a bound kept deltas out: there may be room now
+    return 2 * before.number if before.deltas else before.number
 
 
 def pays(history: History, limits: Limits) -> bool:
@@ -138,9 +161,9 @@ def pays(history: History, limits: Limits) -> bool:
 
 
 def most_deltas(history: History, limits: Limits, speed: Speed | None = None) -> int:
-    """How many average deltas the bounds allow behind the present base. A delta never seen counts as large as the base."""
+    """How many average deltas the bounds allow behind the present base; if none is known, how many empty ones."""
     assert history.base is not None
-    each = history.delta or history.base
+    each = history.delta or Cost(0, 0.0)
     most = [limits.count] if limits.count is not None else []
     if limits.ratio is not None:
         most.append(_times(limits.ratio * history.base.bytes, each.bytes))

@@ -242,6 +242,14 @@ def begun(op: Many) -> VersionedState:
     return made
 
 
+def in_memory(name: str) -> Any:
+    store = open_store(f"memory:{name}")
+    store.open("t")
+    store.acquire()
+    store.create_entry("many@r")
+    return store
+
+
 def checkpoint(state: VersionedState, store: Any, epoch: int, *, stored: bool = True) -> PinnedVersions:
     pinned = state.pin(Epoch(epoch), None)
     made = state.part_of(Epoch(epoch), pinned)
@@ -252,10 +260,7 @@ def checkpoint(state: VersionedState, store: Any, epoch: int, *, stored: bool = 
 
 
 def test_a_pin_after_one_that_was_not_stored_builds_on_nothing() -> None:
-    store = open_store("memory:unstored")
-    store.open("t")
-    store.acquire()
-    store.create_entry("many@r")
+    store = in_memory("unstored")
     op = Many()
     op.fill()
     state = begun(op)
@@ -270,6 +275,42 @@ def test_a_pin_after_one_that_was_not_stored_builds_on_nothing() -> None:
     assert not lost.link.older
     again = checkpoint(state, store, 5)
     assert again.form["kind"] == "base", "a number that was used before"
+    store.close()
+
+
+def test_a_delta_that_does_not_fit_becomes_a_base_and_the_next_one_is_tried() -> None:
+    store = in_memory("refused")
+    op = Many()
+    op.fill()
+    tight = limits_of(hf.incremental(ratio=0.3))
+    state = VersionedState(RestoreBudget().chooser(OperatorName("many"), tight))
+    state.restored(Epoch(0), op, None, None)
+    forms = []
+    for epoch, changed in enumerate((150, 140, 1), 1):
+        op.counts.update({f"key {n}": -epoch for n in range(changed)})
+        forms.append(checkpoint(state, store, epoch).form)
+    assert [form["kind"] for form in forms] == ["base", "base", "delta"]
+    assert forms[-1]["history"]["chain"]["bytes"] <= 0.3 * forms[-1]["history"]["base"]["bytes"]
+    store.close()
+
+
+def test_variables_that_are_replaced_as_a_whole_are_not_followed_for_ever() -> None:
+    store = in_memory("replaced")
+
+    class Replaced(hf.Operator):
+        held = hf.Value(list)
+
+    op = Replaced()
+    state = VersionedState(RestoreBudget().chooser(OperatorName("large"), limits_of(hf.incremental())))
+    op.held = list(range(100))
+    state.restored(Epoch(0), op, None, None)
+    numbers = []
+    for epoch in range(1, 5):
+        op.held = list(range(epoch, 100))
+        form = checkpoint(state, store, epoch).form
+        assert form["kind"] == "base"
+        numbers.append(form["history"]["number"])
+    assert numbers == [1, 1, 0, 0]
     store.close()
 
 

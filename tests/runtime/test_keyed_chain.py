@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.checkpoint.adaptive import Limits
+from holdfast.checkpoint.restore_time import Speed
 from holdfast.failpoints import FaultInjected, arm, disarm
 from holdfast.ids import Attempt, ElementName, Epoch, OperatorName
 from holdfast.operators.aggregates.running import RunningAggregate
@@ -37,13 +38,20 @@ FILE_BYTES = 1500
 class Kept:
     """A keyed operator, its store, and what it should hold."""
 
-    def __init__(self, directory: Path, partitions: int = 2, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        partitions: int = 2,
+        limits: Limits | None = None,
+        speed: Speed | None = None,
+    ) -> None:
         self.store = MemoryStore()
         self.store.open("chain")
         self.store.acquire()
         self.store.create_entry("op")
         self.directory = directory
         self.limits = limits or Limits()
+        self.speed = speed
         self.step_number = self.epoch = self.starts = 0
         self.model: Counter[int] = Counter()
         self.forms = ""
@@ -53,7 +61,7 @@ class Kept:
     def start(self, partitions: int, part: dict[str, Any] | None) -> None:
         self.starts += 1
         self.engine = LocalEngine(partitions, self.directory / f"live{self.starts}")
-        budget = RestoreBudget()
+        budget = RestoreBudget(speed=self.speed)
         chooser = budget.chooser(OperatorName("op"), self.limits)
         self.run = KeyedRun(
             OperatorName("op"), KeyedTask(OperatorName("op"), LOGIC), self.engine, "op", chooser
@@ -164,6 +172,90 @@ def test_changes_that_outgrow_the_state_are_not_kept(kept: Kept) -> None:
     assert kept.forms == "bb"
 
 
+SLOW = Speed(fixed_s=0.0, base_s_per_mb=1.0, delta_s_per_mb=6.0, delta_s=0.0)
+"""A state of 20,000 keys, 680 kB, is restored within 0.85 s, and a delta that has a tenth of them within 0.5 s."""
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Kept:
+    """To be restored within 2 s."""
+    return Kept(tmp_path, limits=Limits(seconds=2.0), speed=SLOW)
+
+
+@pytest.fixture
+def joined(slow: Kept, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Epochs for which something was joined."""
+    epochs: list[int] = []
+    put_joined = slow.engine.put_joined
+
+    def noted(*given: Any) -> Any:
+        epochs.append(slow.epoch)
+        return put_joined(*given)
+
+    monkeypatch.setattr(slow.engine, "put_joined", noted)
+    return epochs
+
+
+def test_a_delta_whose_changes_alone_exceed_the_bound_is_not_even_joined(
+    slow: Kept, joined: list[int]
+) -> None:
+    kept = slow
+    kept.step(dict.fromkeys(range(20000), 1))
+    for changed in (0, 10_000, 1000, 1000):
+        kept.step(dict.fromkeys(range(changed), 1))
+        kept.checkpoint()
+    assert (kept.forms, joined) == ("bbdb", [3])
+    kept.restored(kept.parts[-1][0])
+    assert kept.found() == kept.model
+
+
+def test_a_delta_that_turns_out_too_large_when_it_is_joined_becomes_a_base(
+    slow: Kept, joined: list[int]
+) -> None:
+    kept = slow
+    kept.step(dict.fromkeys(range(20000), 1))
+    kept.checkpoint()
+    for start in range(0, 8000, 2000):
+        kept.step(dict.fromkeys(range(start, start + 2000), 1))
+    kept.checkpoint()
+    kept.step(dict.fromkeys(range(500), 1))
+    kept.checkpoint()
+    assert (kept.forms, joined) == ("bbd", [2, 3])
+    referred = {ref[1] for part, _ in kept.parts for refs in part["segments"] for ref in refs}
+    assert set(kept.store.keys("op")) == referred, "nothing is left of what was refused"
+    for part, model in kept.parts:
+        assert part["form"]["predicted_s"] <= 2.0
+        kept.restored(part)
+        assert kept.found() == model
+
+
+def test_deltas_that_never_fit_are_joined_twice_and_then_rarely(slow: Kept, joined: list[int]) -> None:
+    slow.step(dict.fromkeys(range(20000), 1))
+    for epoch in range(12):
+        for start in range(0, 8000, 2000) if epoch else ():
+            slow.step(dict.fromkeys(range(start, start + 2000), 1))
+        slow.checkpoint()
+    assert (slow.forms, joined) == (12 * "b", [2, 3, 11])
+    slow.restored(slow.parts[-1][0])
+    assert slow.found() == slow.model
+
+
+def test_a_base_with_too_many_old_rows_for_the_bound_is_joined(tmp_path: Path) -> None:
+    found = {}
+    for bound in (None, 1.0, 0.5):
+        kept = Kept(tmp_path / f"{bound}", limits=Limits(seconds=bound, count=0), speed=SLOW)
+        kept.step(dict.fromkeys(range(20000), 1))
+        for start in (0, 4000, 8000):
+            kept.step(dict.fromkeys(range(start, start + 4000), 1))
+        kept.checkpoint()
+        found[bound] = kept.parts[0][0]["form"]["predicted_s"]
+        kept.restored(kept.parts[0][0])
+        assert kept.found() == kept.model
+    assert found[None] > 1.0, "with the rows that newer ones replace"
+    assert found[1.0] <= 1.0
+    assert found[0.5] == found[None], "joining would not help"
+
+
 def test_a_restored_run_goes_on_with_the_chain(kept: Kept) -> None:
     kept.step(dict.fromkeys(range(20000), 1))
     for _ in range(4):
@@ -201,10 +293,11 @@ def test_a_long_chain_becomes_few_runs_when_it_is_restored(tmp_path: Path) -> No
     assert kept.found() == kept.model
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(18))
 def test_every_checkpoint_restores_what_was_there_whatever_came_between(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    kept = Kept(tmp_path, rng.choice([1, 2, 3]), Limits(probe_after=3))
+    within = None if seed < 12 else 0.35
+    kept = Kept(tmp_path, rng.choice([1, 2, 3]), Limits(probe_after=3, seconds=within), SLOW)
     for _ in range(60):
         match rng.choices(["step", "checkpoint", "fail", "restore", "rescale"], [10, 5, 1, 1, 0.5])[0]:
             case "step":
@@ -223,3 +316,5 @@ def test_every_checkpoint_restores_what_was_there_whatever_came_between(tmp_path
     for part, model in kept.parts:
         kept.restored(part, len(part["segments"]))
         assert kept.found() == model, f"seed {seed}"
+        form = part["form"]
+        assert within is None or form["kind"] == "base" or form["predicted_s"] <= within

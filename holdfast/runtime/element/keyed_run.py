@@ -170,46 +170,70 @@ class KeyedRun(Remembering):
     def _put(self, pinned: KeyedPin) -> DurablePart:
         begun = time.perf_counter()
         maps, others = zip(*map(self.task.logic.parted, pinned.state.partitions), strict=True)
-        form, chain, size = self._put_delta(pinned) or self._put_base(maps)
+        form: Form = "delta"
+        refused: int | None = None
+        chain, size = self._put_delta(pinned)
+        if chain is None:
+            form, refused = "base", size
+            chain, size = self._put_base(maps)
+        assert size is not None
         segments = [[*own, *other] for own, other in zip(chain, self._put_all(others), strict=True)]
         overhead = sum(ref.size for refs in chain for ref in refs) - size if form == "base" else 0
         cost = Cost(size, time.perf_counter() - begun, overhead)
         with self._lock:
             if pinned.life == self._life:  # else a restore came in between: the state is another one now
-                self._stored_as(pinned, form, cost, chain, segments)
+                self._stored_as(pinned, form, cost, chain, segments, refused)
         if self.task.logic.chained is None:
             rows = {s.name: s.rows for partition in pinned.state.partitions for s in partition}
             return DurablePart(None, segments, {"kind": "groups", "rows": rows})
         return DurablePart(None, segments, self.chooser.record(form))
 
-    def _put_base(self, maps: Sequence[Segments]) -> tuple[Form, list[Refs], int]:
-        """The version's own segments; joined if that is less to store and a base is rare enough to pay for it."""
+    def _put_base(self, maps: Sequence[Segments]) -> tuple[list[Refs], int]:
+        """The version's own segments. Joined if only so the bound is kept, or if that is less to store and a base is rare
+        enough to pay for it."""
         size = sum(map(_largest_run, maps))
-        new = [s.bytes for segments in maps for s in segments if s.name not in self._stored]
-        if self.chooser.history.deltas < JOINED_AFTER or sum(new) < JOINED_OVER * size:
-            return "base", self._put_all(maps), size
+        whole = sum(s.bytes for segments in maps for s in segments)
+        new = sum(s.bytes for segments in maps for s in segments if s.name not in self._stored)
+        must = self.chooser.base_fits(size) and not self.chooser.base_fits(whole)
+        if not must and (self.chooser.history.deltas < JOINED_AFTER or new < JOINED_OVER * size):
+            return self._put_all(maps), size
         chain = self._put_joined(maps, as_base=True)
-        return "base", chain, sum(ref.size for refs in chain for ref in refs)
+        return chain, sum(ref.size for refs in chain for ref in refs)
 
-    def _put_delta(self, pinned: KeyedPin) -> tuple[Form, list[Refs], int] | None:
-        """None if it is to be a base: the size of a delta is known only after its changes are joined."""
-        if not pinned.complete or not self.chooser.accepts_delta():
-            return None
+    def _put_delta(self, pinned: KeyedPin) -> tuple[list[Refs] | None, int | None]:
+        """The chain with a delta, and the delta's bytes, which are known only after its changes are joined. Without a chain
+        it is to be a base; the bytes, if any, are those that the delta would have had, at least."""
+        if not pinned.complete:
+            return None, None
+        logged = [[segment.bytes for segment in segments] for segments in pinned.changes]
+        least = sum(max(sizes, default=0) for sizes in logged)
+        if not self.chooser.may_accept(least, sum(map(sum, logged))):
+            return None, least
         deltas = self._put_joined(pinned.changes)
         size = sum(ref.size for refs in deltas for ref in refs)
         if not self.chooser.accepts_delta(size):
-            return None
-        return "delta", [[*old, *new] for old, new in zip(self._chain, deltas, strict=True)], size
+            assert self._store is not None
+            # Retention would not find it: no epoch will refer to it.
+            gone = [ref.key for refs in deltas for ref in refs if ref.key not in self._stored]
+            self._store.delete(self._entry, gone)
+            return None, size
+        return [[*old, *new] for old, new in zip(self._chain, deltas, strict=True)], size
 
     def _stored_as(
-        self, pinned: KeyedPin, form: Form, cost: Cost, chain: list[Refs], segments: list[Refs]
+        self,
+        pinned: KeyedPin,
+        form: Form,
+        cost: Cost,
+        chain: list[Refs],
+        segments: list[Refs],
+        refused: int | None,
     ) -> None:
         self._chain = chain
         self._stored = {ref.key: ref for refs in segments for ref in refs}
         for log, changes in zip(self._changes, pinned.changes, strict=True):
             log.stored(changes)
         if self.task.logic.chained is not None:
-            self.chooser.took(form, cost)
+            self.chooser.took(form, cost, refused)
             if not self.chooser.tracking:
                 self._stop_tracking()
 

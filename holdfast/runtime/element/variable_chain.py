@@ -87,14 +87,14 @@ class VersionedState:
         begun = time.monotonic()
         may_build = self._pinned is None and epoch > self._epoch
         taken = self._deltas() if may_build and self._chooser.accepts_delta() else {}
-        form: Form = "base"
-        if any(each == "delta" for each, _ in taken.values()):
-            size = sum(len(data) for _, data in taken.values())
-            form = "delta" if self._chooser.accepts_delta(size) else "base"
+        size = sum(len(data) for _, data in taken.values())
+        has_deltas = any(each == "delta" for each, _ in taken.values())
+        form: Form = "delta" if has_deltas and self._chooser.accepts_delta(size) else "base"
+        refused = size if taken and form == "base" else None
         if form == "base":
             taken = {name: ("base", versions.base()) for name, versions in self._versions.items()}
         link = chain.add(self._chain, epoch, taken, self._described, rest)
-        self._chooser.took(form, Cost(len(link.data.get(INCR, b"")), time.monotonic() - begun))
+        self._chooser.took(form, Cost(len(link.data.get(INCR, b"")), time.monotonic() - begun), refused)
         self._follow()
         self._pinned, self._epoch = link, epoch
         return PinnedVersions(link, self._chooser.record(form))

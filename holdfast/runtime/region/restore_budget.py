@@ -2,10 +2,14 @@
 
 Each operator that stores bases and deltas says how long restoring it will take; what the others need is not left for it.
 Operators are taken to be restored one after another: they share the machine's cores and its disk.
+
+Must hold: a delta that is accepted keeps the bound, together with all that the others have stored or been promised by then.
+A base is stored whatever the others have; if it has grown too much for their deltas, they make way by bases at the next epoch.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -30,6 +34,8 @@ class RestoreBudget:
     def __init__(self, bound_s: float | None = None, speed: Speed | None = None) -> None:
         self.bound_s = bound_s
         self.speed = speed or Speed()
+        self.lock = threading.Lock()
+        """Held while a chooser looks for room and takes it."""
         self._choosers: list[Chooser] = []
 
     def chooser(self, operator: OperatorName, limits: Limits) -> Chooser:
@@ -42,7 +48,7 @@ class RestoreBudget:
         """Seconds the bound leaves for an operator; None: as many as it likes."""
         if self.bound_s is None:
             return None
-        return self.bound_s - sum(other.predicted_s for other in self._choosers if other is not chooser)
+        return self.bound_s - sum(other.promised_s for other in self._choosers if other is not chooser)
 
     @property
     def predicted_s(self) -> float:
@@ -51,8 +57,10 @@ class RestoreBudget:
 
     @property
     def too_large(self) -> list[OperatorName]:
-        """Operators whose bases alone take longer than there is time."""
-        return [chooser.operator for chooser in self._choosers if chooser.base_is_too_large]
+        """Operators whose bases take longer than there is time, even if no operator had deltas."""
+        stored = [chooser for chooser in self._choosers if chooser.history.base is not None]
+        all_are = self.bound_s is not None and sum(chooser.base_s for chooser in stored) > self.bound_s
+        return [chooser.operator for chooser in stored if all_are or chooser.base_is_too_large]
 
     def learn(self, measured_s: float) -> None:
         """Restoring the newest checkpoints really took so long."""
@@ -68,6 +76,8 @@ class Chooser:
         self.history = History()
         self._own = limits
         self._budget = budget
+        self._promised: Cost | None = None
+        """A delta that was accepted and is not stored yet."""
 
     @property
     def limits(self) -> Limits:
@@ -81,12 +91,24 @@ class Chooser:
         return tracking(self.history)
 
     def accepts_delta(self, size: int | None = None) -> bool:
-        """True if the next checkpoint is a delta. `size`: the bytes it has, if known yet."""
-        return next_form(self.history, self.limits, pending=size, speed=self._budget.speed) == "delta"
+        """True if the next checkpoint is a delta. `size`: the bytes it has, if known yet; then there is room for it until
+        the checkpoint is stored."""
+        with self._budget.lock:
+            form = next_form(self.history, self.limits, pending=size, speed=self._budget.speed)
+            self._promised = Cost(size, 0.0) if size is not None and form == "delta" else None
+        return form == "delta"
 
-    def took(self, form: Form, cost: Cost) -> None:
-        """A checkpoint is stored."""
-        self.history = taken(self.history, form, cost, self.limits, speed=self._budget.speed)
+    def may_accept(self, least: int, most: int) -> bool:
+        """True if a delta that will have between `least` and `most` bytes is worth being built."""
+        between = (least, most)
+        return next_form(self.history, self.limits, between=between, speed=self._budget.speed) == "delta"
+
+    def took(self, form: Form, cost: Cost, refused: int | None = None) -> None:
+        """A checkpoint is stored. `refused`: bytes, at least, of the delta in whose place a base was stored."""
+        not_taken = None if refused is None else Cost(refused, cost.seconds)
+        speed = self._budget.speed
+        self.history = taken(self.history, form, cost, self.limits, refused=not_taken, speed=speed)
+        self._promised = None
 
     @property
     def predicted_s(self) -> float:
@@ -94,12 +116,27 @@ class Chooser:
         return restore_seconds(self.history, self._budget.speed)
 
     @property
+    def promised_s(self) -> float:
+        """The same, with a delta that is being stored."""
+        promised = self._promised
+        history = self.history if promised is None else taken(self.history, "delta", promised, self._own)
+        return restore_seconds(history, self._budget.speed)
+
+    @property
+    def base_s(self) -> float:
+        """How long restoring the base alone would take."""
+        return restore_seconds(replace(self.history, deltas=0), self._budget.speed)
+
+    @property
     def base_is_too_large(self) -> bool:
-        """True if restoring the base alone takes longer than there is time."""
+        """True if restoring the base alone takes longer than the operator's own bound allows."""
+        return self._own.seconds is not None and self.base_s > self._own.seconds
+
+    def base_fits(self, size: int) -> bool:
+        """True if a base of so many bytes keeps the bound."""
         seconds = self.limits.seconds
-        if self.history.base is None or seconds is None:
-            return False
-        return restore_seconds(replace(self.history, deltas=0), self._budget.speed) > seconds
+        base = History(base=Cost(size, 0.0))
+        return seconds is None or restore_seconds(base, self._budget.speed) <= seconds
 
     def record(self, form: Form) -> dict[str, Any]:
         """For the manifest: what the newest checkpoint is."""
@@ -113,3 +150,4 @@ class Chooser:
     def resume(self, record: Mapping[str, Any] | None) -> None:
         """Go on from a restored checkpoint's record; None: there is none, the next one is a base."""
         self.history = History.from_data(record and record.get("history"))
+        self._promised = None
