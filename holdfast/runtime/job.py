@@ -92,6 +92,7 @@ class Job:
             self._place_sources()
             for region in self.regions.values():
                 region.look()
+            self._books.begin()
             self._create_entries()
         except BaseException as error:
             self._reporter.event("run.refused", {"error": type(error).__name__, "message": str(error)})
@@ -359,7 +360,7 @@ class Job:
         plan = self.plan
         self._connections = {c.id: Queue(c.id, self._signals, unbounded=c.control) for c in plan.connections}
         self._books = AccountBooks(self._store, plan, token, self._reporter.event)
-        self._books.open()
+        self._books.look()
         for region_plan in plan.regions:
             assert self._store is not None
             epochs = RegionEpochs(plan, region_plan, self._store, identity, token, self._engine.live)

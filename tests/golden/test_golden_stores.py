@@ -1,89 +1,191 @@
-"""Stores written by every format version so far are restored and finished by this one."""
+"""Stores written by every manifest version so far are read, restored and finished by this one."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import make
 import pytest
+from golden_content import SIZE_MAX, Content, lacking, size_of
+from golden_files import copy_as_checked_out, rows_of
+from golden_versions import VERSIONS
 
-from holdfast.store.base import FORMAT
-from holdfast.testing import compare_changelog, compare_sequence, disarm, run_local
+from holdfast.checkpoint.describe import describe_epoch, first_rows
+from holdfast.checkpoint.inspect import (
+    choose_epoch,
+    choose_region,
+    identity_of,
+    open_reader,
+    read_manifest,
+    regions,
+    summaries,
+)
+from holdfast.checkpoint.manifest import VERSION
+from holdfast.checkpoint.printer import print_file
+from holdfast.checkpoint.verify import verify
+from holdfast.store.base import FORMAT, Store
+from holdfast.testing import disarm, run_local
 
 HERE = Path(__file__).resolve().parent
-GOLDEN = sorted(path for path in HERE.glob("format-*") if path.is_dir())
-SIZE_MAX = 200_000
+
+every_store = pytest.mark.parametrize("name", VERSIONS)
 
 
-def load_make() -> Any:
-    spec = importlib.util.spec_from_file_location("golden_make", HERE / "make.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["golden_make"] = module
-    spec.loader.exec_module(module)
-    return module
+def reader(root: Path) -> Store:
+    return open_reader(f"file:{root / 'store'}")
 
 
-make = load_make()
+def versions_in(root: Path) -> set[int]:
+    """As the manifests themselves say."""
+    store = reader(root)
+    heads = [store.manifest(region, epoch) for region in regions(store) for epoch in store.epochs(region)]
+    return {int(data.split(b" ", 2)[1]) for data in heads}
 
 
-def test_the_present_format_has_a_golden_store() -> None:
-    assert HERE / f"format-{FORMAT}" in GOLDEN
+# --- which there are --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.name)
-def test_a_golden_store_is_restored_and_finished(golden: Path, tmp_path: Path) -> None:
-    disarm()
-    root = tmp_path / "golden"
-    copy_as_checked_out(golden, root)
-    make.set_times(root / "input")
-    before = {path: path.read_bytes() for path in visible(root)}
-    status = run_local(make.topology(root, loose_rows=12), f"file:{root / 'store'}")
-    found = {name: make.rows_of(root / "output" / name) for name in ("register", "totals", "tally")}
-    expected = json.loads((golden / "expected.json").read_text())
-    compare_sequence(expected["register"], found["register"], "register")
-    compare_changelog(expected["totals"], found["totals"], "user", "n", "totals")
-    compare_sequence(expected["tally"], found["tally"], "tally")
-    check_against_input(root / "input", found)
-    assert all(path.read_bytes() == data for path, data in before.items()), "visible files never change"
-    assert status["elements"]["orders"]["rows"] < make.FILES * make.ROWS_PER_FILE, "it began afresh"
+def test_every_manifest_version_has_a_golden_store() -> None:
+    assert {path.parent.parent for path in HERE.glob("*/store/identity")} == {
+        HERE / name for name in VERSIONS
+    }
+    assert {name: versions_in(HERE / name) for name in VERSIONS} == {
+        name: {version.MANIFEST} for name, version in VERSIONS.items()
+    }
+    assert sorted(version.MANIFEST for version in VERSIONS.values()) == list(range(1, VERSION + 1)), (
+        "make the store of the present version before that changes: see make.py"
+    )
 
 
-def copy_as_checked_out(golden: Path, root: Path) -> None:
-    """Version control keeps neither empty directories nor modes."""
-    for path in golden.rglob("*"):
-        if path.is_file():
-            target = root / path.relative_to(golden)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
+def test_the_present_format_of_stores_has_a_golden_store() -> None:
+    assert FORMAT in {identity_of(reader(HERE / name)).format for name in VERSIONS}
 
 
-def check_against_input(input: Path, found: dict[str, list[dict[str, Any]]]) -> None:
-    """The expected files are not believed either."""
-    rows = [json.loads(line) for path in sorted(input.iterdir()) for line in path.read_text().splitlines()]
-    assert [row["id"] for row in found["register"]] == [row["id"] for row in rows]
-    assert found["register"][-1]["big"] == str(10**30 + sum(row["amount"] for row in rows))
-    counts = Counter(row["user"] for row in rows)
-    last = {row["user"]: row["n"] for row in sorted(found["totals"], key=lambda row: row["n"])}
-    assert last == dict(counts)
-    assert [row["seen"] for row in found["tally"]] == list(range(1, 13))
+@every_store
+def test_a_golden_store_is_small(name: str) -> None:
+    assert size_of(HERE / name) < SIZE_MAX
 
 
-def visible(root: Path) -> list[Path]:
-    return [path for path in (root / "output").glob("*/part-*") if path.is_file()]
+def test_a_golden_store_is_never_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="exists"):
+        make.main()
+    monkeypatch.setattr(make, "VERSION", VERSION + 1)
+    with pytest.raises(SystemExit, match=f"no job for manifest version {VERSION + 1}"):
+        make.main()
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.name)
-def test_a_golden_store_is_small(golden: Path) -> None:
-    assert sum(path.stat().st_size for path in golden.rglob("*") if path.is_file()) < SIZE_MAX
+# --- what they hold ---------------------------------------------------------------------------------------------------
+
+CONTENT: Content = VERSIONS["manifest-2"].CONTENT
+
+
+def test_the_store_of_manifest_2_has_all_kinds_of_state() -> None:
+    assert lacking(HERE / "manifest-2", CONTENT) == []
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "keyed",
+        "variables",
+        "groups",
+        "joins",
+        "timers",
+        "own_variables",
+        "own_keyed",
+        "own_paced",
+        "positions",
+    ],
+)
+def test_what_a_store_lacks_is_told(field: str) -> None:
+    other = {"groups": "totals", "joins": "totals", "timers": "totals", "own_paced": "visits"}
+    name = other.get(field, "paid")
+    (told,) = lacking(HERE / "manifest-2", replace(CONTENT, **{field: (name,)}))
+    assert told.startswith(f"{name}: ")
+
+
+def test_a_savepoint_that_is_not_there_is_told() -> None:
+    (told,) = lacking(HERE / "manifest-2", replace(CONTENT, savepoint="another"))
+    assert "another" in told
 
 
 def test_the_worked_example_of_the_manifest_page_is_the_golden_store_of_format_1() -> None:
     path = HERE / "format-1" / "store" / "epochs" / "books" / "000000000004.manifest"
     header = path.read_text().splitlines()[1]
     assert header in (HERE.parents[1] / "docs" / "formats" / "manifest.md").read_text()
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+@every_store
+def test_tools_list_show_and_verify_a_golden_store(name: str) -> None:
+    store = reader(HERE / name)
+    chosen = [(region, epoch) for region in regions(store) for epoch in store.epochs(region)]
+    listed = [(each.region, each.epoch) for region in regions(store) for each in summaries(store, region)]
+    assert listed == chosen
+    for region, epoch in chosen:
+        manifest = read_manifest(store, region, epoch)
+        shown = describe_epoch(store, manifest)
+        assert {each["operator"] for each in shown["operators"]} == set(manifest.operators())
+        for operator, share in manifest.operators().items():
+            assert describe_epoch(store, manifest, operator)["operators"]
+            if any(share["segments"]):
+                assert any(table.num_rows for table in first_rows(store, manifest, operator, 3).values())
+    found = verify(store, chosen)
+    assert (found.problems, found.gone) == ((), ())
+    assert len(found.epochs) == len(chosen)
+
+
+@every_store
+def test_every_file_of_a_golden_store_can_be_printed(name: str) -> None:
+    for path in (HERE / name / "store").rglob("*"):
+        if path.is_file():
+            assert print_file(path).file == str(path)
+
+
+# --- going on ---------------------------------------------------------------------------------------------------------
+
+
+@every_store
+def test_a_golden_store_is_restored_and_finished(name: str, tmp_path: Path) -> None:
+    disarm()
+    root, version = tmp_path / "golden", VERSIONS[name]
+    copy_as_checked_out(HERE / name, root)
+    before = {path: path.read_bytes() for path in (root / "output").glob("*/part-*")}
+    assert before
+    status = run_local(version.topology(root, resumed=True), f"file:{root / 'store'}")
+    check_output(version, root, json.loads((HERE / name / "expected.json").read_text()))
+    assert {path: path.read_bytes() for path in before} == before, "visible files never change"
+    check_restored(root, status, newest(HERE / name))
+    assert verify(reader(root), [("books", newest(root))]).problems == ()
+    assert versions_in(root) >= {VERSION}
+
+
+def newest(root: Path) -> int:
+    store = reader(root)
+    return choose_epoch(store, choose_region(store, None))
+
+
+def check_output(version: Any, root: Path, expected: dict[str, Any]) -> None:
+    """The stored expectation is not believed either."""
+    computed = version.computed(root)
+    assert computed.keys() == expected.keys() == version.OUTPUTS.keys()
+    for name, compare in version.OUTPUTS.items():
+        found = rows_of(root / "output" / name)
+        compare(expected[name], found, what=f"{name}, as expected then")
+        compare(computed[name], found, what=f"{name}, by the input")
+
+
+def check_restored(root: Path, status: dict[str, Any], epoch: int) -> None:
+    """It went on from the epoch that was published and not yet visible, and did not begin afresh."""
+    events = [(event.kind, event.data) for event in reader(root).events()]
+    begun = max(number for number, (kind, _) in enumerate(events) if kind == "run.started")
+    (restored,) = [data for kind, data in events[begun:] if kind == "reset.done"]
+    assert restored["epoch"] == epoch
+    assert status["elements"]["orders"]["rows"] < len(rows_of(root / "input", "**/*.json"))
+    assert all(element["lost_rows"] == 0 for element in status["elements"].values())
+    assert newest(root) > epoch

@@ -60,7 +60,8 @@ class Ledger:
 
 
 class AccountBooks:
-    """Of one run. `open` comes first; `save` is called by element threads, each for its own element."""
+    """Of one run. `look` comes first and changes nothing, then `begin`; `save` is called by element threads, each for its
+    own element."""
 
     def __init__(self, store: Store | None, plan: Plan, token: OwnerToken, tell: TellEvent) -> None:
         self._store = store
@@ -69,26 +70,27 @@ class AccountBooks:
         self._tell = tell
         self._reach = sinks_behind(plan.graph)
         self.ledger = Ledger()
+        self._losses: list[Loss] = []
 
     # --- opening ------------------------------------------------------------------------------------------------
 
-    def open(
+    def look(
         self,
         sent: Mapping[ConnectionId, int] | None = None,
         taken: Mapping[ConnectionId, TakenByRegion] | None = None,
     ) -> None:
-        """Settle what earlier runs left, and begin. `sent`, `taken`: what the newest epochs know of borders."""
+        """Settle what earlier runs left. `sent`, `taken`: what the newest epochs of regions know of their borders."""
         ledger = self._read()
-        books = self._books(ledger, sent or {}, taken or {})
-        accounts, losses = settle(books, self._run)
-        self.ledger = replace(ledger, run=self._run, closed=False, accounts=accounts)
+        accounts, self._losses = settle(self._books(ledger, sent or {}, taken or {}), self._run)
         for element in self._plan.elements:
             if element.region is None:
-                known = accounts.get(element.name)
-                accounts[element.name] = self._fitted(element, known)
-        self._settle_borders(losses)
-        self._tell_all(losses)
+                accounts[element.name] = self._fitted(element, accounts.get(element.name))
+        self.ledger = replace(ledger, run=self._run, closed=False, accounts=accounts)
+
+    def begin(self) -> None:
+        """The run begins: what was found is written at once, and told."""
         self._write()
+        self._tell_all(self._losses)
 
     def account_of(self, element: ElementName) -> Account:
         return self.ledger.accounts[element]
@@ -129,9 +131,6 @@ class AccountBooks:
             for c in self._plan.connections
             if regions[c.target] is not None and regions[c.source] is None
         }
-
-    def _settle_borders(self, losses: Iterable[Loss]) -> None:
-        pass
 
     # --- while the run goes on ----------------------------------------------------------------------------------
 
