@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.checkpoint import savepoints
-from holdfast.checkpoint.describe import first_rows
-from holdfast.checkpoint.inspect import choose_epoch, open_reader, read_manifest
+from holdfast.checkpoint.change.reset_operator import own_record
+from holdfast.checkpoint.look.describe import first_rows
+from holdfast.checkpoint.look.epochs import choose_epoch, open_reader, read_manifest
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.checkpoint.reset_operator import own_record
 from holdfast.ids import RegionName
-from holdfast.state import codec
+from holdfast.state.values import codec
 from holdfast.store.base import Store
 
 SIZE_MAX = 300_000

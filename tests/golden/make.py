@@ -21,18 +21,9 @@ from golden_content import SIZE_MAX, lacking, size_of
 from golden_files import copy_as_checked_out, rows_of
 from golden_versions import VERSIONS
 
-<<<<<<< HEAD
-from holdfast.language.operators.aggregates import avg, count, max, min, sum
-from holdfast.language.topology import Topology
-from holdfast.sinks import FileSink
-from holdfast.sources import Files, Rows
-from holdfast.store.base import FORMAT
-from holdfast.testing import run_local
-=======
 from holdfast.checkpoint.manifest import VERSION
 from holdfast.ids import RegionName
 from holdfast.testing import run_local, submit_local
->>>>>>> golden
 
 HERE = Path(__file__).resolve().parent
 TRIES = 50

@@ -13,8 +13,8 @@ from golden_content import SIZE_MAX, Content, lacking, size_of
 from golden_files import copy_as_checked_out, rows_of
 from golden_versions import VERSIONS
 
-from holdfast.checkpoint.describe import describe_epoch, first_rows
-from holdfast.checkpoint.inspect import (
+from holdfast.checkpoint.look.describe import describe_epoch, first_rows
+from holdfast.checkpoint.look.epochs import (
     choose_epoch,
     choose_region,
     identity_of,
@@ -23,9 +23,9 @@ from holdfast.checkpoint.inspect import (
     regions,
     summaries,
 )
+from holdfast.checkpoint.look.file_printer import print_file
+from holdfast.checkpoint.look.verify import verify
 from holdfast.checkpoint.manifest import VERSION
-from holdfast.checkpoint.printer import print_file
-from holdfast.checkpoint.verify import verify
 from holdfast.store.base import FORMAT, Store
 from holdfast.testing import disarm, run_local
 
