@@ -3,7 +3,7 @@
 Each method is called at the moment the thing it judges could first go wrong. The numbers refer to design.md §9.
 
     complete      (1) a manifest has a part of every element, durable, all of one epoch and attempt
-    consistent    (3) on every link: seen by the receiver + kept by the sender = emitted by the sender
+    consistent    (3) on every link: seen and captured by the receiver + kept by the sender = emitted by the sender
     exactly once  (3) a batch begins where its lane stands: nothing lost, nothing doubled, in every step
     visible       (3) sinks show published epochs only, in order, and never take back
     together      (3) the region goes on when every element restored the same attempt
@@ -151,10 +151,14 @@ class Checkers:
         sender = self._sender[lane.link]
         kept = sum(end - first for n, first, end in parts[sender].kept if n == lane.upstream)
         sent = parts[sender].emitted[lane.upstream]
+        captured = sum(
+            end - first for link, (n, first, end) in part.captured if (link, n) == (lane.link, lane.upstream)
+        )
         self._demand(
-            seen + kept == sent,
+            seen + captured + kept == sent,
             lambda: (
-                f"epoch {part.epoch}, link {lane.link}: {element} saw {seen}, {sender} sent {sent} and kept {kept}"
+                f"epoch {part.epoch}, link {lane.link}: {element} saw {seen} and captured {captured}, "
+                f"{sender} sent {sent} and kept {kept}"
             ),
         )
 

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 
 from holdfast.chaos.checkers import Checkers
 from holdfast.chaos.shapes import Scene
-from holdfast.ids import INITIAL_EPOCH, Attempt, ElementName, Epoch
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol.messages import ControllerRecord
 
 Batch = tuple[int, int, int]
 """(lane of the sender, first row, row after the last)."""
+Captured = tuple[tuple[ConnectionId, Batch], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one element pinned for an epoch. Numbers are per lane; `kept` are batches sent after its own token."""
+    """What one element pinned for an epoch. Numbers are per lane; `kept` are batches sent after its own token,
+    `captured` those that waited ahead of a token on its input links."""
 
     element: ElementName
     epoch: Epoch
@@ -29,6 +31,7 @@ class Part:
     emitted: tuple[int, ...]
     kept: tuple[Batch, ...]
     staged_from: tuple[int, ...]
+    captured: Captured = ()
 
 
 Manifest = dict[ElementName, Part]

@@ -13,7 +13,7 @@ from random import Random
 
 from holdfast.chaos.checkers import Checkers
 from holdfast.chaos.shapes import Scene
-from holdfast.chaos.store import Batch, Part, SimStore
+from holdfast.chaos.store import Batch, Captured, Part, SimStore
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol.element import ElementMachine, ElementPhase
 from holdfast.protocol.messages import (
@@ -29,6 +29,7 @@ from holdfast.protocol.messages import (
     Restore,
     RunDrain,
     Tell,
+    TokensWait,
     Upload,
 )
 from holdfast.protocol.shape import MarkerKind
@@ -102,6 +103,7 @@ class World:
         self.checkers = checkers
         self.random = rng.random
         self.capacity = capacity
+        self.haste = rng.choice((0.0, 0.05, 0.5))  # how soon tokens overtake
         self.source_pace = rng.choice((0.1, 1.0))  # slow sources spread their rows over the epochs
         self.pending: list[object] = []
         self.style_of: dict[Epoch, MarkerKind] = {}  # of every epoch the controller began
@@ -120,6 +122,8 @@ class World:
 
     def step(self, element: SimElement, *, must_read: bool = False) -> bool:
         """Let an element do one thing it may do; False if there is none, or if its source takes its time."""
+        if self.random() < self.haste and self.overtake(element):
+            return True
         inputs = element.inputs
         choices = len(inputs) + (element.rows is not None)
         first = int(self.random() * choices)
@@ -131,6 +135,18 @@ class World:
             elif (must_read or self.random() < self.source_pace) and self._read(element):
                 return True
         return False
+
+    def overtake(self, element: SimElement) -> bool:
+        """Let tokens go ahead of the batches that wait before them, if each is in its queue."""
+        awaited = element.machine.awaited
+        if awaited is None or not awaited[1]:
+            return False
+        token, missing = awaited
+        here = frozenset(link.id for link in element.inputs if token in link.queue)
+        if not missing <= here:
+            return False
+        self.feed(element, TokensWait(token.epoch, token.attempt, here))
+        return True
 
     def _take(self, element: SimElement, link: SimLink) -> bool:
         if not link.queue:
@@ -212,8 +228,8 @@ class World:
             case RunDrain():
                 for lane in range(element.data_lanes):
                     self._emit(element, lane)
-            case Pin(epoch, attempt):
-                self._pin(element, epoch, attempt)
+            case Pin(epoch, attempt, captured):
+                self._pin(element, epoch, attempt, self.captured_of(element, captured, epoch, attempt))
             case Upload():
                 assert element.pin is not None
                 self.pending.append(Uploading(element.pin, element.life))
@@ -235,7 +251,20 @@ class World:
         link.queue.clear()
         link.queue.append(marker)
 
-    def _pin(self, element: SimElement, epoch: Epoch, attempt: Attempt) -> None:
+    def captured_of(
+        self, element: SimElement, links: frozenset[ConnectionId], epoch: Epoch, attempt: Attempt
+    ) -> Captured:
+        """The batches ahead of the token on these links."""
+        token = Marker("token", epoch, attempt)
+        return tuple(
+            (link.id, item)
+            for link in element.inputs
+            if link.id in links
+            for item in list(link.queue)[: link.queue.index(token)]
+            if not isinstance(item, Marker)
+        )
+
+    def _pin(self, element: SimElement, epoch: Epoch, attempt: Attempt, captured: Captured) -> None:
         consumed = tuple(element.consumed)
         element.pin = Part(
             element.name,
@@ -246,6 +275,7 @@ class World:
             tuple(element.emitted),
             self.kept_of(element),
             element.staged_from,
+            captured,
         )
         if self.style_of.get(epoch) == "drain":
             element.paused_for = epoch
@@ -266,6 +296,8 @@ class World:
         element.consumed = list(part.consumed)
         element.emitted = list(part.emitted)
         element.staged_from = part.consumed
+        for id, batch in reversed(self.given_back(part)):
+            next(link for link in element.inputs if link.id == id).queue.appendleft(batch)
         for batch in self.resent(part):
             for link in element.outputs:
                 link.queue.append(batch)
@@ -279,6 +311,9 @@ class World:
     def sought(self, position: int, part: Part) -> int:
         """Where the source stands after a restore."""
         return part.position
+
+    def given_back(self, part: Part) -> Captured:
+        return part.captured
 
     def resent(self, part: Part) -> tuple[Batch, ...]:
         return part.kept

@@ -8,7 +8,7 @@ answered by an event. If a command raises, the loop drops the rest of the list a
                                                  │                  │
                                                  └───first marker───┤
                                                                     ▼
-    running ◀──────────token: all markers, pin────────────────── aligning ◀──next epoch──┐
+    running ◀──token: all markers here or overtaking, pin────── aligning ◀──next epoch──┐
                                                                     │                    │
                                                            drain: data markers           │
                                                                     ▼                    │
@@ -16,6 +16,9 @@ answered by an event. If a command raises, the loop drops the rest of the list a
                           └──────────────────────────────────────────────────────────────┘
     any phase ──newer reset──▶ resetting
     any phase ──Broke──▶ broken, which only a newer reset ends
+
+A token may overtake the batches that wait ahead of it in a queue: they are captured with the epoch, and the element gets
+them first after a restore. So an epoch does not wait for a slow element.
 
 What the loop does with what lies at the head of a link:
 
@@ -49,6 +52,7 @@ from holdfast.protocol.messages import (
     Resume,
     RunDrain,
     Tell,
+    TokensWait,
     Upload,
     UploadBroke,
     UploadFailed,
@@ -138,6 +142,14 @@ class ElementMachine:
         return self._phases.current not in _STATELESS
 
     @property
+    def awaited(self) -> tuple[Marker, frozenset[ConnectionId]] | None:
+        """The token under way and the links that have not delivered it; None: there is none."""
+        if self._under_way is None or self._under_way[1] != "token":
+            return None
+        token = Marker("token", self._under_way[0], self._attempt)
+        return token, (self._data | self._control) - self._delivered
+
+    @property
     def blocked_links(self) -> frozenset[ConnectionId]:
         """Links whose batches and epoch markers wait: what lies there comes after the epoch or reset under way."""
         return self._delivered
@@ -163,6 +175,8 @@ class ElementMachine:
                 return self._on_epoch_marker(link, marker)
             case BeginEpoch():
                 return self._on_begin_epoch(event)
+            case TokensWait():
+                return self._on_tokens_wait(event)
             case BeginReset():
                 return self._on_begin_reset(event)
             case Resume():
@@ -233,13 +247,24 @@ class ElementMachine:
             commands += self._pin(epoch, ElementPhase.PAUSED)
         return commands
 
-    def _pin(self, epoch: Epoch, then: ElementPhase) -> list[ElementCommand]:
+    def _on_tokens_wait(self, event: TokensWait) -> list[ElementCommand]:
+        awaited = self.awaited
+        if awaited is None or (event.epoch, event.attempt) != (awaited[0].epoch, awaited[0].attempt):
+            return self._ignore()
+        missing = awaited[1]
+        if not missing or not missing <= event.links:
+            return self._ignore()
+        return [RunDrain(event.epoch), *self._pin(event.epoch, ElementPhase.RUNNING, missing)]
+
+    def _pin(
+        self, epoch: Epoch, then: ElementPhase, captured: frozenset[ConnectionId] = NO_LINKS
+    ) -> list[ElementCommand]:
         self._phases.move(then)
         self._epoch = epoch
         self._uploading = epoch
         self._under_way = None
         self._delivered = NO_LINKS
-        return [Pin(epoch, self._attempt), Upload(epoch, self._attempt)]
+        return [Pin(epoch, self._attempt, captured), Upload(epoch, self._attempt)]
 
     def _has_data_markers(self) -> bool:
         return self._data <= self._delivered

@@ -84,6 +84,16 @@ class MarkerArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensWait:
+    """It has taken long enough: on these links the epoch's token lies in the queue, behind batches. If it is on all
+    links that have not delivered it, the element pins now and captures those batches (style `token`)."""
+
+    epoch: Epoch
+    attempt: Attempt
+    links: frozenset[ConnectionId]
+
+
+@dataclass(frozen=True, slots=True)
 class UploadFinished:
     """The background upload of a pin is durable. `part` is the element's share of the manifest."""
 
@@ -129,11 +139,13 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Record the current version of every operator, source position and prepared sink output for `epoch`,
-    with the batches emitted since this element's own outgoing token (style `token`)."""
+    """Record the current version of every operator, source position and prepared sink output for `epoch`, with the
+    batches emitted since this element's own outgoing token, and those that wait ahead of the token on the links
+    `captured` (style `token`)."""
 
     epoch: Epoch
     attempt: Attempt
+    captured: frozenset[ConnectionId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +316,17 @@ ControllerEvent = (
     | ResumeRequested
 )
 
-ElementEvent = BeginEpoch | Resume | BeginReset | GoOn | MarkerArrived | UploadFinished | UploadBroke | Broke
+ElementEvent = (
+    BeginEpoch
+    | Resume
+    | BeginReset
+    | GoOn
+    | MarkerArrived
+    | TokensWait
+    | UploadFinished
+    | UploadBroke
+    | Broke
+)
 ElementCommand = RunDrain | Forward | Pin | Upload | KeepOutputs | Restore | Tell
 
 # --- commands of the controller -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.chaos.outcome import SimulationFailed
 from holdfast.chaos.simulator import Simulator
-from holdfast.chaos.store import Batch, Part, SimStore
+from holdfast.chaos.store import Batch, Captured, Part, SimStore
 from holdfast.chaos.world import SimElement, SimLink, World
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol.controller import ControllerPhase, RegionController
@@ -28,6 +28,7 @@ from holdfast.protocol.messages import (
     Publish,
     ResetAcked,
     RunDrain,
+    TokensWait,
 )
 
 SCHEDULES_MAX = 600
@@ -54,6 +55,15 @@ class PinsAtTheFirstMarker(ElementMachine):
 class HeedsOldAttempts(ElementMachine):
     def _is_news(self, epoch: Epoch, attempt: Attempt) -> bool:
         return epoch > self._epoch and self.may_step
+
+
+class OvertakesWithOneTokenMissing(ElementMachine):
+    def _on_tokens_wait(self, event: TokensWait) -> list[ElementCommand]:
+        awaited = self.awaited
+        missing = NO_LINKS if awaited is None else awaited[1] & event.links
+        if awaited is None or not missing or awaited[0].attempt != event.attempt:
+            return []
+        return [RunDrain(event.epoch), *self._pin(event.epoch, ElementPhase.RUNNING, missing)]
 
 
 class ReadsWhilePaused(ElementMachine):
@@ -185,6 +195,23 @@ class DoesNotResendKeptOutputs(World):
         return ()
 
 
+class CapturesNothing(World):
+    def captured_of(
+        self, element: SimElement, links: frozenset[ConnectionId], epoch: Epoch, attempt: Attempt
+    ) -> Captured:
+        return ()
+
+
+class DoesNotGiveCapturedBatchesBack(World):
+    def given_back(self, part: Part) -> Captured:
+        return ()
+
+
+class GivesCapturedBatchesBackInAnotherOrder(World):
+    def given_back(self, part: Part) -> Captured:
+        return part.captured[::-1]
+
+
 class DoesNotSeekSources(World):
     def sought(self, position: int, part: Part) -> int:
         return position if position >= 0 else part.position
@@ -265,6 +292,10 @@ DEFECTS: dict[type, str] = {
     NeverResumes: "hang",
     KeepsNoOutputs: "kept 0",
     DoesNotResendKeptOutputs: "",
+    CapturesNothing: "captured 0",
+    DoesNotGiveCapturedBatchesBack: "",
+    GivesCapturedBatchesBackInAnotherOrder: "",
+    OvertakesWithOneTokenMissing: "",
     DoesNotSeekSources: "saw",
     LetsResetMarkersOvertake: "",
     DoesNotClearLinks: "hang",

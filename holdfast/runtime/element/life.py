@@ -57,6 +57,10 @@ class Life(ABC):
     def must_give_up(self) -> bool:
         """While the element waits in the middle of something: does it no longer matter?"""
 
+    def must_hurry(self) -> bool:
+        """While the element waits for space downstream: is there something that must not wait for it?"""
+        return False
+
     def attempt(self, plan: Any) -> Any:
         """Run `plan`, which asks sources what they have; None if that failed and was dealt with."""
         return plan()

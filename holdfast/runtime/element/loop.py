@@ -155,7 +155,9 @@ class ElementLoop:
                     batch.hold.take()
                     self.life.sends(connection.id, batch)
                     self.metrics.waiting = "space downstream"
-                    self.ends.outputs[connection.id].put_batch(batch, self.life.must_give_up)
+                    self.ends.outputs[connection.id].put_batch(
+                        batch, self.life.must_give_up, self.life.must_hurry
+                    )
             batch.hold.let_go()
 
     def wait(self) -> None:

@@ -12,6 +12,7 @@ from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch
 from holdfast.protocol.element import ElementMachine
 from holdfast.protocol.messages import (
+    BeginEpoch,
     BeginReset,
     Broke,
     ElementCommand,
@@ -24,6 +25,7 @@ from holdfast.protocol.messages import (
     Restore,
     RunDrain,
     Tell,
+    TokensWait,
     Upload,
     UploadBroke,
     UploadFinished,
@@ -38,6 +40,9 @@ from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_p
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
 from holdfast.runtime.region.region_side import RegionSide
+
+OVERTAKE_S = 0.2
+"""How long a token waits for the batches ahead of it before it overtakes them."""
 
 
 class RegionLife(Life):
@@ -65,6 +70,7 @@ class RegionLife(Life):
         self._rows_at: dict[Epoch, int] = {}
         """Rows read when an epoch was pinned or restored."""
         self._restored_at = 0
+        self._aligns_since: float | None = None
         self._uploads = ThreadPoolExecutor(1, thread_name_prefix=f"upload-{loop.name}")
         self._upload: Future[None] | None = None
         plan = loop.plan
@@ -118,7 +124,7 @@ class RegionLife(Life):
         pass
 
     def turn(self) -> bool:
-        return self._handle_mail() or self._handle_markers()
+        return self._handle_mail() or self._handle_markers() or self._overtake()
 
     def name_step(self, number: int) -> StepName:
         return StepName(self.loop.name, self.machine.attempt, number, int(self._region.epoch))
@@ -151,6 +157,10 @@ class RegionLife(Life):
             isinstance(head := connection.head(), Marker) and head.kind == "reset"
             for connection in self.loop.ends.inputs.values()
         )
+
+    def must_hurry(self) -> bool:
+        """A token must not wait for the space that the batches ahead of it need."""
+        return any(isinstance(event, BeginEpoch) for event in self._mail)
 
     def rest(self) -> None:
         self._note_exhaustion()
@@ -202,6 +212,25 @@ class RegionLife(Life):
         self._feed(MarkerArrived(id, head))
         return True
 
+    def _overtake(self) -> bool:
+        """Let tokens go ahead of the batches that wait before them, if that takes long."""
+        awaited = self.machine.awaited
+        if awaited is None:
+            self._aligns_since = None
+            return False
+        now = self.loop.clock.monotonic()
+        if self._aligns_since is None:
+            self._aligns_since = now
+        token, missing = awaited
+        if not missing or now - self._aligns_since < OVERTAKE_S:
+            return False
+        with self.loop.ends.signals.condition:
+            ahead = {id: self.loop.ends.inputs[id].ahead_of(token) for id in missing}
+        if any(batches is None for batches in ahead.values()):
+            return False
+        self._feed(TokensWait(token.epoch, token.attempt, missing))
+        return True
+
     def _is_held_back(self) -> bool:
         """True if an epoch lets input wait: batches behind its marker, or sources of an element that drains."""
         if not self.machine.may_step:
@@ -243,8 +272,8 @@ class RegionLife(Life):
                         self.loop.ends.outputs[id].put_marker(marker)
                 case KeepOutputs():
                     self._kept = {}
-                case Pin(epoch, attempt):
-                    self._pin(epoch, attempt)
+                case Pin(epoch, attempt, captured):
+                    self._pin(epoch, attempt, captured)
                 case Upload(epoch, attempt):
                     assert self._pinned is not None
                     self._upload = self._uploads.submit(self._upload_in_background, self._pinned)
@@ -254,9 +283,13 @@ class RegionLife(Life):
                     fp("drain.op.ack")
                     self._region.tell(event)
 
-    def _pin(self, epoch: Epoch, attempt: Attempt) -> None:
+    def _pin(self, epoch: Epoch, attempt: Attempt, links: frozenset[ConnectionId]) -> None:
         kept = {id: tuple(batches) for id, batches in (self._kept or {}).items()}
-        self._pinned = self.loop.worker.pin(epoch, attempt, kept)
+        token = Marker("token", epoch, attempt)
+        with self.loop.ends.signals.condition:
+            captured = {id: self.loop.ends.inputs[id].ahead_of(token) or () for id in links}
+            self._pinned = self.loop.worker.pin(epoch, attempt, kept, captured)
+        self._aligns_since = None
         self._awaits_epoch = False
         self._rows_at[epoch] = self.loop.metrics.rows
         self._drop_kept()
@@ -291,7 +324,10 @@ class RegionLife(Life):
         self._pinned = None
         self._awaits_epoch = False
         self.loop.exhausted = False
-        for id, batches in self._region.restore(self.loop.worker, epoch, attempt).items():
+        waiting = self._region.restore(self.loop.worker, epoch, attempt)
+        for id, batches in waiting.captured.items():
+            self.loop.ends.inputs[id].put_first([Parcel(batch, 0) for batch in batches])
+        for id, batches in waiting.kept.items():
             for batch in batches:
                 self.loop.ends.outputs[id].put_batch(batch, self.must_give_up)
         fp("reset.resume")

@@ -16,6 +16,10 @@ from holdfast.protocol.messages import Marker
 from holdfast.runtime.links.batch import Batch
 
 
+def never() -> bool:
+    return False
+
+
 class Interrupted(Exception):
     """A reset or a stop arrived while waiting: what the thread was doing no longer matters."""
 
@@ -59,8 +63,9 @@ class Connection(ABC):
     """Nothing more will come."""
 
     @abstractmethod
-    def put_batch(self, batch: Batch, give_up: Callable[[], bool]) -> None:
-        """Append a batch, waiting for space. Raises Interrupted as soon as `give_up()` is true."""
+    def put_batch(self, batch: Batch, give_up: Callable[[], bool], hurry: Callable[[], bool] = never) -> None:
+        """Append a batch, waiting for space, but no longer once `hurry()` is true. Raises Interrupted as soon as
+        `give_up()` is."""
 
     @abstractmethod
     def put_marker(self, marker: Marker) -> None:

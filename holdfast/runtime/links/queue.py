@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from holdfast.ids import ConnectionId
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.links.batch import Batch
-from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
+from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals, never
 
 MAX_ROWS, MAX_BYTES = 2_000_000, 256 << 20
 
@@ -42,9 +42,9 @@ class Queue(Connection):
 
     # --- the sender's side --------------------------------------------------------------------------------------
 
-    def put_batch(self, batch: Batch, give_up: Callable[[], bool]) -> None:
+    def put_batch(self, batch: Batch, give_up: Callable[[], bool], hurry: Callable[[], bool] = never) -> None:
         with self._signals.condition:
-            while self._full():
+            while self._full() and not hurry():
                 if give_up():
                     raise Interrupted
                 self._signals.condition.wait(1.0)
