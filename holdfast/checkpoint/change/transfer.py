@@ -16,7 +16,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,9 @@ from holdfast.checkpoint.change.archive import (
     write_member,
 )
 from holdfast.checkpoint.change.fork import gone, refuse_unknown, resolve, seed_of
-from holdfast.checkpoint.change.founding import Founded, Seed, found_store
-from holdfast.checkpoint.look.epochs import Piece, pieces_of
+from holdfast.checkpoint.change.founding import Founded, Seed, distinct, found_store
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.parts import Piece
 from holdfast.durable import checksum, translate_os_errors
 from holdfast.errors import ConfigError, MismatchError, StoreError
 from holdfast.store import sealed_file
@@ -70,7 +70,7 @@ def export(store: Store, wanted: str, target: Path, *, region: str | None = None
     staged = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         seed = seed_of(store, epochs, "export")
-        pieces = _distinct(seed.manifests)
+        pieces = distinct(seed.manifests)
         with translate_os_errors(str(target)):
             try:
                 _write(staged, seed, [store.manifest(r, e) for r, e in epochs.items()], pieces)
@@ -84,10 +84,6 @@ def export(store: Store, wanted: str, target: Path, *, region: str | None = None
     return Exported(str(target), named, len(pieces), target.stat().st_size)
 
 
-def _distinct(found: Iterable[Manifest]) -> list[Piece]:
-    return list({(piece.entry, piece.key): piece for one in found for piece in pieces_of(one)}.values())
-
-
 def _write(staged: Path, seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> None:
     fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, durable.FILE_MODE)
     with (
@@ -99,9 +95,8 @@ def _write(staged: Path, seed: Seed, bodies: Sequence[bytes], pieces: Sequence[P
         for number, body in enumerate(bodies):
             write_member(file, f"manifest-{number:04d}", len(body), [body])
         for number, piece in enumerate(pieces):
-            write_member(
-                file, f"piece-{number:06d}", piece.size, _bytes_of(seed, piece, Path(scratch) / "piece")
-            )
+            chunks = _bytes_of(seed, piece, Path(scratch) / "piece")
+            write_member(file, f"piece-{number:06d}", piece.ref.size, chunks)
         write_end(file)
         file.flush()
         os.fsync(file.fileno())
@@ -115,7 +110,7 @@ def _index(seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> byte
             "store": seed.store,
             "schemas": {name: base64.b64encode(raw).decode() for name, raw in seed.schemas.items()},
             "manifests": [[len(body), checksum(body)] for body in bodies],
-            "pieces": [[piece.entry, piece.key, piece.size, piece.crc] for piece in pieces],
+            "pieces": [[*piece.place, piece.ref.size, piece.ref.crc] for piece in pieces],
         },
         sort_keys=True,
     ).encode()
@@ -124,10 +119,10 @@ def _index(seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> byte
 
 def _bytes_of(seed: Seed, piece: Piece, scratch: Path) -> Iterator[bytes]:
     """A piece's bytes, verified by the store."""
-    if piece.kind in ("blob", "pair"):
-        yield seed.pieces.blob(piece.blob)
+    if isinstance(piece.ref, BlobRef):
+        yield seed.pieces.blob(piece.ref)
         return
-    seed.pieces.segment(piece.segment, scratch)
+    seed.pieces.segment(piece.ref, scratch)
     with open(scratch, "rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk
@@ -177,7 +172,7 @@ class Bundle:
                 pass
 
     def blob(self, ref: BlobRef) -> bytes:
-        return b"".join(chunks_of(self._file, *self._members[ref["entry"], ref["key"]], self._where))
+        return b"".join(chunks_of(self._file, *self._members[ref.entry, ref.key], self._where))
 
     def segment(self, ref: SegmentRef, local: Path) -> None:
         with translate_os_errors(str(local)), open(local, "xb") as file:
@@ -219,7 +214,7 @@ class Bundle:
             (check_name("entry", entry), check_name("key", key)): (member, int(crc))
             for member, (entry, key, _, crc) in zip(members[count:], index["pieces"], strict=True)
         }
-        needed = {(p.entry, p.key): (p.size, p.crc) for p in _distinct(self.manifests)}
+        needed = {p.place: (p.ref.size, p.ref.crc) for p in distinct(self.manifests)}
         if needed != {name: (member.size, crc) for name, (member, crc) in self._members.items()}:
             raise refused(self._where, "its pieces are not those that its manifests need")
 

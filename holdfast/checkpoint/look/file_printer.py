@@ -59,7 +59,7 @@ def print_file(path: Path, rows: int = 10) -> Printed:
     data = sealed_file.read_whole(path) or b""
     if head.startswith(pack_format.MAGIC):
         return _pack(path, data)
-    if head.startswith(manifests.MAGIC):
+    if head.startswith(manifests.MAGIC.encode()):
         return _manifest(path, data, {})
     if head.startswith(sealed_file.MAGIC.encode() + b" "):
         return _sealed(path, data)

@@ -8,18 +8,14 @@ become stale since; without it they start afresh.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.checkpoint.blobs import BlobRef, keys_of, put_blobs
-from holdfast.checkpoint.change.reset_operator import own_record
-from holdfast.checkpoint.retention import entry_of
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
-from holdfast.errors import DamagedError, NoSpaceError, StepFailed
-from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.errors import NoSpaceError, StepFailed
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, OwnerToken
 from holdfast.language.connectors import Slice
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.element.aging import Aging
@@ -27,6 +23,7 @@ from holdfast.runtime.element.evaluation import Outcome, Work
 from holdfast.runtime.element.keyed_run import KeyedRun
 from holdfast.runtime.element.loop import IDLE_WAIT_S, ROWS_PER_STEP
 from holdfast.runtime.element.operator_runs import Remembering, SinkRun, SourceRun
+from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_later
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine, StepName
@@ -37,7 +34,6 @@ from holdfast.runtime.metrics import ElementMetrics
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
-AUTONOMOUS = RegionName("autonomous")
 MAX_CONSECUTIVE_FAILURES = 5
 SPACE_PROBE_S = 0.5
 
@@ -80,7 +76,7 @@ class AutonomousLoop:
         self._step = 0
         self._failed_in_a_row = 0
         self._clean = True
-        self._checkpoints: dict[str, int] = {}
+        self._own = None if store is None else OwnCheckpoints(store, clock)
         self._due: dict[str, float] = {}
         policies = {op.name: op.annotations.checkpoint_every_s for op in plan.operators}
         self._every = {
@@ -302,35 +298,22 @@ class AutonomousLoop:
 
     def _restore_stateful(self) -> None:
         for run in self._stateful():
-            raw = (
-                None
-                if self._store is None or run.name not in self._every
-                else self._store.load_record(own_record(run.name))
-            )
-            part = None if raw is None else json.loads(raw)
-            self._checkpoints[run.name] = 0 if part is None else part["number"]
+            found = self._own.find(run) if self._own is not None and run.name in self._every else None
             if isinstance(run, KeyedRun):
                 run.tolerates_damage = True
-                run.missed = self._aging.missed(run, part)
-            self._restore(run, part)
+                run.missed = self._aging.missed(run, found)
+            if self._own is None:
+                run.restore(INITIAL_EPOCH, None, None)
+            else:
+                self._own.restore(run, found)
             self._due[run.name] = self._clock.monotonic() + self._every.get(run.name, 0.0)
             if isinstance(run, KeyedRun):
                 for why, rows in run.lost_groups:
                     self._lost(rows, why)
                 self._tell_stale(run)
-                if self._aging.restored(run, part):
+                if self._aging.restored(run, found):
                     self._due[run.name] = self._clock.monotonic()
         self._checkpoint_due()
-
-    def _restore(self, run: Remembering, part: dict[str, Any] | None) -> None:
-        try:
-            run.restore(INITIAL_EPOCH, part, self._store)
-        except DamagedError as error:
-            assert self._store is not None
-            anew = f"holdfast checkpoints reset-operator {self._store.url} {run.name}"
-            raise DamagedError(
-                error.message, cure=f"Restore it from a backup, or let the operator begin anew: `{anew}`."
-            ) from error
 
     def _tell_stale(self, run: KeyedRun) -> None:
         """Rows that a restore removed from windows as too old: counted by the operator, and told."""
@@ -359,31 +342,7 @@ class AutonomousLoop:
             self._due[run.name] = self._clock.monotonic() + every
 
     def _checkpoint(self, run: Remembering) -> None:
-        assert self._store is not None
-        number = self._checkpoints[run.name] + 1
+        assert self._own is not None
         pace = self._aging.measured(run) if isinstance(run, KeyedRun) else None
-        part = run.part_of(Epoch(number), run.pin(Epoch(number)))
-        entry = entry_of(AUTONOMOUS, run.name)
-        key = f"e{number}-t{self._clock.wall():.6f}-{run.name}"
-        blobs = {f"{key}~{kind}": data for kind, data in part.pairs.items()}
-        if part.blob is not None:
-            blobs[key] = part.blob
-        refs: dict[str, BlobRef] = put_blobs(self._store, entry, blobs)
-        pairs = [refs[f"{key}~{kind}"] for kind in part.pairs]
-        run.stored(Epoch(number), pairs)
-        segments = [[[r.entry, r.key, r.size, r.crc] for r in partition] for partition in part.segments]
-        record: dict[str, Any] = {
-            "number": number,
-            "blob": refs.get(key),
-            "segments": segments,
-            "form": part.form,
-        }
-        record |= {"pairs": [*part.older, *pairs]}
-        if pace is not None:
-            record["pace"] = pace
-        self._store.save_record(own_record(run.name), json.dumps(record).encode())
-        self._checkpoints[run.name] = number
-        listed = [*refs.values(), *part.older]
-        needed = {k for ref in listed for k in keys_of(ref)} | {ref[1] for p in segments for ref in p}
-        self._store.delete(entry, [k for k in self._store.keys(entry) if k not in needed])
-        self._record_event("operator.checkpoint", {"operator": run.name, "number": number})
+        made = self._own.take(run, pace)
+        self._record_event("operator.checkpoint", {"operator": run.name, "number": made.number})

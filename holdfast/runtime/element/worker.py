@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.checkpoint.blobs import put_blobs
+from holdfast.checkpoint.parts import ElementPart, KeptBatch, OperatorPart
 from holdfast.checkpoint.retention import entry_of
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan, Plan
@@ -34,7 +34,7 @@ from holdfast.operators.build import logic_of
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
 from holdfast.runtime.element.hosted_run import HostedRun
 from holdfast.runtime.element.keyed_run import KeyedRun
-from holdfast.runtime.element.operator_runs import DurablePart, Remembering, SinkRun, SourceRun
+from holdfast.runtime.element.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.element.variable_chain import limits_of
 from holdfast.runtime.engines.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.links.batch import Batch
@@ -144,7 +144,7 @@ class Worker:
                 batch.hold.take()
         return Pinned(epoch, attempt, {name: run.pin(epoch) for name, run in self.runs.items()}, kept)
 
-    def upload(self, pinned: Pinned, store: Store, region: RegionName) -> dict[str, Any]:
+    def upload(self, pinned: Pinned, store: Store, region: RegionName) -> ElementPart:
         """Make a pin durable; returns the element's part of the manifest."""
         try:
             return self._upload(pinned, store, region)
@@ -153,51 +153,19 @@ class Worker:
                 for batch in batches:
                     batch.hold.let_go()
 
-    def _upload(self, pinned: Pinned, store: Store, region: RegionName) -> dict[str, Any]:
-        parts: dict[str, dict[str, Any]] = {}
-        blobs: dict[str, bytes] = {}
-        more: dict[str, DurablePart] = {}
-        prefix = f"e{pinned.epoch}-a{pinned.attempt}"
-        for name, run in self.runs.items():
-            part = run.part_of(pinned.epoch, pinned.operators[name])
-            parts[name] = {"blob": None, "segments": [[_as_list(r) for r in p] for p in part.segments]}
-            if part.form is not None:
-                parts[name]["form"] = part.form
-            if part.blob is not None:
-                blobs[f"{prefix}-{name}"] = part.blob
-            blobs.update({f"{prefix}-{name}~{kind}": data for kind, data in part.pairs.items()})
-            more[name] = part
-        refs = put_blobs(store, entry_of(region, self.element.name), blobs)
-        for operator, stored in parts.items():
-            stored["blob"] = refs.get(f"{prefix}-{operator}")
-            if more[operator].pairs:
-                pairs = [refs[f"{prefix}-{operator}~{kind}"] for kind in more[operator].pairs]
-                stored["pairs"] = [*more[operator].older, *pairs]
-                self.runs[OperatorName(operator)].stored(pinned.epoch, pairs)
-        return {
-            "epoch": pinned.epoch,
-            "attempt": pinned.attempt,
-            "operators": parts,
-            "kept": self._upload_kept(pinned, store, region),
+    def _upload(self, pinned: Pinned, store: Store, region: RegionName) -> ElementPart:
+        entry, prefix = entry_of(region, self.element.name), f"e{pinned.epoch}-a{pinned.attempt}"
+        prepared = {run: run.part_of(pinned.epoch, pinned.operators[name]) for name, run in self.runs.items()}
+        operators = store_values(store, entry, prefix, pinned.epoch, prepared)
+        kept = {
+            connection: tuple(_upload_batch(batch, store, entry, prefix) for batch in batches)
+            for connection, batches in pinned.kept.items()
+            if batches
         }
-
-    def _upload_kept(self, pinned: Pinned, store: Store, region: RegionName) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
-        for connection, batches in pinned.kept.items():
-            kept[connection] = []
-            for batch in batches:
-                files = []
-                for file in batch.files:
-                    key = f"e{pinned.epoch}-a{pinned.attempt}-{Path(file).name}"
-                    crc, _ = checksum_file(file)
-                    files.append(
-                        _as_list(store.put_segment(entry_of(region, self.element.name), key, Path(file), crc))
-                    )
-                kept[connection].append({"rows": batch.rows, "files": files})
-        return kept
+        return ElementPart(self.element.name, pinned.epoch, pinned.attempt, operators, kept)
 
     def restore(
-        self, epoch: Epoch, parts: Mapping[str, dict[str, Any] | None] | None, store: Store | None
+        self, epoch: Epoch, parts: Mapping[str, OperatorPart | None] | None, store: Store | None
     ) -> None:
         """Load the operators' parts of `epoch`; None: initial state, of all or of one."""
         for name, run in self.runs.items():
@@ -251,5 +219,7 @@ class Worker:
         return schema
 
 
-def _as_list(ref: Any) -> list[Any]:
-    return [ref.entry, ref.key, ref.size, ref.crc]
+def _upload_batch(batch: Batch, store: Store, entry: str, prefix: str) -> KeptBatch:
+    paths = list(map(Path, batch.files))
+    refs = [store.put_segment(entry, f"{prefix}-{path.name}", path, checksum_file(path)[0]) for path in paths]
+    return KeptBatch(batch.rows, tuple(refs))

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.checkpoint.parts import ElementPart
 from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
@@ -114,7 +115,7 @@ class Region:
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
 
-    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]:
+    def upload(self, pinned: Pinned, worker: Worker) -> ElementPart:
         return self._epochs.upload(pinned, worker)
 
     def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> Mapping[ConnectionId, list[Batch]]:
@@ -344,14 +345,8 @@ class Region:
         now = self._clock.monotonic()
         self.metrics.published(epoch, now, now - self._begun, added, self._period)
         self.reason = ""
-        self._event(
-            "epoch.published",
-            epoch=epoch,
-            attempt=attempt,
-            ms=round((now - self._begun) * 1000, 1),
-            bytes=added,
-            restore_s=self.restoring.predicted(),
-        )
+        ms, predicted = round((now - self._begun) * 1000, 1), self.restoring.predicted()
+        self._event("epoch.published", epoch=epoch, attempt=attempt, ms=ms, bytes=added, restore_s=predicted)
         self.naming.published(epoch, self._clock.wall())
         self.tell(Published(epoch))
 

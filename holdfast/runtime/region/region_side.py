@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+from holdfast.checkpoint.parts import ElementPart
 from holdfast.ids import Attempt, ConnectionId, Epoch
 from holdfast.protocol.messages import ControllerEvent
 from holdfast.runtime.element.worker import Pinned, Worker
@@ -16,7 +17,7 @@ class RegionSide(Protocol):
 
     def tell(self, event: ControllerEvent) -> None: ...
 
-    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]: ...
+    def upload(self, pinned: Pinned, worker: Worker) -> ElementPart: ...
 
     def restore(
         self, worker: Worker, epoch: Epoch, attempt: Attempt
