@@ -1,4 +1,4 @@
-"""A line that says what follows, then JSON: manifests, and checkpoints of operators outside of regions.
+"""A line that says what follows, then JSON: manifests, checkpoints of operators outside of regions, the index of an export.
 
     <magic> <version> crc32=<eight hexadecimal digits>
     {<JSON object, keys sorted, one line per field>}
@@ -13,7 +13,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holdfast.durable import checksum
@@ -44,7 +43,7 @@ def decode(data: bytes, magic: str, version: int, where: str) -> tuple[int, Fiel
         raise damaged(where, f"it does not begin with the header of a {magic}")
     if int(words[1]) > version:
         raise MismatchError(
-            f"{where} has version {words[1]}; this holdfast reads versions up to {version}.",
+            f"{where} has format {words[1]}; this holdfast reads formats up to {version}.",
             cure="Use the newer holdfast that wrote it.",
         )
     if words[2] != f"crc32={checksum(body):08x}":
@@ -55,7 +54,7 @@ def decode(data: bytes, magic: str, version: int, where: str) -> tuple[int, Fiel
 def parse(body: bytes, where: str) -> Field:
     """JSON without a header: nothing but its form is known to be right."""
     try:
-        return Field(json.loads(body, object_pairs_hook=_once, parse_constant=_refuse), where, "")
+        return Field(json.loads(body, object_pairs_hook=_once, parse_constant=_refuse), where)
     except (ValueError, RecursionError) as error:
         raise damaged(where, f"its content is no JSON ({error})") from error
 
@@ -72,13 +71,19 @@ def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not a number")
 
 
-@dataclass(frozen=True, slots=True)
 class Field:
-    """A value in JSON, and where it stands. Every method raises DamagedError if it is not what it is asked for as."""
+    """A value in JSON, and where it stands. Every method raises DamagedError if it is not what it is asked for as.
 
-    value: Any
-    where: str
-    path: str
+    Not a dataclass, and its place is put together only when it is told: a manifest may have ten thousand segments.
+    """
+
+    __slots__ = ("_above", "_name", "value")
+
+    def __init__(self, value: Any, name: str | int, above: Field | None = None) -> None:
+        """`name`: within the object or list above; of the whole what errors call it."""
+        self.value = value
+        self._name = name
+        self._above = above
 
     def __getitem__(self, name: str) -> Field:
         found = self.get(name)
@@ -89,7 +94,7 @@ class Field:
     def get(self, name: str) -> Field | None:
         """A field of an object; None if it is missing, or null."""
         value = self._as(dict, "an object").get(name)
-        return None if value is None else self._inside(name, value)
+        return None if value is None else Field(value, name, self)
 
     def optional(self, name: str, read: Callable[[Field], T]) -> T | None:
         """A field of an object as `read` reads it; None if it is missing, or null."""
@@ -106,14 +111,14 @@ class Field:
 
     def members(self) -> dict[str, Field]:
         """The fields of an object, in the order in which they stand."""
-        return {name: self._inside(name, value) for name, value in self._as(dict, "an object").items()}
+        return {name: Field(value, name, self) for name, value in self._as(dict, "an object").items()}
 
     def items(self, count: int | None = None) -> list[Field]:
         """The elements of a list; `count`: how many there must be."""
         values = self._as(list, "a list")
         if count is not None and len(values) != count:
             raise self.wrong(f"has {len(values)} elements instead of {count}")
-        return [self._inside(str(number), value) for number, value in enumerate(values)]
+        return [Field(value, number, self) for number, value in enumerate(values)]
 
     def text(self) -> str:
         return self._as(str, "a text")
@@ -135,10 +140,12 @@ class Field:
         return found
 
     def wrong(self, why: str) -> DamagedError:
-        return damaged(self.where, f"{self.path or 'it'} {why}")
-
-    def _inside(self, name: str, value: Any) -> Field:
-        return Field(value, self.where, f"{self.path}.{name}" if self.path else name)
+        names: list[str] = []
+        field = self
+        while field._above is not None:
+            names.insert(0, str(field._name))
+            field = field._above
+        return damaged(str(field._name), f"{'.'.join(names) or 'it'} {why}")
 
     def _as(self, kind: type[T], name: str) -> T:
         if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):

@@ -22,6 +22,7 @@ from holdfast.store.base import Store
 
 MAGIC = "holdfast-checkpoint"
 VERSION = 2
+PREFIX = "state."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class OwnCheckpoint:
 
 def record_of(operator: str) -> str:
     """The name of an operator's record."""
-    return f"state.{operator}"
+    return f"{PREFIX}{operator}"
 
 
 def load(store: Store, operator: str) -> OwnCheckpoint | None:
@@ -58,14 +59,19 @@ def forget(store: Store, operator: str) -> None:
 
 
 def encode(checkpoint: OwnCheckpoint) -> bytes:
+    return checked_json.encode(MAGIC, VERSION, as_data(checkpoint))
+
+
+def as_data(checkpoint: OwnCheckpoint) -> dict[str, Any]:
+    """The fields of the record."""
     fields: dict[str, Any] = {
         "operator": checkpoint.operator,
         "number": checkpoint.number,
         "part": operator_data(checkpoint.part),
     }
-    if checkpoint.pace is not None:
-        fields["pace"] = _pace_data(checkpoint.pace)
-    return checked_json.encode(MAGIC, VERSION, fields)
+    if (pace := checkpoint.pace) is not None:
+        fields["pace"] = {"at": pace.at_s, "had": pace.had, "rows": pace.rows, "seconds": pace.seconds}
+    return fields
 
 
 def decode(data: bytes, operator: str, where: str) -> OwnCheckpoint | None:
@@ -84,10 +90,6 @@ def decode(data: bytes, operator: str, where: str) -> OwnCheckpoint | None:
 def _checkpoint(operator: str, found: Field, part: Field) -> OwnCheckpoint:
     number = found["number"].whole(least=1)
     return OwnCheckpoint(operator, number, operator_part(part), found.optional("pace", _pace))
-
-
-def _pace_data(pace: Pace) -> dict[str, Any]:
-    return {"at": pace.at_s, "had": list(pace.had), "rows": list(pace.rows), "seconds": pace.seconds}
 
 
 def _pace(found: Field) -> Pace:

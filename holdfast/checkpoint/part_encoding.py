@@ -112,7 +112,9 @@ def operator_part(found: Field) -> OperatorPart:
     return OperatorPart(
         blob=found.optional("blob", _blob),
         pairs=tuple(map(_blob, found.items_of("pairs"))),
-        segments=tuple(tuple(map(_segment, partition.items())) for partition in found.items_of("segments")),
+        segments=tuple(
+            tuple(map(segment_ref, partition.items())) for partition in found.items_of("segments")
+        ),
         form=found.optional("form", _form),
         epoch=found.optional("epoch", lambda epoch: Epoch(epoch.whole(least=1))),
     )
@@ -129,21 +131,23 @@ def _blob(found: Field) -> BlobRef:
     )
 
 
-def _segment(found: Field) -> SegmentRef:
+def segment_ref(found: Field) -> SegmentRef:
+    """A segment, or any piece of which entry, key, size and checksum are told."""
     entry, key, size, crc = found.items(4)
     return SegmentRef(entry.text(), key.text(), size.whole(), crc.whole(most=CRC_MAX))
 
 
 def _form(found: Field) -> StoredForm:
-    match found["kind"].text():
+    kind = found["kind"]
+    match kind.text():
         case "full":
             return Whole()
         case "groups":
             return Groups({name: rows.whole() for name, rows in found["rows"].members().items()})
-        case ("base" | "delta") as kind:
-            return Chained(kind, _record(History, found["history"]), found["predicted_s"].number())
+        case ("base" | "delta") as form:
+            return Chained(form, _record(History, found["history"]), found["predicted_s"].number())
         case other:
-            raise found.wrong(f"has an unknown kind {other!r}")
+            raise kind.wrong(f"is {other!r}, which nobody knows")
 
 
 def _record(kind: type[T], found: Field) -> T:
@@ -177,5 +181,5 @@ def _kept(found: Field, name: str) -> dict[ConnectionId, tuple[KeptBatch, ...]]:
 
 def _batch(found: Field) -> KeptBatch:
     rows = found["rows"].whole()
-    files = tuple(map(_segment, found["files"].items()))
+    files = tuple(map(segment_ref, found["files"].items()))
     return KeptBatch(rows, files, found.optional("skip", lambda skip: skip.whole(most=rows)) or 0)

@@ -225,6 +225,8 @@ def _as_own(
     manifest: Manifest, refs: Refs, identity: Identity, token: OwnerToken, seed: Seed, wall: float
 ) -> Manifest:
     """The manifest as an epoch of the new job."""
+    # Operators that were reset and have not run since begin with their initial state here too.
+    reset = () if manifest.origin is None else manifest.origin.reset
     return replace(
         manifest,
         job_id=identity.job_id,
@@ -233,7 +235,7 @@ def _as_own(
         wall=wall,
         previous=INITIAL_EPOCH,
         parts={element: part.moved(refs) for element, part in manifest.parts.items()},
-        origin=Origin(seed.kind, manifest.epoch, seed.store, seed.job, seed.dropped),
+        origin=Origin(seed.kind, manifest.epoch, seed.store, seed.job, seed.dropped, reset),
     )
 
 

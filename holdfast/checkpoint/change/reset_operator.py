@@ -20,7 +20,7 @@ from holdfast.checkpoint.change.offline import owning
 from holdfast.checkpoint.look.epochs import choose_region, newest_manifest
 from holdfast.checkpoint.manifest import Manifest, Origin
 from holdfast.checkpoint.parts import ElementPart
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, DamagedError
 from holdfast.ids import Epoch, OwnerToken
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.store.base import Store
@@ -31,7 +31,7 @@ KIND = "reset-operator"
 @dataclass(frozen=True, slots=True)
 class Reset:
     """A new epoch, or what it would be. `before`: the epoch it is made from. Outside of regions: the checkpoint that is
-    forgotten, and there is no new one."""
+    forgotten, 0 if nobody can read which, and there is no new one."""
 
     region: str | None
     operator: str
@@ -42,8 +42,8 @@ class Reset:
 def plan_reset(store: Store, operator: str, region: str | None = None) -> Reset:
     """What `reset_operator` would do. ConfigError if it cannot be done. Changes nothing."""
     refuse_unfinished(store)
-    if region is None and (own := own_records.load(store, operator)) is not None:
-        return Reset(None, operator, None, own.number)
+    if region is None and (number := _own_checkpoint(store, operator)) is not None:
+        return Reset(None, operator, None, number)
     name = choose_region(store, region, operator)
     newest = newest_manifest(store, name)
     _refuse_what_cannot_be_reset(newest, operator)
@@ -72,6 +72,15 @@ def reset_operator(
         store.publish(newest.region, made.epoch, manifests.encode(made))
         store.append_events([("operator.reset", {**asdict(plan)})])
         return plan
+
+
+def _own_checkpoint(store: Store, operator: str) -> int | None:
+    """The number of an operator's checkpoint outside of regions; None: it has none, 0: it cannot be read."""
+    try:
+        found = own_records.load(store, operator)
+    except DamagedError:
+        return 0
+    return None if found is None else found.number
 
 
 def _refuse_what_cannot_be_reset(newest: Manifest, operator: str) -> None:

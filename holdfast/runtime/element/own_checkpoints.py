@@ -6,6 +6,9 @@ deleted. So the record always names what is there. What a killed run left behind
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.missed_rows_estimate import Pace
 from holdfast.checkpoint.own_records import OwnCheckpoint
@@ -31,14 +34,21 @@ class OwnCheckpoints:
 
     def find(self, run: Remembering) -> OwnCheckpoint | None:
         """The newest checkpoint of an operator; None: it has none. Numbers go on from it."""
-        found = own_records.load(self._store, run.name)
+        with self._way_out(run):
+            found = own_records.load(self._store, run.name)
         self._numbers[run.name] = 0 if found is None else found.number
         return found
 
     def restore(self, run: Remembering, found: OwnCheckpoint | None) -> None:
         """Give an operator the state of a checkpoint; None: its initial one."""
-        try:
+        with self._way_out(run):
             run.restore(INITIAL_EPOCH, None if found is None else found.part, self._store)
+
+    @contextmanager
+    def _way_out(self, run: Remembering) -> Iterator[None]:
+        """Whatever is damaged, the operator can do without it."""
+        try:
+            yield
         except DamagedError as error:
             anew = f"holdfast checkpoints reset-operator {self._store.url} {run.name}"
             raise DamagedError(
