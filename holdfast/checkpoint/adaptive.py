@@ -20,9 +20,8 @@ told the size of the delta, only if the chain with the delta in it keeps every b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from holdfast.checkpoint.restore_time import Speed
 
@@ -79,18 +78,6 @@ class History:
     """Weighted average of recent deltas; None: not known, or too long ago."""
     chain: Cost = Cost(0, 0.0)
     """Of all deltas since the base."""
-
-    def as_data(self) -> dict[str, Any]:
-        """Plain data for a manifest."""
-        return asdict(self)
-
-    @staticmethod
-    def from_data(data: Mapping[str, Any] | None) -> History:
-        """The history that `as_data` gave; an empty one if there is none."""
-        if not data:
-            return History()
-        base, delta, chain = (data[name] and Cost(**data[name]) for name in ("base", "delta", "chain"))
-        return History(data["number"], data["deltas"], data["bases"], base, delta, chain)
 
 
 def tracking(history: History) -> bool:

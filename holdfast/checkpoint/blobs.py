@@ -7,7 +7,7 @@ covered by the manifest's own checksum.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from dataclasses import dataclass
 
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError
@@ -15,14 +15,20 @@ from holdfast.failpoints import fp
 from holdfast.store.base import Store
 
 
-class BlobRef(TypedDict):
-    """Where a blob is. `chunks` > 1: keys are `key.0`, `key.1`, …"""
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """Where a blob is. `size`, `crc`: of the whole; `chunks` > 1: it lies under `key.0`, `key.1`, …"""
 
     entry: str
     key: str
     size: int
     crc: int
-    chunks: int
+    chunks: int = 1
+
+    @property
+    def keys(self) -> list[str]:
+        """Every key of the store that the blob needs."""
+        return [self.key] if self.chunks == 1 else [f"{self.key}.{n}" for n in range(self.chunks)]
 
 
 def put_blobs(store: Store, entry: str, blobs: Mapping[str, bytes]) -> dict[str, BlobRef]:
@@ -33,38 +39,34 @@ def put_blobs(store: Store, entry: str, blobs: Mapping[str, bytes]) -> dict[str,
     for key, data in blobs.items():
         fp("ckpt.op.serialize")
         count = max(1, -(-len(data) // limit))
-        refs[key] = BlobRef(entry=entry, key=key, size=len(data), crc=checksum(data), chunks=count)
-        for index, name in enumerate(_names(key, count)):
+        refs[key] = BlobRef(entry, key, len(data), checksum(data), count)
+        for index, name in enumerate(refs[key].keys):
             pairs[name] = data[index * limit : (index + 1) * limit]
     if pairs:
         store.put(entry, pairs)
     return refs
 
 
-def get_blob(store: Store, ref: BlobRef) -> bytes:
-    """The blob's bytes, verified against the reference."""
+def get_blob(store: Store, ref: BlobRef | None) -> bytes:
+    """The blob's bytes, verified against the reference. None: somebody needs a value, and an epoch refers to none."""
+    if ref is None:
+        raise DamagedError(
+            f"an operator in {store.url} needs a value, but the epoch refers to none.",
+            cure="Start from another epoch.",
+        )
     parts: list[bytes] = []
-    for name in _names(ref["key"], ref["chunks"]):
-        part = store.get(ref["entry"], name)
+    for name in ref.keys:
+        part = store.get(ref.entry, name)
         if part is None:
             raise DamagedError(
-                f"{store.describe(ref['entry'], name)} is missing, but an epoch refers to it.",
+                f"{store.describe(ref.entry, name)} is missing, but an epoch refers to it.",
                 cure="Restore the file from a backup, or start from another epoch.",
             )
         parts.append(part)
     data = b"".join(parts)
-    if len(data) != ref["size"] or checksum(data) != ref["crc"]:
+    if len(data) != ref.size or checksum(data) != ref.crc:
         raise DamagedError(
-            f"{store.describe(ref['entry'], ref['key'])} is damaged: its checksum does not match the manifest.",
+            f"{store.describe(ref.entry, ref.key)} is damaged: its checksum does not match the manifest.",
             cure="Restore the file from a backup, or start from another epoch.",
         )
     return data
-
-
-def keys_of(ref: BlobRef) -> list[str]:
-    """Every store key the reference needs."""
-    return _names(ref["key"], ref["chunks"])
-
-
-def _names(key: str, count: int) -> list[str]:
-    return [key] if count == 1 else [f"{key}.{index}" for index in range(count)]

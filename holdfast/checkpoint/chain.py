@@ -24,7 +24,7 @@ from holdfast.checkpoint.blobs import BlobRef, get_blob
 from holdfast.checkpoint.index import Entry, Place
 from holdfast.checkpoint.pair_reader import PairReader
 from holdfast.errors import DamagedError
-from holdfast.ids import Epoch
+from holdfast.ids import INITIAL_EPOCH, Epoch
 from holdfast.state.values import codec
 from holdfast.state.variables.versions import merged
 from holdfast.state.variables.working_values import UNSET
@@ -112,10 +112,10 @@ def restore(store: Store, pairs: Iterable[BlobRef]) -> Restored:
 
 def kind_of(ref: BlobRef) -> tuple[Epoch, str]:
     """(epoch, kind) of a pair, by its key."""
-    found = _KEY.fullmatch(ref["key"])
+    found = _KEY.fullmatch(ref.key)
     if found is None:
         raise DamagedError(
-            f"{ref['entry']}/{ref['key']} is listed as a pair of variables, but has no such name.",
+            f"{ref.entry}/{ref.key} is listed as a pair of variables, but has no such name.",
             cure="Start from another epoch.",
         )
     return Epoch(int(found[1])), found[2]
@@ -132,7 +132,7 @@ class _Reading:
         self._readers: dict[Epoch, PairReader] = {}
 
     def restored(self) -> Restored:
-        epoch = max(epoch for epoch, kind in self._refs if kind == NON)
+        epoch = max((epoch for epoch, kind in self._refs if kind == NON), default=INITIAL_EPOCH)
         non = codec.decode(get_blob(self._store, self._ref(epoch, NON)))
         described: dict[str, str] = non["variables"]
         payloads: dict[str, Any] = {}
@@ -168,7 +168,7 @@ class _Reading:
         epoch = place.epoch
         if epoch not in self._indexes:
             ref = self._ref(epoch, INDEX)
-            where = self._store.describe(ref["entry"], ref["key"])
+            where = self._store.describe(ref.entry, ref.key)
             self._indexes[epoch] = index.decode(get_blob(self._store, ref), epoch, where)
         rows = self._indexes[epoch]
         if place.row >= len(rows):

@@ -1,29 +1,49 @@
 """The manifest of an epoch: one line of header, then JSON. See docs/formats/manifest.md.
 
-    holdfast-manifest 2 crc32=89abcdef
+    holdfast-manifest 3 crc32=89abcdef
     {"job": …, "region": …, "epoch": …, "parts": {element: part}, …}
 
-A *part* is an element's share: {"epoch", "attempt", "operators": {name: {"blob": ref | null, "segments": …}},
-"kept": {connection: [batch]}}. Must hold: one part for every element of the region, all of this epoch.
+Must hold, and is checked before a manifest is written and after one was read:
+- every part is of the manifest's own epoch and attempt, and of the element under whose name it stands;
+- an operator is in one part only;
+- nothing is of an earlier epoch, except operators of an epoch that no run established and that says so (`origin`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from holdfast.checkpoint.blobs import BlobRef, keys_of
-from holdfast.durable import checksum
-from holdfast.errors import DamagedError, MismatchError
+from holdfast.checkpoint import checked_json
+from holdfast.checkpoint.checked_json import Field
+from holdfast.checkpoint.part_encoding import element_data, element_part
+from holdfast.checkpoint.parts import ElementPart, OperatorPart, Piece, Place, places
+from holdfast.errors import MismatchError
 from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.store.base import Store
 
-MAGIC = b"holdfast-manifest"
-VERSION = 2
-"""1 had neither "form" nor "pairs": it is read as well."""
+MAGIC = "holdfast-manifest"
+VERSION = 3
+"""1 had neither forms nor pairs; in 1 and 2 a part did not say whose it is. Both are read as well."""
 
-Part = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How an epoch was made that no run established, and from which epoch: by *fork*, *import* or *reset-operator*."""
+
+    kind: str
+    epoch: Epoch
+    store: str | None = None
+    job: str | None = None
+    """Where it comes from if that is another store."""
+    dropped: tuple[str, ...] = ()
+    """Operators that were left behind."""
+    reset: tuple[str, ...] = ()
+    """Operators that begin with their initial state."""
+
+    def as_data(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +58,10 @@ class Manifest:
     token: OwnerToken
     wall: float
     fingerprint: Mapping[str, str]
-    parts: Mapping[ElementName, Part]
+    parts: Mapping[ElementName, ElementPart]
     previous: Epoch
-    origin: Mapping[str, Any] | None = None
-    """How the epoch was made if no run established it: {"kind": "fork" | "import" | "reset-operator", …}."""
+    origin: Origin | None = None
+    """None: a run established the epoch."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Numbers of operators in the positions of rows that are stored."""
 
@@ -49,103 +69,125 @@ class Manifest:
         """True if an operator of which this epoch holds nothing begins with its initial state here."""
         if self.origin is None:
             return False
-        is_founded = self.origin["kind"] in ("fork", "import")
-        return operator in self.origin.get("reset", ()) or (is_founded and operator not in self.fingerprint)
+        is_founded = self.origin.kind in ("fork", "import")
+        return operator in self.origin.reset or (is_founded and operator not in self.fingerprint)
 
-    def operators(self) -> dict[str, dict[str, Any]]:
+    def operators(self) -> dict[str, OperatorPart]:
         """Operator parts of all elements, by operator name: operators may move between elements."""
-        return {name: part for element in self.parts.values() for name, part in element["operators"].items()}
+        return {name: part for element in self.parts.values() for name, part in element.operators.items()}
+
+    def pieces(self) -> Iterator[Piece]:
+        """All that restoring this epoch reads, besides the manifest."""
+        for part in self.parts.values():
+            yield from part.pieces()
+
+    def misfit(self) -> str | None:
+        """What must hold and does not."""
+        owners: dict[str, ElementName] = {}
+        for element, part in self.parts.items():
+            if part.element != element:
+                return f"the part of element {part.element!r} stands under the name {element!r}"
+            if (part.epoch, part.attempt) != (self.epoch, self.attempt):
+                return (
+                    f"the part of element {element!r} is of epoch {part.epoch}, attempt {part.attempt} instead of "
+                    f"epoch {self.epoch}, attempt {self.attempt}"
+                )
+            for name, operator in part.operators.items():
+                if name in owners:
+                    return f"operator {name!r} is in the parts of {owners[name]!r} and of {element!r}"
+                owners[name] = element
+                if operator.epoch is not None and (self.origin is None or operator.epoch >= self.epoch):
+                    return f"operator {name!r} is of epoch {operator.epoch} instead of epoch {self.epoch}"
+        return None
+
+
+def references(manifest: Manifest) -> set[Place]:
+    """Every (entry, key) of the store that restoring this epoch reads."""
+    return places(manifest.pieces())
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
 
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest's bytes as they are published."""
-    optional: dict[str, Any] = {} if manifest.origin is None else {"origin": dict(manifest.origin)}
+    if why := manifest.misfit():
+        raise ValueError(f"epoch {manifest.epoch} of region {manifest.region!r} cannot be published: {why}")
+    fields = {
+        "job": manifest.job_id,
+        "topology": manifest.topology,
+        "region": manifest.region,
+        "epoch": manifest.epoch,
+        "attempt": manifest.attempt,
+        "token": manifest.token,
+        "wall": manifest.wall,
+        "fingerprint": dict(manifest.fingerprint),
+        "parts": {name: element_data(part) for name, part in manifest.parts.items()},
+        "previous": manifest.previous,
+    }
+    if manifest.origin is not None:
+        fields["origin"] = manifest.origin.as_data()
     if manifest.numbers:
-        optional["numbers"] = dict(manifest.numbers)
-    body = _one_line_per_field(
-        {
-            **optional,
-            "job": manifest.job_id,
-            "topology": manifest.topology,
-            "region": manifest.region,
-            "epoch": manifest.epoch,
-            "attempt": manifest.attempt,
-            "token": manifest.token,
-            "wall": manifest.wall,
-            "fingerprint": dict(manifest.fingerprint),
-            "parts": dict(manifest.parts),
-            "previous": manifest.previous,
-        }
-    ).encode()
-    return MAGIC + f" {VERSION} crc32={checksum(body):08x}\n".encode() + body
-
-
-def _one_line_per_field(fields: Mapping[str, Any]) -> str:
-    """JSON with a line for each field: a chain of many segments would be mostly blanks if all were indented."""
-    lines = [
-        f"{json.dumps(name)}: {json.dumps(fields[name], sort_keys=True, separators=(',', ':'))}"
-        for name in sorted(fields)
-    ]
-    return "{\n" + ",\n".join(lines) + "\n}"
+        fields["numbers"] = dict(manifest.numbers)
+    return checked_json.encode(MAGIC, VERSION, fields)
 
 
 def decode(data: bytes, where: str) -> Manifest:
-    """Read and verify; `where` names the file in errors. Nothing of the body is looked at before its checksum fits."""
-    header, newline, body = data.partition(b"\n")
-    words = header.split(b" ")
-    if not newline or len(words) != 3 or words[0] != MAGIC or not words[1].isdigit():
-        raise _damaged(where, "it does not begin with a manifest header")
-    if int(words[1]) > VERSION:
-        raise MismatchError(
-            f"{where} has manifest version {int(words[1])}, newer than this holdfast reads ({VERSION}).",
-            cure="Use the newer holdfast that wrote it.",
-        )
-    if int(words[1]) < 1 or words[2] != f"crc32={checksum(body):08x}".encode():
-        raise _damaged(where, "its checksum does not match")
-    try:
-        return _from_json(json.loads(body))
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(where, f"its content is not a manifest ({error})") from error
+    """Read and verify; `where` names the file in errors."""
+    version, found = checked_json.decode(data, MAGIC, VERSION, where)
+    epoch = found["epoch"].whole(least=1)
+    manifest = Manifest(
+        job_id=found["job"].text(),
+        topology=found["topology"].text(),
+        region=RegionName(found["region"].text()),
+        epoch=Epoch(epoch),
+        attempt=Attempt(found["attempt"].whole()),
+        token=OwnerToken(found["token"].whole()),
+        wall=found["wall"].number(),
+        fingerprint=_fingerprint(found["fingerprint"]),
+        parts={
+            ElementName(name): element_part(part, name if version < 3 else None)
+            for name, part in found["parts"].members().items()
+        },
+        previous=Epoch(found["previous"].whole(most=epoch - 1)),
+        origin=found.optional("origin", _origin),
+        numbers={name: number.whole() for name, number in found.members_of("numbers").items()},
+    )
+    if why := manifest.misfit():
+        raise checked_json.damaged(where, why)
+    return manifest
 
 
-def _from_json(raw: Any) -> Manifest:
-    return Manifest(
-        job_id=raw["job"],
-        topology=raw["topology"],
-        region=RegionName(raw["region"]),
-        epoch=Epoch(raw["epoch"]),
-        attempt=Attempt(raw["attempt"]),
-        token=OwnerToken(raw["token"]),
-        wall=raw["wall"],
-        fingerprint=raw["fingerprint"],
-        parts={ElementName(name): part for name, part in raw["parts"].items()},
-        previous=Epoch(raw["previous"]),
-        origin=raw.get("origin"),
-        numbers=raw.get("numbers", {}),
+def _fingerprint(found: Field) -> dict[str, str]:
+    return {name: text.text() for name, text in found.members().items()}
+
+
+def _origin(found: Field) -> Origin:
+    return Origin(
+        kind=found["kind"].text(),
+        epoch=Epoch(found["epoch"].whole()),
+        store=found.optional("store", Field.text),
+        job=found.optional("job", Field.text),
+        dropped=tuple(map(Field.text, found.items_of("dropped"))),
+        reset=tuple(map(Field.text, found.items_of("reset"))),
     )
 
 
-def references(manifest: Manifest) -> set[tuple[str, str]]:
-    """Every (entry, key) of the store that restoring this epoch reads."""
-    found: set[tuple[str, str]] = set()
-    for part in manifest.parts.values():
-        for operator in part["operators"].values():
-            for ref in (operator.get("blob"), *operator.get("pairs", ())):
-                found.update(_blob_keys(ref))
-            for partition in operator.get("segments", ()):
-                found.update((ref[0], ref[1]) for ref in partition)
-        for batches in part.get("kept", {}).values():
-            for batch in batches:
-                found.update((ref[0], ref[1]) for ref in batch["files"])
+# --- in a store -------------------------------------------------------------------------------------------------------
+
+
+def read(store: Store, region: RegionName, epoch: Epoch, job_id: str) -> Manifest:
+    """The manifest of an epoch, verified, and of this very job, region and epoch."""
+    named = where(store, region, epoch)
+    found = decode(store.manifest(region, epoch), named)
+    if (found.job_id, found.region, found.epoch) != (job_id, region, epoch):
+        raise MismatchError(
+            f"{named} belongs to job {found.job_id}, region {found.region!r}, epoch {found.epoch}.",
+            cure="Restore the right file from a backup.",
+        )
     return found
 
 
-def _blob_keys(ref: BlobRef | None) -> Iterable[tuple[str, str]]:
-    return [(ref["entry"], key) for key in keys_of(ref)] if ref else []
-
-
-def _damaged(where: str, why: str) -> DamagedError:
-    return DamagedError(
-        f"{where} is damaged: {why}.",
-        cure="Nothing was changed. Restore the file from a backup, or start from another epoch.",
-    )
+def where(store: Store, region: RegionName, epoch: Epoch) -> str:
+    """The manifest's name in sentences."""
+    return f"the manifest of epoch {epoch} of region {region!r} in {store.url}"

@@ -11,9 +11,8 @@ worse, nothing else; one that went back means that nothing was missed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 RECENT_S = 60.0
 """Rows so long ago weigh 1/e as much as those of now."""
@@ -63,16 +62,6 @@ class Pace:
             0 if until is None else missed_rows(rate, until - self.at_s)
             for rate, until in zip(self.rates, until_s, strict=True)
         )
-
-    def as_data(self) -> dict[str, Any]:
-        return {"at": self.at_s, "had": list(self.had), "rows": list(self.rows), "seconds": self.seconds}
-
-    @staticmethod
-    def from_data(data: Mapping[str, Any] | None) -> Pace | None:
-        """What a checkpoint has of it; None: it was written before there was such a thing, so nothing is known."""
-        if data is None:
-            return None
-        return Pace(data["at"], tuple(data["had"]), tuple(data["rows"]), data["seconds"])
 
 
 def missed_rows(rate: float, seconds: float) -> int:

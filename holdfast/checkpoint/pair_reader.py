@@ -6,7 +6,7 @@ before it, and kept until what is wanted lies behind it. Whoever goes back furth
 
 from __future__ import annotations
 
-from holdfast.checkpoint.blobs import BlobRef, keys_of
+from holdfast.checkpoint.blobs import BlobRef
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError
 from holdfast.store.base import Store
@@ -18,7 +18,7 @@ class PairReader:
     def __init__(self, store: Store, ref: BlobRef) -> None:
         self._store = store
         self._ref = ref
-        self._keys = keys_of(ref)
+        self._keys = ref.keys
         self._rewind()
         self._crc = 0
         self._seen = 0
@@ -46,7 +46,7 @@ class PairReader:
         self._begin = self._end
         while self._fetch():
             self._drop_before(self._end)
-        if self._seen != self._ref["size"] or self._crc != self._ref["crc"]:
+        if self._seen != self._ref.size or self._crc != self._ref.crc:
             raise self._damaged("is damaged: its checksum does not match the manifest")
 
     def _rewind(self) -> None:
@@ -61,10 +61,10 @@ class PairReader:
         if self._next == len(self._keys):
             return False
         key = self._keys[self._next]
-        chunk = self._store.get(self._ref["entry"], key)
+        chunk = self._store.get(self._ref.entry, key)
         if chunk is None:
             raise DamagedError(
-                f"{self._store.describe(self._ref['entry'], key)} is missing, but an epoch refers to it.",
+                f"{self._store.describe(self._ref.entry, key)} is missing, but an epoch refers to it.",
                 cure="Restore the file from a backup, or start from another epoch.",
             )
         if self._end == self._seen:
@@ -81,6 +81,6 @@ class PairReader:
 
     def _damaged(self, why: str) -> DamagedError:
         return DamagedError(
-            f"{self._store.describe(self._ref['entry'], self._ref['key'])} {why}.",
+            f"{self._store.describe(self._ref.entry, self._ref.key)} {why}.",
             cure="Restore the file from a backup, or start from another epoch.",
         )

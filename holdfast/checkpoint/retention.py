@@ -20,14 +20,12 @@ from dataclasses import dataclass
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint import savepoints
+from holdfast.checkpoint.parts import Place
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import Store
 
 KEEP_EPOCHS = 3
-
-Piece = tuple[str, str]
-"""(entry, key)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def choose(
 
 
 def unneeded(
-    existing: Mapping[str, Iterable[str]], is_needed: Callable[[Piece], bool], under_way: Collection[str] = ()
+    existing: Mapping[str, Iterable[str]], is_needed: Callable[[Place], bool], under_way: Collection[str] = ()
 ) -> dict[str, list[str]]:
     """Keys per entry that no retained epoch refers to. Keys that begin with a prefix in `under_way` are being
     uploaded for an epoch not published yet and stay."""
@@ -86,7 +84,7 @@ class Collector:
         self._region = region
         self._retention = retention
         self._walls: dict[Epoch, float] = {}
-        self._uses: Counter[Piece] = Counter()
+        self._uses: Counter[Place] = Counter()
         """How many published epochs refer to a piece."""
         self._sweep = True
 
@@ -152,14 +150,14 @@ class Collector:
         named = [point.epoch for point in savepoints.read(self._store, self._region).values()]
         return choose(self._walls, self._retention, named, now)
 
-    def _used_by(self, epochs: Iterable[Epoch]) -> Counter[Piece]:
+    def _used_by(self, epochs: Iterable[Epoch]) -> Counter[Place]:
         """Pieces that some epochs refer to, and how many of them do."""
-        leaving: Counter[Piece] = Counter()
+        leaving: Counter[Place] = Counter()
         for epoch in epochs:
             leaving.update(manifests.references(self._manifest(epoch)))
         return leaving
 
-    def _unneeded(self, leaving: Counter[Piece], under_way: Collection[str]) -> dict[str, list[str]]:
+    def _unneeded(self, leaving: Counter[Place], under_way: Collection[str]) -> dict[str, list[str]]:
         """Keys per entry that nobody needs once the epochs that use `leaving` are gone."""
         existing: dict[str, list[str]] = {}
         if self._sweep:
@@ -171,10 +169,8 @@ class Collector:
         return unneeded(existing, lambda piece: self._uses[piece] > leaving[piece], under_way)
 
     def _manifest(self, epoch: Epoch) -> manifests.Manifest:
-        data = self._store.manifest(self._region, epoch)
-        return manifests.decode(
-            data, f"the manifest of epoch {epoch} of region {self._region!r} in {self._store.url}"
-        )
+        where = manifests.where(self._store, self._region, epoch)
+        return manifests.decode(self._store.manifest(self._region, epoch), where)
 
 
 def collect(

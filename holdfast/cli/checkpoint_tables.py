@@ -74,8 +74,11 @@ def show_epoch(found: Mapping[str, Any], in_detail: bool = False) -> None:
         console.print(_values(found["operators"], in_detail))
     if in_detail:
         console.print(_chains(found["operators"]))
-    if found["kept"]:
-        console.print(_kept(found["kept"]))
+    for what, order in (("kept", "first sent first"), ("captured", "first come first")):
+        if found[what]:
+            console.print(_kept(found[what], f"{what} batches, {order}"))
+    if found["borders"]:
+        console.print(f"counters of border connections: {text(found['borders'])}", soft_wrap=True)
 
 
 def _title(found: Mapping[str, Any]) -> str:
@@ -134,15 +137,20 @@ def _chains(operators: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _kept(kept: Sequence[Mapping[str, Any]]) -> Table:
+def _kept(kept: Sequence[Mapping[str, Any]], title: str) -> Table:
     table = Table(
-        "connection", "rows", Column("files", overflow="fold"), "bytes",
-        title="kept batches, first sent first", title_justify="left",
-    )  # fmt: skip
+        "connection",
+        "rows",
+        "skipped",
+        Column("files", overflow="fold"),
+        "bytes",
+        title=title,
+        title_justify="left",
+    )
     for batch in kept:
         files = "\n".join(f"{file['entry']}/{file['key']}" for file in batch["files"])
         total = sum(file["bytes"] for file in batch["files"])
-        table.add_row(batch["connection"], str(batch["rows"]), files, f"{total:,}")
+        table.add_row(batch["connection"], str(batch["rows"]), str(batch["skip"]), files, f"{total:,}")
     return table
 
 

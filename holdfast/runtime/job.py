@@ -14,11 +14,13 @@ from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
+from holdfast.protocol.accounts import TakenByRegion
 from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
+from holdfast.runtime.element.borders import stored_borders
 from holdfast.runtime.element.loop import ElementLoop, Ends
-from holdfast.runtime.element.own_state import OwnCheckpoints
+from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
@@ -89,10 +91,7 @@ class Job:
             self._store_schemas()
             self._open_ends(identity, token)
             self._wire(identity, token)
-            self._place_sources()
-            for region in self.regions.values():
-                region.look()
-            self._books.begin()
+            self._find_beginnings(token)
             self._create_entries()
         except BaseException as error:
             self._reporter.event("run.refused", {"error": type(error).__name__, "message": str(error)})
@@ -110,7 +109,8 @@ class Job:
             "state": self._state(),
             "uptime_s": round(now - self._started_at, 1),
             "regions": {str(name): region.status(now) for name, region in self.regions.items()},
-            "elements": {str(name): loop.metrics.as_dict(now) for name, loop in self.loops.items()},
+            "elements": {str(name): loop.status(now) for name, loop in self.loops.items()},
+            "lost_rows": self._lost_by_sink(),
         }
 
     def stop(self, timeout: float | None = None) -> None:
@@ -131,6 +131,14 @@ class Job:
             region.stop_when_possible()
         for life in self._alone():
             life.stop_when_possible()
+
+    def _lost_by_sink(self) -> dict[str, int]:
+        lost = {id: n for life in self._in_regions() for id, n in life.borders.lost.items()}
+        mine = {life.account.element: life.account for life in self._alone()}
+        return self._books.lost_by_sink({**self._books.ledger.accounts, **mine}.values(), lost)
+
+    def _in_regions(self) -> list[RegionLife]:
+        return [life for region in self.regions.values() for life in region.lives.values()]
 
     def _alone(self) -> list[AloneLife]:
         """The lives of elements outside of regions."""
@@ -307,11 +315,11 @@ class Job:
         """What the end of the run cost outside of regions is counted, and told."""
         lives = self._alone()
         try:
-            after = self._books.close({life.account.element: life.account for life in lives})
+            self._books.close({life.account.element: life.account for life in lives}, *self._borders())
         except HoldfastError:
             return  # fenced, or no space: the next run counts it
         for life in lives:
-            life.count(after[life.account.element])
+            life.count(self._books.account_of(life.account.element))
 
     def _let_go_of_store(self) -> None:
         if self._store is not None:
@@ -359,8 +367,6 @@ class Job:
     def _wire(self, identity: Identity, token: OwnerToken) -> None:
         plan = self.plan
         self._connections = {c.id: Queue(c.id, self._signals, unbounded=c.control) for c in plan.connections}
-        self._books = AccountBooks(self._store, plan, token, self._reporter.event)
-        self._books.look()
         for region_plan in plan.regions:
             assert self._store is not None
             epochs = RegionEpochs(plan, region_plan, self._store, identity, token, self._engine.live)
@@ -372,14 +378,47 @@ class Job:
             region = by_name.get(element.region) if element.region is not None else None
             budget = None if region is None else self.regions[region.name].restoring.budget
             worker = Worker(plan, element, self._engine, self._clock, budget)
-            loop = ElementLoop(element, worker, self._engine, self._ends(element), self._clock)
-            self.loops[element.name] = loop
-            if region is None:
+            self.loops[element.name] = ElementLoop(
+                element, worker, self._engine, self._ends(element), self._clock
+            )
+            if region is not None:
+                self._live_in_region(self.loops[element.name], region)
+
+    def _find_beginnings(self, token: OwnerToken) -> None:
+        """Find where everything goes on: sources, regions, elements outside of them. Writes nothing before all is found."""
+        self._books = AccountBooks(self._store, self.plan, token, self._reporter.event)
+        self._books.read()
+        self._place_sources()
+        for region in self.regions.values():
+            region.look()
+        self._books.settle(*self._borders())
+        for loop in self.loops.values():
+            if loop.plan.region is None:
                 self._live_alone(loop)
-            else:
-                self._live_in_region(loop, region)
-            for run in worker.hosted:
+            for run in loop.worker.hosted:
                 run.give_up = loop.life.must_give_up
+        self._open_connections()
+        self._books.begin()
+
+    def _borders(self) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:
+        """What the newest epochs know of connections that cross borders."""
+        manifests = [region.manifest for region in self.regions.values() if region.manifest is not None]
+        return stored_borders(self.plan, manifests)
+
+    def _open_connections(self) -> None:
+        """Numbers of rows go on where the settlement left them."""
+        accounts, (sent, _) = self._books.ledger.accounts, self._borders()
+        for c in self.plan.connections:
+            if c.source in accounts and c.id in accounts[c.source].sent:
+                row = accounts[c.source].sent[c.id]
+            else:
+                row = sent.get(c.id, 0)
+            receiver = accounts.get(c.target)
+            self._connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
+        for life in self._in_regions():
+            life.borders.lost.update(
+                {id: n for id, n in self._books.ledger.border_lost.items() if id in life.borders.lost}
+            )
 
     def _place_sources(self) -> None:
         """Find where each source goes on, or refuse."""
@@ -387,7 +426,7 @@ class Job:
             return
         region_of = {member: region.name for region in self.plan.regions for member in region.members}
         now = {
-            op.name: SourceNow(region_of.get(op.name), op.spec.source.describe())
+            op.name: SourceNow(region_of.get(op.name), op.spec.source.describe(), op.named)
             for op in self.graph.operators.values()
             if isinstance(op.spec, SourceSpec)
         }
@@ -418,10 +457,6 @@ class Job:
         own = OwnCheckpoints(loop.worker, self._store, self._clock, self._reporter.event)
         life = AloneLife(loop, self._books, own, self._engine, self._reporter.event, self.fail)
         life.bounded = self._until == "available"
-        for id, connection in loop.ends.outputs.items():
-            connection.open(life.account.sent[id], connection.taken)
-        for id, connection in loop.ends.inputs.items():
-            connection.open(connection.sent, life.account.taken[id])
 
     def _start_threads(self) -> None:
         self._reporter.event("run.started", {"topology": self.graph.name, "until": self._until})

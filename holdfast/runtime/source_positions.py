@@ -30,6 +30,8 @@ class SourceNow:
 
     region: RegionName | None
     described: str
+    named: bool = True
+    """False: its name follows from the order of lines, so what it reads tells which it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def beginnings(
 def _refuse_swapped(now: Mapping[SourceName, SourceNow], alone: Mapping[SourceName, KnownPosition]) -> None:
     for name, source in now.items():
         then = alone.get(name)
-        if then is None or then.described in (None, source.described):
+        if source.named or then is None or then.described in (None, source.described):
             continue
         for other, known in alone.items():
             if other != name and known.described == source.described:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint.blobs import BlobRef
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.parts import ElementPart, OperatorPart
 from holdfast.durable import checksum
 from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
 from holdfast.store.base import Store
@@ -21,12 +23,9 @@ def put(store: Store, pieces: Iterable[str]) -> None:
 
 
 def manifest(epoch: int, pieces: Iterable[str], wall: float = 0.0, job: str = "j") -> Manifest:
-    refs = [
-        {"entry": ENTRY, "key": p, "size": len(p), "crc": checksum(p.encode()), "chunks": 1}
-        for p in sorted(pieces)
-    ]
-    operator = {"blob": refs[0] if refs else None, "pairs": refs[1:], "segments": []}
-    part = {"epoch": epoch, "attempt": 1, "operators": {"op": operator}, "kept": {}}
+    refs = [BlobRef(ENTRY, p, len(p), checksum(p.encode())) for p in sorted(pieces)]
+    operator = OperatorPart(refs[0] if refs else None, tuple(refs[1:]))
+    part = ElementPart(ElementName("e"), Epoch(epoch), Attempt(1), {"op": operator})
     return Manifest(
         job, "t", REGION, Epoch(epoch), Attempt(1), OwnerToken(1), wall, {"op": "hosted"}, {ElementName("e"): part},
         Epoch(epoch - 1),

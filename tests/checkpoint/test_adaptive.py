@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from holdfast.checkpoint import own_records
 from holdfast.checkpoint.adaptive import (
     Cost,
     Form,
@@ -18,6 +19,8 @@ from holdfast.checkpoint.adaptive import (
     taken,
     tracking,
 )
+from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.parts import Chained, OperatorPart
 from holdfast.checkpoint.restore_time import Speed
 
 BASE = Cost(400, 4.0)
@@ -100,10 +103,10 @@ def test_a_delta_known_to_be_too_large_becomes_a_base() -> None:
 
 
 def test_history_survives_being_stored() -> None:
-    history, _ = grown(7, Limits())
-    assert History.from_data(history.as_data()) == history
-    assert History.from_data(History().as_data()) == History()
-    assert History.from_data(None) == History()
+    for history in (grown(7, Limits())[0], History()):
+        part = OperatorPart(form=Chained("delta", history, 0.5))
+        data = own_records.encode(OwnCheckpoint("op", 1, part))
+        assert own_records.decode(data, "op", "it") == OwnCheckpoint("op", 1, part)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.checkpoint import chain
-from holdfast.checkpoint.blobs import BlobRef, keys_of, put_blobs
+from holdfast.checkpoint.blobs import BlobRef, put_blobs
 from holdfast.checkpoint.chain import Chain, Link, Taken
 from holdfast.checkpoint.index import Place
 from holdfast.errors import DamagedError
@@ -117,7 +117,7 @@ def test_variables_follow_chains_of_their_own(store: CountingStore) -> None:
         "line": (Place(Epoch(2), 1), Place(Epoch(3), 1), Place(Epoch(5), 1)),
         "title": (Place(Epoch(5), 2),),
     }
-    keys = [{ref["key"] for ref in pairs} for pairs in listed]
+    keys = [{ref.key for ref in pairs} for pairs in listed]
     assert {key for key in keys[4] if "~non" in key} == {"e5-a1-op~non"}, "old ones are never needed"
     assert not any(key.startswith("e1-") for key in keys[4]), "nothing depends on the first epoch any more"
     assert {"e2-a1-op~incr", "e2-a1-op~index"} <= keys[4], "the line's base is still needed"
@@ -126,7 +126,7 @@ def test_variables_follow_chains_of_their_own(store: CountingStore) -> None:
 
 def test_deleting_what_is_not_listed_harms_nobody(store: CountingStore) -> None:
     listed, _ = grow(store, *CHECKPOINTS)
-    needed = {key for ref in listed[-1] for key in keys_of(ref)}
+    needed = {key for ref in listed[-1] for key in ref.keys}
     store.delete(ENTRY, [key for key in store.keys(ENTRY) if key not in needed])
     assert chain.restore(store, listed[-1]).payloads == HELD[-1]
 
@@ -146,11 +146,11 @@ def test_large_versions_are_cut_into_chunks_and_each_is_fetched_once(store: Coun
         )
         line += range(60)
     listed, _ = grow(store, *checkpoints)
-    assert any(ref["chunks"] > 10 for ref in listed[-1])
+    assert any(ref.chunks > 10 for ref in listed[-1])
     store.fetched = []
     assert chain.restore(store, listed[-1]).payloads == {"counts": words, "line": line, "title": "x" * 300}
     assert len(store.fetched) == len(set(store.fetched))
-    assert set(store.fetched) == {key for ref in listed[-1] for key in keys_of(ref)}
+    assert set(store.fetched) == {key for ref in listed[-1] for key in ref.keys}
 
 
 def test_variables_in_another_order_are_still_found(store: CountingStore) -> None:
@@ -166,7 +166,7 @@ def test_a_flipped_bit_in_any_pair_is_damage(store: CountingStore) -> None:
     listed, _ = grow(store, *CHECKPOINTS[:3])
     chooser = random.Random(3)
     for ref in listed[-1]:
-        (key,) = keys_of(ref)
+        (key,) = ref.keys
         good = store.get(ENTRY, key)
         assert good is not None
         place = chooser.randrange(len(good))
@@ -188,7 +188,7 @@ def test_a_missing_pair_is_damage_that_names_it(store: CountingStore, kind: str)
 def test_a_pair_that_is_not_listed_is_damage(store: CountingStore) -> None:
     listed, _ = grow(store, *CHECKPOINTS[:3])
     with pytest.raises(DamagedError, match="'incr' pair of epoch 2"):
-        chain.restore(store, [ref for ref in listed[-1] if ref["key"] != "e2-a1-op~incr"])
+        chain.restore(store, [ref for ref in listed[-1] if ref.key != "e2-a1-op~incr"])
 
 
 def test_random_histories_are_restored_at_every_epoch(store: CountingStore) -> None:

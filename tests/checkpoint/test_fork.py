@@ -19,10 +19,11 @@ from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.change import offline
 from holdfast.checkpoint.change.fork import fork, gone, resolve
 from holdfast.checkpoint.change.founding import refuse_unfinished
-from holdfast.checkpoint.look.epochs import newest_manifest, pieces_of, read_manifest
+from holdfast.checkpoint.look.epochs import newest_manifest, read_manifest
+from holdfast.checkpoint.parts import KeptBatch
 from holdfast.checkpoint.retention import Retention
 from holdfast.errors import ConfigError, DamagedError, HoldfastError, MismatchError, RegionParkedError
-from holdfast.ids import Epoch, RegionName
+from holdfast.ids import ConnectionId, Epoch, RegionName
 from holdfast.store.files.file_store import FileStore
 from holdfast.store.memory import MemoryStore
 from holdfast.store.urls import open_store
@@ -98,9 +99,9 @@ def test_a_fork_begins_with_a_savepoint_that_retention_would_have_taken(two_epoc
 def test_segments_are_linked_not_copied_between_stores_of_files(two_epochs: Books) -> None:
     new = FileStore(two_epochs.root / "new")
     fork(open_store(two_epochs.store), "2", new)
-    segments = [p for p in pieces_of(newest_manifest(new, WHERE)) if p.kind == "segment"]
+    segments = [p for p in newest_manifest(new, WHERE).pieces() if p.kind == "segment"]
     assert segments
-    assert all(new.segment_path(p.entry, p.key).stat().st_nlink == 2 for p in segments)
+    assert all(new.segment_path(*p.place).stat().st_nlink == 2 for p in segments)
 
 
 def test_names_of_new_segments_do_not_meet_those_that_were_taken_along(two_epochs: Books) -> None:
@@ -206,8 +207,9 @@ def test_dropping_what_is_not_there_lists_what_is(two_epochs: Books) -> None:
 def test_rows_on_their_way_along_a_connection_that_is_gone_are_not_lost_silently(two_epochs: Books) -> None:
     store = open_store(two_epochs.store)
     newest = newest_manifest(store, WHERE)
-    parts = {name: dict(part) for name, part in newest.parts.items()}
-    next(iter(parts.values()))["kept"] = {"orders.0--nowhere": [{"rows": 0, "files": []}]}
+    parts = {name: replace(part, epoch=Epoch(3)) for name, part in newest.parts.items()}
+    first = next(iter(parts))
+    parts[first] = replace(parts[first], kept={ConnectionId("orders.0--nowhere"): (KeptBatch(0, ()),)})
     store.acquire()
     store.publish(WHERE, Epoch(3), manifests.encode(replace(newest, epoch=Epoch(3), parts=parts)))
     store.release()
@@ -337,8 +339,8 @@ def test_an_epoch_that_its_owner_deletes_meanwhile_is_told_as_that(two_epochs: B
 def test_a_damaged_piece_ends_the_fork_and_the_half_made_store_is_refused(two_epochs: Books) -> None:
     store = open_store(two_epochs.store)
     assert isinstance(store, FileStore)
-    piece = next(p for p in pieces_of(newest_manifest(store, WHERE)) if p.kind == "segment")
-    path = store.segment_path(piece.entry, piece.key)
+    piece = next(p for p in newest_manifest(store, WHERE).pieces() if p.kind == "segment")
+    path = store.segment_path(*piece.place)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     new = str(two_epochs.root / "new")
@@ -390,7 +392,7 @@ def test_a_fork_killed_anywhere_is_no_store_or_an_unfinished_one_or_done(here: P
         new = open_store(str(place))
         refuse_unfinished(new)
         made = read_manifest(new, fabricated.REGION, Epoch(4))
-        assert {new.get(piece.entry, piece.key) for piece in pieces_of(made)} == {b"a", b"b"}
+        assert {new.get(*piece.place) for piece in made.pieces()} == {b"a", b"b"}
     assert seen == {"nothing", "begun", "under way", "done"}
 
 

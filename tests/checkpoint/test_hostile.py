@@ -13,10 +13,11 @@ import pytest
 
 from holdfast.checkpoint.blobs import put_blobs
 from holdfast.checkpoint.manifest import Manifest, encode
+from holdfast.checkpoint.parts import ElementPart, KeptBatch, OperatorPart
 from holdfast.cli.main import run_command
 from holdfast.durable import checksum_file
 from holdfast.errors import DamagedError
-from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
 from holdfast.store.urls import open_store
 
 REGION = RegionName("r")
@@ -62,16 +63,12 @@ def trapped(tmp_path: Path) -> tuple[Path, Path]:
         segment = store.put_segment("agg@r", f"agg-e{epoch}", local, crc)
         local, crc = bomb_file(tmp_path / f"b{epoch}", bomb, "parquet")
         batch = store.put_segment("agg@r", f"kept-e{epoch}.parquet", local, crc)
-        chain = [[segment.entry, segment.key, segment.size, segment.crc]]
-        part = {
-            "epoch": epoch,
-            "attempt": 0,
-            "operators": {
-                "src": {"blob": refs[f"e{epoch}-src"], "segments": []},
-                "agg": {"blob": refs[f"e{epoch}-agg"], "segments": [chain]},
-            },
-            "kept": {"c": [{"rows": 2, "files": [[batch.entry, batch.key, batch.size, batch.crc]]}]},
+        operators = {
+            "src": OperatorPart(refs[f"e{epoch}-src"]),
+            "agg": OperatorPart(refs[f"e{epoch}-agg"], segments=((segment,),)),
         }
+        kept = {ConnectionId("c"): (KeptBatch(2, (batch,)),)}
+        part = ElementPart(ElementName("e"), Epoch(epoch), Attempt(0), operators, kept)
         manifest = Manifest(
             job_id=identity.job_id,
             topology="trap",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -13,7 +12,9 @@ from killing import kill_at_every_call
 
 import holdfast as hf
 from holdfast import failpoints
-from holdfast.checkpoint.change.reset_operator import own_record, plan_reset, reset_operator
+from holdfast.checkpoint import own_records
+from holdfast.checkpoint.change.fork import fork
+from holdfast.checkpoint.change.reset_operator import plan_reset, reset_operator
 from holdfast.checkpoint.look.epochs import newest_manifest
 from holdfast.errors import ConfigError, OwnedError, RegionParkedError
 from holdfast.ids import RegionName
@@ -116,8 +117,20 @@ def test_killed_anywhere_an_operator_outside_of_regions_has_its_checkpoint_or_no
 
     seen = []
     for place, code in kill_at_every_call(tmp_path / "store", tmp_path / "copies", change):
-        record = json.loads(open_store(f"file:{place}").load_record(own_record("counts")) or b"")
+        record = own_records.load(open_store(f"file:{place}"), "counts")
         seen.append((code, record is None))
         if record is not None:
-            assert reset_operator(open_store(f"file:{place}"), "counts").before == record["number"]
+            assert reset_operator(open_store(f"file:{place}"), "counts").before == record.number
     assert {(-signal.SIGKILL, False), (-signal.SIGKILL, True), (0, True)} == set(seen), "before and after"
+
+
+def test_a_fork_of_an_epoch_in_which_an_operator_was_reset_begins_with_its_initial_state(
+    stopped: Books,
+) -> None:
+    store = open_store(stopped.store)
+    reset_operator(store, "totals")
+    fork(store, "2", open_store(str(stopped.root / "forked")))
+    stopped.add(10)
+    stopped.run(str(stopped.root / "forked"), out="forked")
+    assert stopped.ledger("forked") == [(n + 1, n) for n in range(30, 40)]
+    assert stopped.totals("forked") == stopped.expected_totals(begin=30)

@@ -143,7 +143,7 @@ def test_a_running_job_establishes_an_epoch_with_nothing_in_flight_and_keeps_it(
     assert store.epochs(WHERE)[0] == epoch
     assert len(store.epochs(WHERE)) == 2
     parts = read_manifest(store, WHERE, Epoch(epoch)).parts.values()
-    assert not any(batches for part in parts for batches in part["kept"].values())
+    assert not any(batches for part in parts for batches in part.kept.values())
     assert any(e.kind == "savepoint.named" and e.data["epoch"] == epoch for e in store.events())
 
 

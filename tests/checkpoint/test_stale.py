@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.checkpoint import own_records
 from holdfast.checkpoint.missed_rows_estimate import LEAST_S, RECENT_S, Pace, missed_rows
+from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.parts import OperatorPart
 
 
 def steady(rate: int, seconds: int, every: int = 1) -> Pace:
@@ -67,9 +68,9 @@ def test_each_input_has_its_own_rate_and_its_own_end() -> None:
 
 
 def test_it_goes_through_the_record_of_a_checkpoint_and_may_be_missing_there() -> None:
-    pace = steady(3, 7)
-    assert Pace.from_data(json.loads(json.dumps(pace.as_data()))) == pace
-    assert Pace.from_data(None) is None
+    for pace in (steady(3, 7), None):
+        made = OwnCheckpoint("op", 1, OperatorPart(), pace)
+        assert own_records.decode(own_records.encode(made), "op", "it") == made
 
 
 looks = st.lists(

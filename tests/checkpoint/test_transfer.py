@@ -16,7 +16,7 @@ from books import REGION, Books
 from holdfast import failpoints
 from holdfast.checkpoint.change import offline
 from holdfast.checkpoint.change.transfer import MAGIC, export, import_into
-from holdfast.checkpoint.look.epochs import newest_manifest, pieces_of
+from holdfast.checkpoint.look.epochs import newest_manifest
 from holdfast.durable import checksum
 from holdfast.errors import ConfigError, DamagedError, HoldfastError, MismatchError
 from holdfast.ids import RegionName
@@ -70,9 +70,9 @@ def test_a_file_that_exists_is_not_overwritten(exported: Books) -> None:
 
 def test_an_export_of_damaged_state_leaves_no_file(exported: Books) -> None:
     store = open_store(exported.store)
-    piece = next(p for p in pieces_of(newest_manifest(store, RegionName(REGION))) if p.kind == "segment")
-    path = store.segment_path(piece.entry, piece.key)  # type: ignore[attr-defined]
-    path.write_bytes(bytes(piece.size))
+    piece = next(p for p in newest_manifest(store, RegionName(REGION)).pieces() if p.kind == "segment")
+    path = store.segment_path(*piece.place)  # type: ignore[attr-defined]
+    path.write_bytes(bytes(piece.ref.size))
     before = sorted(os.listdir(exported.root))
     with pytest.raises(DamagedError, match=path.name):
         export(store, "2", exported.root / "y.tar")

@@ -11,8 +11,9 @@ import pytest
 from looked_at import REGION, portion, put
 
 import holdfast as hf
-from holdfast.checkpoint.look.epochs import open_reader, pieces_of, regions
+from holdfast.checkpoint.look.epochs import open_reader, regions
 from holdfast.checkpoint.look.verify import Verified, verify
+from holdfast.checkpoint.manifest import references
 from holdfast.ids import Epoch
 from holdfast.sinks import MemorySink
 from holdfast.store.base import Store
@@ -53,10 +54,10 @@ def needed_files(root: Path) -> list[Path]:
         epoch = store.epochs(region)[-1]
         found.add(root / "epochs" / region / f"{epoch:012d}.manifest")
         found.add(root / "records" / f"controller.{region}.rec")
-        pieces = pieces_of(looked_at.read_manifest(store, region, epoch))
+        pieces = list(looked_at.read_manifest(store, region, epoch).pieces())
         assert {piece.kind for piece in pieces} >= {"blob", "segment"}
         for piece in pieces:
-            found.update(Path(store.describe(piece.entry, key)) for key in piece.keys)
+            found.update(Path(store.describe(*name)) for name in piece.names)
     assert all(path.is_file() for path in found), found
     return sorted(found)
 
@@ -146,7 +147,7 @@ def test_each_row_of_a_database_an_epoch_needs_is_told(
     shutil.copy(made / "store.db", tmp_path / "store.db")
     store = open_reader(f"sqlite:{tmp_path / 'store.db'}")
     newest = looked_at.manifest(store, store.epochs(REGION)[-1])
-    needed = {f"{piece.entry}/{key}" for piece in pieces_of(newest) for key in piece.keys}
+    needed = {f"{entry}/{key}" for entry, key in references(newest)}
     database = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     rows = [(row, name) for row, name in database.execute(ROWS[table][0]) if name in needed]
     assert rows

@@ -162,6 +162,22 @@ def test_every_kind_of_file_is_printed(shop: Path, capsys: pytest.CaptureFixture
     assert all(not row["deleted"] for row in pack["rows"])
 
 
+def test_a_checkpoint_outside_of_regions_is_printed_whoever_wrote_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = hf.Topology("loose")
+    rows = made.source(hf.Rows([(n % 3,) for n in range(30)], "k long"), name="rows")
+    counts = rows.aggregate("k", count=hf.count(), name="tally").checkpoint(every=0.001)
+    counts.sink(MemorySink("loose"), name="out")
+    run_local(made, str(tmp_path / "store"))
+    MemorySink.clear("loose")
+    for store in (GOLDEN / "store", tmp_path / "store"):
+        shown = data(capsys, "show", str(store / "records" / "state.tally.rec"))["facts"]["content"]
+        assert shown["operator"] == "tally"
+        assert shown["number"] >= 2
+        assert shown["part"].keys() & {"blob", "segments"}
+
+
 def test_an_encoded_value_in_a_file_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from holdfast.state.values import codec
 

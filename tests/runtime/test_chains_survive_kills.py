@@ -23,9 +23,10 @@ def deltas_of_newest(here: Path) -> int:
     store = open_store(f"file:{here}/store")
     store.open("chains")
     epoch = store.epochs(REGION)[-1]
-    form = manifests.decode(store.manifest(REGION, epoch), "the newest").operators()["sums"]["form"]
+    form = manifests.decode(store.manifest(REGION, epoch), "the newest").operators()["sums"].form
     store.close()
-    return int(form["deltas"])
+    assert form is not None
+    return form.deltas
 
 
 @pytest.mark.slow

@@ -310,7 +310,7 @@ def file_under_way(place: Place) -> Path:
     newest = manifests.decode(
         store.manifest(RegionName(REGION), Epoch(campaign.newest_epoch(place.store))), ""
     )
-    position = codec.decode(get_blob(store, newest.operators()["orders"]["blob"]))["position"]
+    position = codec.decode(get_blob(store, newest.operators()["orders"].blob))["position"]
     assert position[1] > 0, "steps do not end where files end"
     return sorted(place.input.iterdir())[position[0]]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
+from holdfast.checkpoint import own_records
 from holdfast.checkpoint.change.reset_operator import reset_operator
 from holdfast.errors import ConfigError, DamagedError
 from holdfast.language.topology import Topology
@@ -111,3 +113,37 @@ def test_an_operator_outside_of_regions_can_begin_anew(shelf: str, tmp_path: Pat
     assert {row["k"]: row["count"] for row in MemorySink.rows(shelf)} == {0: 20, 1: 20, 2: 20}
     with pytest.raises(ConfigError):
         reset_operator(open_store(where), "nobody")
+
+
+@pytest.mark.parametrize("harm", ["flipped", "of another operator", "not a checkpoint"])
+def test_a_damaged_record_outside_of_regions_costs_that_state_alone_and_is_told(
+    shelf: str, tmp_path: Path, harm: str
+) -> None:
+    where = f"file:{tmp_path}/store"
+    run_local(counted(shelf, 60), where)
+    spoil_record(tmp_path / "store", harm)
+    MemorySink.clear(shelf)
+    run_local(counted(shelf, 90), where)
+    assert {row["k"]: row["count"] for row in MemorySink.rows(shelf)} == {0: 10, 1: 10, 2: 10}
+    (told,) = [event.data for event in open_store(where).events() if event.kind == "operator.damaged"]
+    assert told["operator"] == "counts"
+    assert "state.counts" in told["reason"]
+    run_local(counted(shelf, 120), where)
+    assert {row["k"]: row["count"] for row in MemorySink.rows(shelf)} == {0: 20, 1: 20, 2: 20}
+
+
+def spoil_record(place: Path, harm: str) -> None:
+    path = place / "records" / "state.counts.rec"
+    if harm == "flipped":
+        data = bytearray(path.read_bytes())
+        data[-2] ^= 1
+        path.write_bytes(data)
+        return
+    store = open_store(f"file:{place}")
+    store.open("counts")
+    store.acquire()
+    found = own_records.load(store, "counts")
+    assert found is not None
+    other = own_records.encode(replace(found, operator="other"))
+    store.save_record("state.counts", other if harm == "of another operator" else b"[1]")
+    store.release()

@@ -17,7 +17,7 @@ from books import REGION, Books
 
 from holdfast import failpoints
 from holdfast.checkpoint.change import offline
-from holdfast.checkpoint.look.epochs import pieces_of, read_manifest
+from holdfast.checkpoint.look.epochs import read_manifest
 from holdfast.errors import DamagedError, RegionParkedError
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.files.file_store import FileStore
@@ -50,8 +50,8 @@ def broken_off(books: Books, failpoint: str) -> Books:
 
 def segments(books: Books, epoch: int) -> set[Path]:
     store = FileStore(books.root / "store")
-    pieces = pieces_of(read_manifest(store, WHERE, Epoch(epoch)))
-    return {store.segment_path(p.entry, p.key) for p in pieces if p.kind == "segment"}
+    pieces = read_manifest(store, WHERE, Epoch(epoch)).pieces()
+    return {store.segment_path(*p.place) for p in pieces if p.kind == "segment"}
 
 
 def damage(path: Path) -> Path:

@@ -14,6 +14,7 @@ import holdfast as hf
 from holdfast.checkpoint import chain
 from holdfast.checkpoint.blobs import put_blobs
 from holdfast.checkpoint.manifest import Manifest, decode, references
+from holdfast.checkpoint.parts import Chained, OperatorPart
 from holdfast.errors import DamagedError, TopologyError
 from holdfast.failpoints import fired
 from holdfast.ids import Epoch, OperatorName, RegionName
@@ -40,8 +41,18 @@ def manifests(url: str) -> list[Manifest]:
     return [decode(store.manifest(REGION, epoch), "it") for epoch in store.epochs(REGION)]
 
 
-def part(manifest: Manifest) -> dict[str, Any]:
+def part(manifest: Manifest) -> OperatorPart:
     return manifest.operators()["many"]
+
+
+def chained(found: OperatorPart) -> Chained:
+    assert isinstance(found.form, Chained)
+    return found.form
+
+
+def kind(found: OperatorPart) -> str:
+    assert found.form is not None
+    return found.form.kind
 
 
 def check_every_epoch(url: str) -> None:
@@ -49,7 +60,7 @@ def check_every_epoch(url: str) -> None:
     wanted = list(states())
     store = open_store(url)
     for manifest in manifests(url):
-        found = chain.restore(store, part(manifest)["pairs"])
+        found = chain.restore(store, part(manifest).pairs)
         whole = {**codec.decode(found.rest["state"]), **found.payloads}
         assert whole == codec.decode(wanted[whole["seen"]]), f"epoch {manifest.epoch}"
     store.close()
@@ -80,7 +91,7 @@ def test_a_fault_loses_no_change(fault: str, shelf: str, tmp_path: Path) -> None
     run_local(topology(hf.MemorySink(shelf), mode=mode, keep=keep), f"file:{tmp_path}/store")
     assert all(fired().values()), fired()
     compare_sequence(expected(), hf.MemorySink.rows(shelf))
-    assert any(part(manifest)["form"]["kind"] == "delta" for manifest in manifests(f"file:{tmp_path}/store"))
+    assert any(kind(part(manifest)) == "delta" for manifest in manifests(f"file:{tmp_path}/store"))
     check_every_epoch(f"file:{tmp_path}/store")
 
 
@@ -136,13 +147,15 @@ def test_a_delta_costs_what_changed_and_old_pairs_go(store: str, shelf: str, tmp
     run_local(topology(hf.MemorySink(shelf), checkpoint=hf.incremental(ratio=None, max_deltas=6)), url)
     compare_sequence(expected(), hf.MemorySink.rows(shelf))
     retained = manifests(url)
-    kinds = [part(manifest)["form"]["kind"] for manifest in retained]
+    kinds = [kind(part(manifest)) for manifest in retained]
     assert "delta" in kinds
     for manifest in retained:
-        form = part(manifest)["form"]
-        assert form["deltas"] <= 6
-        assert form["history"]["delta"]["bytes"] * 2 < form["history"]["base"]["bytes"]
-        assert sum(1 for ref in part(manifest)["pairs"] if ref["key"].endswith("~non")) == 1
+        form = chained(part(manifest))
+        assert form.deltas <= 6
+        assert form.history.delta is not None
+        assert form.history.base is not None
+        assert form.history.delta.bytes * 2 < form.history.base.bytes
+        assert sum(1 for ref in part(manifest).pairs if ref.key.endswith("~non")) == 1
     opened = open_store(url)
     stored = {(entry, key) for entry in opened.entries() for key in opened.keys(entry)}
     assert stored == set().union(*map(references, retained))
@@ -154,13 +167,13 @@ def test_a_restart_goes_on_with_the_history_and_the_chain(shelf: str, tmp_path: 
     rule = hf.incremental(ratio=None)
     run_local(topology(hf.MemorySink(shelf), rows=168, checkpoint=rule), url)
     before = part(manifests(url)[-1])
-    assert before["form"]["kind"] == "delta"
+    assert kind(before) == "delta"
     run_local(topology(hf.MemorySink(shelf), rows=176, checkpoint=rule), url)
-    after = [part(manifest) for manifest in manifests(url) if part(manifest)["form"]["kind"] == "delta"]
-    assert max(each["form"]["deltas"] for each in after) > before["form"]["deltas"]
-    old = {ref["key"] for ref in before["pairs"] if ref["key"].endswith("~incr")}
+    after = [part(manifest) for manifest in manifests(url) if kind(part(manifest)) == "delta"]
+    assert max(chained(each).deltas for each in after) > chained(before).deltas
+    old = {ref.key for ref in before.pairs if ref.key.endswith("~incr")}
     assert len(old) > 1
-    assert old <= {ref["key"] for ref in after[-1]["pairs"]}, "its deltas build on those before the restart"
+    assert old <= {ref.key for ref in after[-1].pairs}, "its deltas build on those before the restart"
     compare_sequence(expected(176), hf.MemorySink.rows(shelf))
 
 
@@ -170,8 +183,8 @@ def test_the_form_may_change_between_runs(shelf: str, tmp_path: Path) -> None:
         run_local(topology(hf.MemorySink(shelf), rows=rows, checkpoint=form), url)
         newest = part(manifests(url)[-1])
         is_full = form == hf.full()
-        assert (newest["form"]["kind"] == "full") == is_full
-        assert (newest["blob"] is None, "pairs" in newest) == (not is_full, not is_full)
+        assert (kind(newest) == "full") == is_full
+        assert (newest.blob is None, bool(newest.pairs)) == (not is_full, not is_full)
     compare_sequence(expected(), hf.MemorySink.rows(shelf))
 
 
@@ -186,9 +199,9 @@ def test_a_variable_that_is_declared_differently_is_stored_anew(shelf: str, tmp_
     known = {manifest.epoch for manifest in manifests(url)}
     run_local(topology(hf.MemorySink(shelf), rows=184, operator=Shorter, checkpoint=rule), url)
     new = [part(manifest) for manifest in manifests(url) if manifest.epoch not in known]
-    assert new[0]["form"]["kind"] == "delta"
+    assert kind(new[0]) == "delta"
     store = open_store(url)
-    recent = [chain.restore(store, each["pairs"]).payloads["recent"] for each in new]
+    recent = [chain.restore(store, each.pairs).payloads["recent"] for each in new]
     assert recent == [list(range(end - 20, end)) for end in (176, 184, 184)]
 
 
@@ -211,8 +224,8 @@ def test_operators_that_declare_nothing_or_do_it_by_hand_are_stored_whole(
 ) -> None:
     run_local(topology(hf.MemorySink(shelf), rows=40, operator=operator), f"file:{tmp_path}/store")
     newest = part(manifests(f"file:{tmp_path}/store")[-1])
-    assert newest["form"]["kind"] == "full"
-    assert newest["blob"] is not None
+    assert kind(newest) == "full"
+    assert newest.blob is not None
 
 
 def test_a_damaged_pair_is_found_before_anything_changes(shelf: str, tmp_path: Path) -> None:
@@ -221,10 +234,10 @@ def test_a_damaged_pair_is_found_before_anything_changes(shelf: str, tmp_path: P
     store = open_store(url)
     store.open("variables")
     store.acquire()
-    ref = next(ref for ref in part(manifests(url)[-1])["pairs"] if ref["key"].endswith("~incr"))
-    data = store.get(ref["entry"], ref["key"])
+    ref = next(ref for ref in part(manifests(url)[-1]).pairs if ref.key.endswith("~incr"))
+    data = store.get(ref.entry, ref.key)
     assert data is not None
-    store.put(ref["entry"], {ref["key"]: data[:-1] + bytes([data[-1] ^ 1])})
+    store.put(ref.entry, {ref.key: data[:-1] + bytes([data[-1] ^ 1])})
     store.release()
     store.close()
     with pytest.raises(DamagedError, match="checksum"):
@@ -264,17 +277,17 @@ def test_a_pin_after_one_that_was_not_stored_builds_on_nothing() -> None:
     op = Many()
     op.fill()
     state = begun(op)
-    assert checkpoint(state, store, 1).form["kind"] == "base"
+    assert checkpoint(state, store, 1).form.kind == "base"
     op.counts["a"] = 1
-    assert checkpoint(state, store, 2).form["kind"] == "delta"
-    assert checkpoint(state, store, 3).form["kind"] == "base"
+    assert checkpoint(state, store, 2).form.kind == "delta"
+    assert checkpoint(state, store, 3).form.kind == "base"
     op.counts["b"] = 1
-    assert checkpoint(state, store, 4, stored=False).form["kind"] == "delta"
+    assert checkpoint(state, store, 4, stored=False).form.kind == "delta"
     lost = checkpoint(state, store, 5)
-    assert lost.form["kind"] == "base"
+    assert lost.form.kind == "base"
     assert not lost.link.older
     again = checkpoint(state, store, 5)
-    assert again.form["kind"] == "base", "a number that was used before"
+    assert again.form.kind == "base", "a number that was used before"
     store.close()
 
 

@@ -14,7 +14,7 @@ def kept_rows(place: Place, epoch: int) -> int:
     store = open_store(f"file:{place.store}")
     manifest = manifests.decode(store.manifest(RegionName(REGION), Epoch(epoch)), "")
     parts = manifest.parts.values()
-    return sum(b["rows"] for part in parts for batches in part["kept"].values() for b in batches)
+    return sum(b.rows for part in parts for batches in part.kept.values() for b in batches)
 
 
 def test_kept_batches_are_stored_and_sent_again_after_a_crash(place: Place) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.checkpoint.adaptive import Limits
+from holdfast.checkpoint.parts import Chained, OperatorPart
 from holdfast.checkpoint.restore_time import Speed
 from holdfast.failpoints import FaultInjected, arm, disarm
 from holdfast.ids import Attempt, ElementName, Epoch, OperatorName
@@ -55,10 +56,10 @@ class Kept:
         self.step_number = self.epoch = self.starts = 0
         self.model: Counter[int] = Counter()
         self.forms = ""
-        self.parts: list[tuple[dict[str, Any], Counter[int]]] = []
+        self.parts: list[tuple[OperatorPart, Counter[int]]] = []
         self.start(partitions, None)
 
-    def start(self, partitions: int, part: dict[str, Any] | None) -> None:
+    def start(self, partitions: int, part: OperatorPart | None) -> None:
         self.starts += 1
         self.engine = LocalEngine(partitions, self.directory / f"live{self.starts}")
         budget = RestoreBudget(speed=self.speed)
@@ -75,17 +76,16 @@ class Kept:
         self.run.advance(self.engine.keyed_step(self.run.task, self.run.state, {0: rows}, name).state)
         self.model.update(pairs)
 
-    def checkpoint(self) -> dict[str, Any]:
+    def checkpoint(self) -> OperatorPart:
         self.epoch += 1
         pinned = self.run.pin(Epoch(self.epoch))
-        part = self.run.part_of(Epoch(self.epoch), pinned)
+        part = self.run.part_of(Epoch(self.epoch), pinned).part
         assert part.form is not None
-        self.forms += part.form["kind"][0]
-        refs = [[[r.entry, r.key, r.size, r.crc] for r in p] for p in part.segments]
-        self.parts.append(({"blob": None, "segments": refs, "form": part.form}, self.model.copy()))
-        return self.parts[-1][0]
+        self.forms += part.form.kind[0]
+        self.parts.append((part, self.model.copy()))
+        return part
 
-    def restored(self, part: dict[str, Any], partitions: int | None = None) -> None:
+    def restored(self, part: OperatorPart, partitions: int | None = None) -> None:
         self.start(partitions or self.engine.partitions, part)
 
     def found(self) -> Counter[int]:
@@ -97,9 +97,9 @@ class Kept:
 
     def stored_bytes(self, number: int) -> int:
         """Bytes the checkpoint of that number added to the store."""
-        before = {ref[1] for p in self.parts[number - 1][0]["segments"] for ref in p} if number else set()
-        refs = [ref for p in self.parts[number][0]["segments"] for ref in p]
-        return sum(ref[2] for ref in refs if ref[1] not in before)
+        before = {ref.key for p in self.parts[number - 1][0].segments for ref in p} if number else set()
+        refs = [ref for p in self.parts[number][0].segments for ref in p]
+        return sum(ref.size for ref in refs if ref.key not in before)
 
 
 @contextlib.contextmanager
@@ -314,7 +314,7 @@ def test_every_checkpoint_restores_what_was_there_whatever_came_between(tmp_path
                 kept.restored(part, rng.choice([1, 2, 3]) if what == "rescale" else None)
                 assert kept.found() == kept.model, f"seed {seed}"
     for part, model in kept.parts:
-        kept.restored(part, len(part["segments"]))
+        kept.restored(part, len(part.segments))
         assert kept.found() == model, f"seed {seed}"
-        form = part["form"]
-        assert within is None or form["kind"] == "base" or form["predicted_s"] <= within
+        assert isinstance(part.form, Chained)
+        assert within is None or part.form.kind == "base" or part.form.predicted_s <= within

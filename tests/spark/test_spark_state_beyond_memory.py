@@ -103,7 +103,7 @@ def state_bytes(here: Path) -> list[int]:
     """What the newest epoch has of each partition."""
     store, region = open_store(f"file:{here}/store"), RegionName("region")
     newest = manifest.decode(store.manifest(region, store.epochs(region)[-1]), "the newest epoch")
-    return [sum(size for _, _, size, _ in refs) for refs in newest.operators()["sums"]["segments"]]
+    return [sum(ref.size for ref in refs) for refs in newest.operators()["sums"].segments]
 
 
 # --- what comes out -------------------------------------------------------------------------------------------------

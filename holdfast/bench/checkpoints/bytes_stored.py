@@ -87,10 +87,11 @@ def _epoch(run: FilledRun) -> EpochBytes:
     (status,) = run.job.status()["regions"].values()
     region, epoch = RegionName("bench"), Epoch(status["epoch"])
     manifest = manifests.decode(run.store.manifest(region, epoch), f"epoch {epoch}")
-    form = manifest.operators()["by_key"]["form"]
+    form = manifest.operators()["by_key"].form
+    assert form is not None
     return EpochBytes(
-        form["kind"],
-        form["deltas"],
+        form.kind,
+        form.deltas,
         sum(run.store.segment_bytes) - segments,
         run.store.bytes_written - written,
     )

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef, put_blobs
-from holdfast.checkpoint.look.epochs import Piece, identity_of, pieces_of
-from holdfast.checkpoint.manifest import Manifest, Part
+from holdfast.checkpoint.look.epochs import identity_of
+from holdfast.checkpoint.manifest import Manifest, Origin
+from holdfast.checkpoint.parts import Piece, Place
 from holdfast.durable import translate_os_errors
 from holdfast.errors import ConfigError, DamagedError, StoreError
 from holdfast.failpoints import fp
@@ -35,7 +36,8 @@ from holdfast.store.sqlite.sqlite_store import SqliteStore
 RECORD = "founding"
 UNDER_WAY, DONE = "under way", "done"
 
-Refs = Mapping[tuple[str, str], BlobRef]
+
+Refs = Mapping[Place, BlobRef]
 
 
 class Pieces(Protocol):
@@ -102,7 +104,7 @@ def found_store(store: Store, seed: Seed, wall: float) -> Founded:
             raise _exists(store)  # another process made it meanwhile
         _save(store, UNDER_WAY, seed)
         fp("founding.begun")
-        pieces = list({(piece.entry, piece.key): piece for one in kept for piece in pieces_of(one)}.values())
+        pieces = distinct(kept)
         refs = _copy(store, seed.pieces, pieces)
         for name, schema in seed.schemas.items():
             store.save_record(f"schema.{name}", schema)
@@ -113,7 +115,7 @@ def found_store(store: Store, seed: Seed, wall: float) -> Founded:
     finally:
         store.release()
     epochs = {str(manifest.region): int(manifest.epoch) for manifest in kept}
-    return Founded(identity.job_id, epochs, len(pieces), sum(piece.size for piece in pieces))
+    return Founded(identity.job_id, epochs, len(pieces), sum(piece.ref.size for piece in pieces))
 
 
 # --- what is there already ------------------------------------------------------------------------------------------
@@ -155,27 +157,32 @@ def _save(store: Store, state: str, seed: Seed) -> None:
     store.save_record(RECORD, json.dumps({"state": state, **seed.described()}, sort_keys=True).encode())
 
 
+def distinct(found: Iterable[Manifest]) -> list[Piece]:
+    """All pieces that some epochs need, each once."""
+    return list({piece.place: piece for manifest in found for piece in manifest.pieces()}.values())
+
+
 # --- copying --------------------------------------------------------------------------------------------------------
 
 
 def _copy(store: Store, source: Pieces, pieces: Sequence[Piece]) -> Refs:
     """Put pieces into the new store; returns the new references of blobs: another store may cut them otherwise."""
     there = set(store.entries())
-    for entry in sorted({piece.entry for piece in pieces} - there):
+    for entry in sorted({piece.ref.entry for piece in pieces} - there):
         store.create_entry(entry)
-    refs: dict[tuple[str, str], BlobRef] = {}
+    refs: dict[Place, BlobRef] = {}
     with (
         translate_os_errors(store.url),
         tempfile.TemporaryDirectory(prefix=".holdfast-", dir=_near(store)) as scratch,
     ):
         for number, piece in enumerate(pieces):
-            if piece.kind in ("blob", "pair"):
-                made = put_blobs(store, piece.entry, {piece.key: source.blob(piece.blob)})
-                refs[piece.entry, piece.key] = made[piece.key]
+            if isinstance(piece.ref, BlobRef):
+                entry, key = piece.place
+                refs[piece.place] = put_blobs(store, entry, {key: source.blob(piece.ref)})[key]
             else:
                 local = Path(scratch) / str(number)
-                source.segment(piece.segment, local)
-                store.put_segment(piece.entry, piece.key, local, piece.crc)
+                source.segment(piece.ref, local)
+                store.put_segment(*piece.place, local, piece.ref.crc)
                 local.unlink()
     return refs
 
@@ -209,10 +216,7 @@ def is_source(fingerprint: str) -> bool:
 def _without(manifest: Manifest, seed: Seed) -> Manifest:
     """The manifest without sinks and dropped operators."""
     gone = {name for name, text in manifest.fingerprint.items() if is_sink(text)} | set(seed.dropped)
-    parts = {
-        element: {**part, "operators": {n: o for n, o in part["operators"].items() if n not in gone}}
-        for element, part in manifest.parts.items()
-    }
+    parts = {element: part.without(gone) for element, part in manifest.parts.items()}
     kept = {name: text for name, text in manifest.fingerprint.items() if name not in gone}
     return replace(manifest, parts=parts, fingerprint=kept)
 
@@ -221,13 +225,8 @@ def _as_own(
     manifest: Manifest, refs: Refs, identity: Identity, token: OwnerToken, seed: Seed, wall: float
 ) -> Manifest:
     """The manifest as an epoch of the new job."""
-    origin = {
-        "kind": seed.kind,
-        "store": seed.store,
-        "job": seed.job,
-        "epoch": manifest.epoch,
-        "dropped": list(seed.dropped),
-    }
+    # Operators that were reset and have not run since begin with their initial state here too.
+    reset = () if manifest.origin is None else manifest.origin.reset
     return replace(
         manifest,
         job_id=identity.job_id,
@@ -235,20 +234,9 @@ def _as_own(
         token=token,
         wall=wall,
         previous=INITIAL_EPOCH,
-        parts={element: _with_refs(part, refs) for element, part in manifest.parts.items()},
-        origin=origin,
+        parts={element: part.moved(refs) for element, part in manifest.parts.items()},
+        origin=Origin(seed.kind, manifest.epoch, seed.store, seed.job, seed.dropped, reset),
     )
-
-
-def _with_refs(part: Part, refs: Refs) -> Part:
-    operators = {}
-    for name, operator in part["operators"].items():
-        operators[name] = dict(operator)
-        if operator.get("blob"):
-            operators[name]["blob"] = refs[operator["blob"]["entry"], operator["blob"]["key"]]
-        if operator.get("pairs"):
-            operators[name]["pairs"] = [refs[ref["entry"], ref["key"]] for ref in operator["pairs"]]
-    return {**part, "operators": operators}
 
 
 def schemas_of(store: Store, manifests_: Sequence[Manifest]) -> dict[str, bytes]:

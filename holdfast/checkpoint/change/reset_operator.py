@@ -1,8 +1,8 @@
 """Give one operator its initial state back: a new epoch made from the newest one, without a run.
 
 Everything else stays: other operators, source positions, rows on their way. Nothing is copied, the new manifest refers
-to what is stored; the epoch before stays as long as retention says. What sinks were still to show is carried on under
-its own epoch number (`"epoch"` in the sink's part): the next run rolls it forward as it would have.
+to what is stored; the epoch before stays as long as retention says. What is carried on tells the epoch in which it
+was taken (`OperatorPart.epoch`): the next run shows what sinks were still to show as that epoch's output.
 
 An operator outside of regions has checkpoints of its own: its record is emptied, the next run deletes what it named.
 """
@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint import own_records
 from holdfast.checkpoint.change.founding import is_sink, is_source, refuse_unfinished
 from holdfast.checkpoint.change.offline import owning
 from holdfast.checkpoint.look.epochs import choose_region, newest_manifest
-from holdfast.checkpoint.manifest import Manifest, Part
-from holdfast.errors import ConfigError
+from holdfast.checkpoint.manifest import Manifest, Origin
+from holdfast.checkpoint.parts import ElementPart
+from holdfast.errors import ConfigError, DamagedError
 from holdfast.ids import Epoch, OwnerToken
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.store.base import Store
@@ -30,7 +31,7 @@ KIND = "reset-operator"
 @dataclass(frozen=True, slots=True)
 class Reset:
     """A new epoch, or what it would be. `before`: the epoch it is made from. Outside of regions: the checkpoint that is
-    forgotten, and there is no new one."""
+    forgotten, 0 if nobody can read which, and there is no new one."""
 
     region: str | None
     operator: str
@@ -57,7 +58,7 @@ def reset_operator(
     with owning(store) as token:
         plan = plan_reset(store, operator, region)
         if plan.region is None:
-            store.save_record(own_record(operator), b"null")
+            own_records.forget(store, operator)
             store.append_events([("operator.reset", {**asdict(plan)})])
             return plan
         newest = newest_manifest(store, choose_region(store, plan.region))
@@ -73,16 +74,13 @@ def reset_operator(
         return plan
 
 
-def own_record(operator: str) -> str:
-    """The name of the record in which an operator outside of regions has its checkpoint; `null`: it has none."""
-    return f"state.{operator}"
-
-
 def _own_checkpoint(store: Store, operator: str) -> int | None:
-    """The number of the checkpoint of an operator outside of regions; None: it has none."""
-    raw = store.load_record(own_record(operator))
-    record = None if raw is None else json.loads(raw)
-    return None if record is None else int(record["number"])
+    """The number of an operator's checkpoint outside of regions; None: it has none, 0: it cannot be read."""
+    try:
+        found = own_records.load(store, operator)
+    except DamagedError:
+        return 0
+    return None if found is None else found.number
 
 
 def _refuse_what_cannot_be_reset(newest: Manifest, operator: str) -> None:
@@ -117,22 +115,19 @@ def _record(store: Store, newest: Manifest) -> ControllerRecord:
 
 
 def _without_state(newest: Manifest, operator: str, epoch: Epoch, token: OwnerToken, wall: float) -> Manifest:
-    before = newest.origin or {"kind": KIND, "epoch": newest.epoch}
-    origin = {**before, "reset": sorted({operator, *before.get("reset", ())})}
+    origin = newest.origin or Origin(KIND, newest.epoch)
     return replace(
         newest,
         epoch=epoch,
         token=token,
         wall=wall,
         previous=newest.epoch,
-        parts={name: _part(part, newest, operator, epoch) for name, part in newest.parts.items()},
-        origin=origin,
+        parts={name: _carried(part.without({operator}), epoch) for name, part in newest.parts.items()},
+        origin=replace(origin, reset=tuple(sorted({operator, *origin.reset}))),
     )
 
 
-def _part(part: Part, newest: Manifest, operator: str, epoch: Epoch) -> Part:
-    operators: dict[str, Any] = {name: dict(o) for name, o in part["operators"].items() if name != operator}
-    for name, carried in operators.items():
-        if is_sink(newest.fingerprint.get(name, "")):
-            carried.setdefault("epoch", newest.epoch)
-    return {**part, "epoch": epoch, "operators": operators}
+def _carried(part: ElementPart, epoch: Epoch) -> ElementPart:
+    """A part as one of a later epoch."""
+    operators = {name: replace(each, epoch=each.epoch or part.epoch) for name, each in part.operators.items()}
+    return replace(part, epoch=epoch, operators=operators)

@@ -11,18 +11,18 @@ what the manifests refer to, and every byte is verified before a new store is be
 from __future__ import annotations
 
 import base64
-import json
 import os
 import secrets
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from holdfast import durable
+from holdfast.checkpoint import checked_json
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef
 from holdfast.checkpoint.change.archive import (
@@ -34,11 +34,13 @@ from holdfast.checkpoint.change.archive import (
     write_member,
 )
 from holdfast.checkpoint.change.fork import gone, refuse_unknown, resolve, seed_of
-from holdfast.checkpoint.change.founding import Founded, Seed, found_store
-from holdfast.checkpoint.look.epochs import Piece, pieces_of
+from holdfast.checkpoint.change.founding import Founded, Seed, distinct, found_store
+from holdfast.checkpoint.checked_json import Field
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.part_encoding import segment_ref
+from holdfast.checkpoint.parts import Piece
 from holdfast.durable import checksum, translate_os_errors
-from holdfast.errors import ConfigError, MismatchError, StoreError
+from holdfast.errors import ConfigError, StoreError
 from holdfast.store import sealed_file
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.names import check_name
@@ -70,7 +72,7 @@ def export(store: Store, wanted: str, target: Path, *, region: str | None = None
     staged = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         seed = seed_of(store, epochs, "export")
-        pieces = _distinct(seed.manifests)
+        pieces = distinct(seed.manifests)
         with translate_os_errors(str(target)):
             try:
                 _write(staged, seed, [store.manifest(r, e) for r, e in epochs.items()], pieces)
@@ -84,10 +86,6 @@ def export(store: Store, wanted: str, target: Path, *, region: str | None = None
     return Exported(str(target), named, len(pieces), target.stat().st_size)
 
 
-def _distinct(found: Iterable[Manifest]) -> list[Piece]:
-    return list({(piece.entry, piece.key): piece for one in found for piece in pieces_of(one)}.values())
-
-
 def _write(staged: Path, seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> None:
     fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, durable.FILE_MODE)
     with (
@@ -99,35 +97,31 @@ def _write(staged: Path, seed: Seed, bodies: Sequence[bytes], pieces: Sequence[P
         for number, body in enumerate(bodies):
             write_member(file, f"manifest-{number:04d}", len(body), [body])
         for number, piece in enumerate(pieces):
-            write_member(
-                file, f"piece-{number:06d}", piece.size, _bytes_of(seed, piece, Path(scratch) / "piece")
-            )
+            chunks = _bytes_of(seed, piece, Path(scratch) / "piece")
+            write_member(file, f"piece-{number:06d}", piece.ref.size, chunks)
         write_end(file)
         file.flush()
         os.fsync(file.fileno())
 
 
 def _index(seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> bytes:
-    body = json.dumps(
-        {
-            "job": seed.job,
-            "topology": seed.topology,
-            "store": seed.store,
-            "schemas": {name: base64.b64encode(raw).decode() for name, raw in seed.schemas.items()},
-            "manifests": [[len(body), checksum(body)] for body in bodies],
-            "pieces": [[piece.entry, piece.key, piece.size, piece.crc] for piece in pieces],
-        },
-        sort_keys=True,
-    ).encode()
-    return f"{MAGIC} {FORMAT} crc32={checksum(body):08x}\n".encode() + body
+    fields = {
+        "job": seed.job,
+        "topology": seed.topology,
+        "store": seed.store,
+        "schemas": {name: base64.b64encode(raw).decode() for name, raw in seed.schemas.items()},
+        "manifests": [[len(body), checksum(body)] for body in bodies],
+        "pieces": [[*piece.place, piece.ref.size, piece.ref.crc] for piece in pieces],
+    }
+    return checked_json.encode(MAGIC, FORMAT, fields)
 
 
 def _bytes_of(seed: Seed, piece: Piece, scratch: Path) -> Iterator[bytes]:
     """A piece's bytes, verified by the store."""
-    if piece.kind in ("blob", "pair"):
-        yield seed.pieces.blob(piece.blob)
+    if isinstance(piece.ref, BlobRef):
+        yield seed.pieces.blob(piece.ref)
         return
-    seed.pieces.segment(piece.segment, scratch)
+    seed.pieces.segment(piece.ref, scratch)
     with open(scratch, "rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk
@@ -167,59 +161,44 @@ class Bundle:
         self._file = file
         self._where = where
         members = read_members(file, where)
-        index = self._read_index(members)
-        try:
-            self._take(index, members[1:])
-        except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
-            raise refused(where, f"its index or a manifest is not what it should be ({error})") from error
+        self._take(self._read_index(members), members[1:])
         for member, crc in self._members.values():
             for _ in chunks_of(file, member, crc, where):
                 pass
 
     def blob(self, ref: BlobRef) -> bytes:
-        return b"".join(chunks_of(self._file, *self._members[ref["entry"], ref["key"]], self._where))
+        return b"".join(chunks_of(self._file, *self._members[ref.entry, ref.key], self._where))
 
     def segment(self, ref: SegmentRef, local: Path) -> None:
         with translate_os_errors(str(local)), open(local, "xb") as file:
             for chunk in chunks_of(self._file, *self._members[ref.entry, ref.key], self._where):
                 file.write(chunk)
 
-    def _read_index(self, members: Sequence[Member]) -> Any:
+    def _read_index(self, members: Sequence[Member]) -> Field:
         if not members or members[0].name != MAGIC or members[0].size > INDEX_BYTES_MAX:
             raise refused(self._where, "it does not begin with an index")
         self._file.seek(members[0].offset)
-        head, _, body = self._file.read(members[0].size).partition(b"\n")
-        words = head.decode("ascii", "replace").split(" ")
-        if len(words) != 3 or words[0] != MAGIC or not words[1].isdigit():
-            raise refused(self._where, "its index has no header")
-        if int(words[1]) > FORMAT:
-            raise MismatchError(
-                f"{self._where} has export format {words[1]}; this holdfast knows formats up to {FORMAT}.",
-                cure="Use the newer holdfast that wrote it.",
-            )
-        if words[1] != str(FORMAT) or words[2] != f"crc32={checksum(body):08x}":
-            raise refused(self._where, "the checksum of its index does not match")
-        return json.loads(body)
+        return checked_json.decode(self._file.read(members[0].size), MAGIC, FORMAT, self._where)[1]
 
-    def _take(self, index: Any, members: Sequence[Member]) -> None:
-        count = len(index["manifests"])
-        sizes = [size for size, _ in index["manifests"]] + [size for _, _, size, _ in index["pieces"]]
-        names = [f"manifest-{n:04d}" for n in range(count)]
-        names += [f"piece-{n:06d}" for n in range(len(index["pieces"]))]
+    def _take(self, index: Field, members: Sequence[Member]) -> None:
+        bodies = [tuple(map(Field.whole, each.items(2))) for each in index["manifests"].items()]
+        pieces = list(map(segment_ref, index["pieces"].items()))
+        sizes = [size for size, _ in bodies] + [piece.size for piece in pieces]
+        names = [f"manifest-{n:04d}" for n in range(len(bodies))]
+        names += [f"piece-{n:06d}" for n in range(len(pieces))]
         if [(member.name, member.size) for member in members] != list(zip(names, sizes, strict=True)):
             raise refused(self._where, "its members are not those of its index")
-        self.job, self.topology = str(index["job"]), str(index["topology"])
-        self.store = str(index["store"])
-        self.schemas = {str(n): base64.b64decode(raw, validate=True) for n, raw in index["schemas"].items()}
+        self.job, self.topology, self.store = (index[n].text() for n in ("job", "topology", "store"))
+        self.schemas = {name: _schema(raw) for name, raw in index["schemas"].members().items()}
         self.manifests = tuple(
             self._manifest(member, crc)
-            for member, (_, crc) in zip(members[:count], index["manifests"], strict=True)
+            for member, (_, crc) in zip(members[: len(bodies)], bodies, strict=True)
         )
         self._members = {
-            (check_name("entry", entry), check_name("key", key)): (member, int(crc))
-            for member, (entry, key, _, crc) in zip(members[count:], index["pieces"], strict=True)
+            (check_name("entry", piece.entry), check_name("key", piece.key)): (member, piece.crc)
+            for member, piece in zip(members[len(bodies) :], pieces, strict=True)
         }
-        needed = {(p.entry, p.key): (p.size, p.crc) for p in _distinct(self.manifests)}
+        needed = {p.place: (p.ref.size, p.ref.crc) for p in distinct(self.manifests)}
         if needed != {name: (member.size, crc) for name, (member, crc) in self._members.items()}:
             raise refused(self._where, "its pieces are not those that its manifests need")
 
@@ -230,3 +209,10 @@ class Bundle:
             raise refused(self._where, f"{member.name} belongs to another job")
         check_name("region", found.region)
         return found
+
+
+def _schema(found: Field) -> bytes:
+    try:
+        return base64.b64decode(found.text(), validate=True)
+    except ValueError as error:
+        raise found.wrong(f"is no schema ({error})") from error

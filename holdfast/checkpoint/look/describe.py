@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.look.state_rows import Part, rows_that_count
 from holdfast.checkpoint.look.views import View
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.part_encoding import form_data
+from holdfast.checkpoint.parts import Kept, OperatorPart
 from holdfast.errors import ConfigError
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
@@ -35,26 +38,35 @@ def describe_epoch(store: Store | None, manifest: Manifest, operator: str | None
         "attempt": manifest.attempt,
         "token": manifest.token,
         "wall": manifest.wall,
-        "origin": manifest.origin,
+        "origin": None if manifest.origin is None else manifest.origin.as_data(),
         "savepoint": points.get(manifest.epoch),
         "operators": [
-            _describe_operator(store, manifest, element, name, share, operator is not None)
-            for element, part in manifest.parts.items()
-            for name, share in part["operators"].items()
+            _describe_operator(store, manifest, element, name, part, operator is not None)
+            for element, whole in manifest.parts.items()
+            for name, part in whole.operators.items()
             if operator in (None, name)
         ],
-        "kept": [
-            {
+        "kept": [each for part in manifest.parts.values() for each in _batches(part.element, part.kept)],
+        "captured": [
+            each for part in manifest.parts.values() for each in _batches(part.element, part.captured)
+        ],
+        "borders": {
+            name: dict(counts) for part in manifest.parts.values() for name, counts in part.borders.items()
+        },
+    }
+
+
+def _batches(element: str, kept: Kept) -> Iterator[dict[str, Any]]:
+    for connection, batches in kept.items():
+        for batch in batches:
+            files = [_named(ref) for ref in batch.files]
+            yield {
                 "element": element,
                 "connection": connection,
-                "rows": batch["rows"],
-                "files": [_named(ref) for ref in batch["files"]],
+                "rows": batch.rows,
+                "skip": batch.skip,
+                "files": files,
             }
-            for element, part in manifest.parts.items()
-            for connection, batches in part.get("kept", {}).items()
-            for batch in batches
-        ],
-    }
 
 
 def _describe_operator(
@@ -62,33 +74,31 @@ def _describe_operator(
     manifest: Manifest,
     element: str,
     name: str,
-    share: Mapping[str, Any],
+    part: OperatorPart,
     in_detail: bool,
 ) -> dict[str, Any]:
     fingerprint = manifest.fingerprint.get(name, "")
     chains = [
-        [{**_named(ref), "rows": _rows(store, SegmentRef(*ref), in_detail)} for ref in partition]
-        for partition in share.get("segments", ())
+        [{**_named(ref), "rows": _rows(store, ref, in_detail)} for ref in partition]
+        for partition in part.segments
     ]
-    blobs = [ref for ref in (share.get("blob"), *share.get("pairs", ())) if ref]
-    sizes = [segment["bytes"] for chain in chains for segment in chain] + [ref["size"] for ref in blobs]
     return {
         "operator": name,
         "element": element,
+        "epoch": part.epoch or manifest.epoch,
         "kind": fingerprint.partition(" ")[0],
         "fingerprint": fingerprint,
-        "form": share.get("form"),
-        "bytes": sum(sizes),
-        "blob": share.get("blob"),
-        "pairs": list(share.get("pairs", ())),
-        "value": None if store is None else decoded(store, share),
+        "form": None if part.form is None else {**form_data(part.form), "deltas": part.form.deltas},
+        "bytes": part.bytes,
+        "blob": None if part.blob is None else asdict(part.blob),
+        "pairs": [asdict(ref) for ref in part.pairs],
+        "value": None if store is None else decoded(store, part),
         "partitions": chains,
     }
 
 
-def _named(ref: list[Any]) -> dict[str, Any]:
-    entry, key, size, crc = ref
-    return {"entry": entry, "key": key, "bytes": size, "crc": f"{crc:08x}"}
+def _named(ref: SegmentRef) -> dict[str, Any]:
+    return {"entry": ref.entry, "key": ref.key, "bytes": ref.size, "crc": f"{ref.crc:08x}"}
 
 
 def _rows(store: Store | None, ref: SegmentRef, in_detail: bool) -> int | None:
@@ -112,8 +122,7 @@ def rows_in(path: Path) -> int | None:
 
 def first_rows(store: Store, manifest: Manifest, operator: str, rows: int) -> dict[str, pa.Table]:
     """The first rows of each part of an operator's state, as people want to see them."""
-    share = find_operator(manifest, operator)
-    if not any(share.get("segments", ())):
+    if not any(find_operator(manifest, operator).segments):
         raise ConfigError(
             f"operator {operator!r} has no keyed rows in epoch {manifest.epoch}.",
             cure="Leave --rows out to see its value.",

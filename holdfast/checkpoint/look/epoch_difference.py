@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.checkpoint.look.epochs import segments_of, value_of
+from holdfast.checkpoint.look.epochs import value_of
 from holdfast.checkpoint.look.fingerprint_reader import Described
 from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.look.state_rows import (
@@ -23,6 +23,7 @@ from holdfast.checkpoint.look.state_rows import (
 from holdfast.checkpoint.look.table_matching import Matched, match_by_key, match_rows
 from holdfast.checkpoint.look.views import View, make_view
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.parts import OperatorPart
 from holdfast.errors import HoldfastError
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.store.base import SegmentRef, Store
@@ -103,10 +104,11 @@ class StateFiles:
 
     def __init__(self, store: Store, files: SegmentFiles, manifest: Manifest, operator: str) -> None:
         self._files = files
-        self.share = manifest.operators().get(operator) or {}
+        self.stored = manifest.operators().get(operator)
+        """None: the epoch has nothing of it."""
         self.described = Described.of(manifest.fingerprint.get(operator, ""))
-        self.partitions = segments_of(self.share)
-        value = value_of(store, self.share) if self.partitions else None
+        self.partitions = () if self.stored is None else self.stored.segments
+        value = value_of(store, self.stored) if self.stored is not None and self.partitions else None
         self.meta = value.get("meta") if isinstance(value, dict) else None
 
     def parts(self, known: Aggregation | None = None) -> dict[str, Part]:
@@ -160,11 +162,11 @@ def _compare_operator(
     same_segments = old.partitions == new.partitions
     return OperatorDiff(
         operator=name,
-        kind=(new if new.share else old).described.kind or "?",
-        present=(bool(old.share), bool(new.share)),
+        kind=(old if new.stored is None else new).described.kind or "?",
+        present=(old.stored is not None, new.stored is not None),
         parts={} if same_segments else _compare_parts(old, new, rows),
-        blob=_compare_blobs(store, old.share, new.share),
-        bytes=(_size(old.share), _size(new.share)),
+        blob=_compare_values(store, old.stored, new.stored),
+        bytes=(_size(old.stored), _size(new.stored)),
         new_bytes=sum(ref.size for ref in added),
     )
 
@@ -218,24 +220,21 @@ def _shown(
     yield from ((what, row) for row in finished.to_pylist())
 
 
-def _compare_blobs(store: Store, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Any, Any] | None:
+def _compare_values(
+    store: Store, old: OperatorPart | None, new: OperatorPart | None
+) -> tuple[Any, Any] | None:
     """The small states, decoded, if their bytes differ."""
-    marks = [
-        [(ref["size"], ref["crc"]) for ref in (share.get("blob"), *share.get("pairs", ())) if ref]
-        for share in (old, new)
-    ]
+    marks = [[(ref.size, ref.crc) for ref in part.values] if part else [] for part in (old, new)]
     return None if marks[0] == marks[1] else (decoded(store, old), decoded(store, new))
 
 
-def decoded(store: Store, share: Mapping[str, Any]) -> Any:
+def decoded(store: Store, part: OperatorPart | None) -> Any:
     """The operator's small state; a sentence in its place if a class of the topology is needed to decode it."""
     try:
-        return value_of(store, share)
+        return None if part is None else value_of(store, part)
     except HoldfastError as error:
         return f"({error.message})"
 
 
-def _size(share: Mapping[str, Any]) -> int:
-    blobs = [share.get("blob"), *share.get("pairs", ())]
-    segments = sum(ref.size for partition in segments_of(share) for ref in partition)
-    return segments + sum(int(ref["size"]) for ref in blobs if ref)
+def _size(part: OperatorPart | None) -> int:
+    return 0 if part is None else part.bytes

@@ -6,19 +6,20 @@ deletes while somebody looks is left out, or told by one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from holdfast.checkpoint import chain, savepoints
 from holdfast.checkpoint import manifest as manifests
-from holdfast.checkpoint.blobs import BlobRef, get_blob, keys_of
+from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.errors import ConfigError, MismatchError, StoreError
+from holdfast.checkpoint.parts import OperatorPart, Place
+from holdfast.errors import ConfigError, StoreError
 from holdfast.ids import INITIAL_EPOCH, Epoch, RegionName
 from holdfast.state.values import codec
-from holdfast.store.base import Identity, SegmentRef, Store
+from holdfast.store.base import Identity, Store
 from holdfast.store.urls import open_store
 
 
@@ -90,23 +91,11 @@ def newest_manifest(store: Store, region: RegionName) -> Manifest:
 
 def read_manifest(store: Store, region: RegionName, epoch: Epoch) -> Manifest:
     """The manifest, verified, and of this very job, region and epoch."""
-    where = where_manifest(store, region, epoch)
-    manifest = manifests.decode(store.manifest(region, epoch), where)
-    if (manifest.job_id, manifest.region, manifest.epoch) != (identity_of(store).job_id, region, epoch):
-        raise MismatchError(
-            f"{where} belongs to job {manifest.job_id}, region {manifest.region!r}, epoch {manifest.epoch}.",
-            cure="Restore the right file from a backup.",
-        )
-    return manifest
+    return manifests.read(store, region, epoch, identity_of(store).job_id)
 
 
-def where_manifest(store: Store, region: RegionName, epoch: Epoch) -> str:
-    """The manifest's name in sentences."""
-    return f"the manifest of epoch {epoch} of region {region!r} in {store.url}"
-
-
-def find_operator(manifest: Manifest, operator: str) -> dict[str, Any]:
-    """The operator's share of the epoch. ConfigError listing those there are."""
+def find_operator(manifest: Manifest, operator: str) -> OperatorPart:
+    """The operator's part of the epoch. ConfigError listing those there are."""
     found = manifest.operators()
     if operator in found:
         return found[operator]
@@ -120,73 +109,15 @@ def _listed(names: Sequence[object]) -> str:
     return ", ".join(map(str, names)) or "none"
 
 
-# --- what an epoch consists of --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Something stored that an epoch needs. `size`, `crc`: of the whole, as the manifest has them."""
-
-    kind: str
-    """blob, pair, segment or kept batch."""
-    owner: str
-    """Operator, or connection of a kept batch."""
-    entry: str
-    key: str
-    size: int
-    crc: int
-    chunks: int = 1
-    partition: int | None = None
-
-    @property
-    def keys(self) -> list[str]:
-        return keys_of(self.blob)
-
-    @property
-    def blob(self) -> BlobRef:
-        return BlobRef(entry=self.entry, key=self.key, size=self.size, crc=self.crc, chunks=self.chunks)
-
-    @property
-    def segment(self) -> SegmentRef:
-        return SegmentRef(self.entry, self.key, self.size, self.crc)
-
-
-def pieces_of(manifest: Manifest) -> list[Piece]:
-    """All that restoring this epoch reads, besides the manifest."""
-    found: list[Piece] = []
-    for part in manifest.parts.values():
-        for name, operator in part["operators"].items():
-            found += _pieces_of_operator(name, operator)
-        for connection, batches in part.get("kept", {}).items():
-            files = [ref for batch in batches for ref in batch["files"]]
-            found += [Piece("kept batch", connection, *ref) for ref in files]
-    return found
-
-
-def _pieces_of_operator(name: str, operator: Mapping[str, Any]) -> Iterator[Piece]:
-    if blob := operator.get("blob"):
-        yield Piece("blob", name, **blob)
-    for pair in operator.get("pairs", ()):
-        yield Piece("pair", name, **pair)
-    for number, partition in enumerate(operator.get("segments", ())):
-        for entry, key, size, crc in partition:
-            yield Piece("segment", name, entry, key, size, crc, partition=number)
-
-
-def value_of(store: Store, operator: Mapping[str, Any]) -> Any:
+def value_of(store: Store, part: OperatorPart) -> Any:
     """The operator's small state, verified and decoded; None if it has none. Of variables that are stored as a base and
     deltas, what they come to. Data only: nothing is executed."""
-    if operator.get("blob") is not None:
-        return codec.decode(get_blob(store, operator["blob"]))
-    if operator.get("pairs"):
-        restored = chain.restore(store, operator["pairs"])
+    if part.blob is not None:
+        return codec.decode(get_blob(store, part.blob))
+    if part.pairs:
+        restored = chain.restore(store, part.pairs)
         return {"variables": dict(restored.payloads), "rest": restored.rest}
     return None
-
-
-def segments_of(operator: Mapping[str, Any]) -> list[list[SegmentRef]]:
-    """Per partition its segments, oldest first."""
-    return [[SegmentRef(*ref) for ref in partition] for partition in operator.get("segments", ())]
 
 
 # --- epochs at a glance ---------------------------------------------------------------------------------------------
@@ -216,7 +147,7 @@ class EpochSummary:
 def summaries(store: Store, region: RegionName) -> list[EpochSummary]:
     """Every epoch of a region, oldest first."""
     found: list[EpochSummary] = []
-    sizes: dict[int, dict[tuple[str, str], int]] = {INITIAL_EPOCH: {}}
+    sizes: dict[int, dict[Place, int]] = {INITIAL_EPOCH: {}}
     names = savepoints.names_by_epoch(store, region)
     published = store.epochs(region)
     for epoch in published:
@@ -226,8 +157,8 @@ def summaries(store: Store, region: RegionName) -> list[EpochSummary]:
             if epoch not in store.epochs(region):
                 continue  # its owner has just deleted it
             raise
-        pieces = pieces_of(manifest)
-        sizes[epoch] = {(piece.entry, piece.key): piece.size for piece in pieces}
+        pieces = list(manifest.pieces())
+        sizes[epoch] = {piece.place: piece.ref.size for piece in pieces}
         before = sizes.get(manifest.previous)
         fresh = None if before is None else sizes[epoch].keys() - before.keys()
         found.append(
@@ -251,5 +182,4 @@ def summaries(store: Store, region: RegionName) -> list[EpochSummary]:
 
 def forms_of(manifest: Manifest) -> dict[str, str]:
     """Per operator the form in which the epoch holds it, where the manifest tells."""
-    parts = manifest.operators().items()
-    return {name: str(part["form"].get("kind", "?")) for name, part in parts if part.get("form")}
+    return {name: part.form.kind for name, part in manifest.operators().items() if part.form is not None}

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.checkpoint import chain, index
+from holdfast.checkpoint import chain, index, own_records
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.change.archive import read_members
 from holdfast.checkpoint.manifest import Manifest
@@ -59,7 +59,7 @@ def print_file(path: Path, rows: int = 10) -> Printed:
     data = sealed_file.read_whole(path) or b""
     if head.startswith(pack_format.MAGIC):
         return _pack(path, data)
-    if head.startswith(manifests.MAGIC):
+    if head.startswith(manifests.MAGIC.encode()):
         return _manifest(path, data, {})
     if head.startswith(sealed_file.MAGIC.encode() + b" "):
         return _sealed(path, data)
@@ -167,13 +167,19 @@ def _sealed(path: Path, data: bytes) -> Printed:
     facts = {"kind": kind, "version": version, "job": job, "name": name, "bytes": len(payload), "crc": crc}
     if kind == "manifest":
         return _manifest(path, payload, facts)
+    return Printed(str(path), kind, {**facts, "content": _content(path, name, payload)}, raw=payload)
+
+
+def _content(path: Path, name: str, payload: bytes) -> Any:
+    """What a record holds: a checkpoint of an operator outside of regions, JSON, a schema or an encoded value."""
+    if name.startswith(own_records.PREFIX):
+        found = own_records.decode(payload, name.removeprefix(own_records.PREFIX), str(path))
+        return None if found is None else own_records.as_data(found)
     try:
         content = json.loads(payload)
     except ValueError:
         content = _value(payload)
-    if isinstance(content, bytes) and name.startswith("schema."):
-        content = _arrow_schema(content)
-    return Printed(str(path), kind, {**facts, "content": content}, raw=payload)
+    return _arrow_schema(content) if isinstance(content, bytes) and name.startswith("schema.") else content
 
 
 def _arrow_schema(data: bytes) -> Any:

@@ -15,15 +15,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.checkpoint.blobs import get_blob
-from holdfast.checkpoint.look.epochs import Piece, identity_of, pieces_of, read_manifest, where_manifest
+from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint.blobs import BlobRef, get_blob
+from holdfast.checkpoint.look.epochs import identity_of, read_manifest
 from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.parts import Piece
 from holdfast.errors import DamagedError, HoldfastError, MismatchError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.state.values import codec
 from holdfast.store import sealed_file
-from holdfast.store.base import Store
+from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files import pack_format
 from holdfast.store.files.file_store import FileStore
 
@@ -73,7 +75,7 @@ def verify(
     found = _manifests(store, chosen)
     needed: dict[Piece, list[str]] = {}
     for manifest in found.manifests:
-        for piece in pieces_of(manifest):
+        for piece in manifest.pieces():
             needed.setdefault(piece, []).append(_name(manifest.region, manifest.epoch))
     problems = [*found.problems, *_records(store, found.manifests), *_packs(store, needed)]
     problems += _pieces(store, needed, progress)
@@ -83,7 +85,7 @@ def verify(
     return Verified(
         epochs=tuple(_name(*each) for each in chosen),
         pieces=len(needed) + len(chosen),
-        bytes=sum(piece.size for piece in needed),
+        bytes=sum(piece.ref.size for piece in needed),
         problems=tuple(sorted(_once(counts), key=lambda problem: problem.name)),
         gone=tuple(gone),
     )
@@ -108,7 +110,7 @@ def _manifests(store: Store, chosen: Sequence[tuple[RegionName, Epoch]]) -> _Fou
         try:
             found.manifests.append(read_manifest(store, region, epoch))
         except (StoreError, MismatchError) as error:
-            place = where_manifest(store, region, epoch)
+            place = manifests.where(store, region, epoch)
             if isinstance(store, FileStore):
                 place = str(store.root / "epochs" / region / f"{epoch:012d}.manifest")
             found.problems.append(Problem(place, error.message, (_name(region, epoch),)))
@@ -143,8 +145,8 @@ def _packs(store: Store, needed: dict[Piece, list[str]]) -> Iterator[Problem]:
     job = identity_of(store).job_id
     entries: dict[str, list[str]] = {}
     for piece, epochs in needed.items():
-        if piece.kind in ("blob", "pair"):
-            entries.setdefault(piece.entry, []).extend(epochs)
+        if isinstance(piece.ref, BlobRef):
+            entries.setdefault(piece.ref.entry, []).extend(epochs)
     for entry, epochs in sorted(entries.items()):
         directory = store.root / "entries" / entry
         for file in _chain(directory):
@@ -174,7 +176,7 @@ def _pack_damage(path: Path, job: str) -> str | None:
 
 
 def _pieces(store: Store, needed: dict[Piece, list[str]], progress: Progress | None) -> list[Problem]:
-    total = sum(piece.size for piece in needed)
+    total = sum(piece.ref.size for piece in needed)
     problems: list[Problem] = []
     done = 0
     with SegmentFiles(store) as files, ThreadPoolExecutor(AT_ONCE) as pool:
@@ -185,7 +187,7 @@ def _pieces(store: Store, needed: dict[Piece, list[str]], progress: Progress | N
                 problems.append(
                     Problem(_place(store, piece, error), error.message, tuple(dict.fromkeys(needed[piece])))
                 )
-            done += piece.size
+            done += piece.ref.size
             if progress is not None:
                 progress(done, total)
     return problems
@@ -194,25 +196,25 @@ def _pieces(store: Store, needed: dict[Piece, list[str]], progress: Progress | N
 def _place(store: Store, piece: Piece, error: HoldfastError) -> str:
     """The file or key that is damaged. A pack that makes others unreadable is the one to be named."""
     if isinstance(store, FileStore):
-        if piece.kind not in ("blob", "pair"):
-            return str(store.segment_path(piece.entry, piece.key))
-        directory = store.root / "entries" / piece.entry
+        if not isinstance(piece.ref, BlobRef):
+            return str(store.segment_path(*piece.place))
+        directory = store.root / "entries" / piece.ref.entry
         named = [
             file for file in sealed_file.list_directory(directory) if str(directory / file) in error.message
         ]
         if named:
             return str(directory / named[0])
-    return store.describe(piece.entry, piece.key)
+    return store.describe(*piece.place)
 
 
 def _look(store: Store, files: SegmentFiles, piece: Piece) -> HoldfastError | None:
     """What is wrong with a piece, if anything."""
     for attempt in range(_ATTEMPTS):
         try:
-            if piece.kind in ("blob", "pair"):
-                _look_at_value(store, piece)
+            if isinstance(piece.ref, BlobRef):
+                _look_at_value(store, piece.ref, encoded=piece.kind == "blob")
             else:
-                files.check(piece.segment, _frame_of(piece))
+                files.check(piece.ref, _frame_of(piece.ref))
         except (DamagedError, MismatchError) as error:
             return error
         except StoreError as error:  # the store was busy, or changed faster than it could be read
@@ -223,22 +225,22 @@ def _look(store: Store, files: SegmentFiles, piece: Piece) -> HoldfastError | No
     return None
 
 
-def _look_at_value(store: Store, piece: Piece) -> None:
-    data = get_blob(store, piece.blob)
-    if piece.kind != "blob":
+def _look_at_value(store: Store, ref: BlobRef, encoded: bool) -> None:
+    data = get_blob(store, ref)
+    if not encoded:
         return
     try:
         codec.decode(data)
     except DamagedError as error:
-        place = store.describe(piece.entry, piece.key)
+        place = store.describe(ref.entry, ref.key)
         raise DamagedError(f"{place}: {error.message}", cure=error.cure) from error
     except HoldfastError:
         pass  # a registered class of the topology that is not there now: the bytes are well
 
 
-def _frame_of(piece: Piece) -> Callable[[Path], object]:
+def _frame_of(ref: SegmentRef) -> Callable[[Path], object]:
     """How to see that a file with the right bytes is what it should be, without reading its rows."""
-    return _read_parquet_footer if piece.key.endswith(".parquet") else _read_arrow_footer
+    return _read_parquet_footer if ref.key.endswith(".parquet") else _read_arrow_footer
 
 
 def _read_arrow_footer(path: Path) -> object:

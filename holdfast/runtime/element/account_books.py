@@ -9,6 +9,7 @@ otherwise all of it is in the books. So one write of the books settles everythin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,10 +25,12 @@ from holdfast.protocol.accounts import (
     Covered,
     Loss,
     TakenByRegion,
+    at_borders,
     close,
     settle,
+    settled_after,
 )
-from holdfast.runtime.element.own_state import TellEvent, covered_by
+from holdfast.runtime.element.own_checkpoints import TellEvent, covered_by
 from holdfast.runtime.source_positions import KnownPosition
 from holdfast.state.values import codec
 from holdfast.store.base import Store
@@ -60,7 +63,7 @@ class Ledger:
 
 
 class AccountBooks:
-    """Of one run. `look` comes first and changes nothing, then `begin`; `save` is called by element threads, each for its
+    """Of one run. `read` and `settle` come first and change nothing, then `begin`; `save` is called by element threads, each for its
     own element."""
 
     def __init__(self, store: Store | None, plan: Plan, token: OwnerToken, tell: TellEvent) -> None:
@@ -74,18 +77,34 @@ class AccountBooks:
 
     # --- opening ------------------------------------------------------------------------------------------------
 
-    def look(
-        self,
-        sent: Mapping[ConnectionId, int] | None = None,
-        taken: Mapping[ConnectionId, TakenByRegion] | None = None,
-    ) -> None:
-        """Settle what earlier runs left. `sent`, `taken`: what the newest epochs of regions know of their borders."""
-        ledger = self._read()
-        accounts, self._losses = settle(self._books(ledger, sent or {}, taken or {}), self._run)
+    def read(self) -> None:
+        """Find what earlier runs left. Changes nothing."""
+        self.ledger = self._read()
+
+    def settle(self, sent: Mapping[ConnectionId, int], taken: Mapping[ConnectionId, TakenByRegion]) -> None:
+        """Count what is gone. `sent`, `taken`: what the newest epochs of regions know of their borders."""
+        ledger = self.ledger
+        books = self._books(ledger, sent, taken)
+        accounts, self._losses = settle(books, self._run)
         for element in self._plan.elements:
             if element.region is None:
                 accounts[element.name] = self._fitted(element, accounts.get(element.name))
-        self.ledger = replace(ledger, run=self._run, closed=False, accounts=accounts)
+        self.ledger = replace(
+            ledger,
+            run=self._run,
+            closed=False,
+            accounts=accounts,
+            settled=settled_after(books),
+            border_lost=self._border_lost(ledger, books),
+        )
+
+    def _border_lost(self, ledger: Ledger, books: Books) -> dict[ConnectionId, int]:
+        """Rows lost at each entrance of a region, over all runs."""
+        new = {id: loss.rows for id, loss in at_borders(books).items()}
+        known = {id: taken.lost for id, taken in books.taken_by_regions.items()}
+        return {
+            id: max(known.get(id, 0), ledger.border_lost.get(id, 0)) + new.get(id, 0) for id in books.ports
+        }
 
     def begin(self) -> None:
         """The run begins: what was found is written at once, and told."""
@@ -151,16 +170,37 @@ class AccountBooks:
             }
             self._store.save_record(f"account.{account.element}", codec.encode(record))
 
-    def close(self, accounts: Mapping[ElementName, Account]) -> dict[ElementName, Account]:
-        """The run ends, and no element works any more: what its end cost is counted. Returns the accounts after it."""
-        books = self._books(replace(self.ledger, accounts=dict(accounts)), {}, {})
+    def close(
+        self,
+        accounts: Mapping[ElementName, Account],
+        sent: Mapping[ConnectionId, int],
+        taken: Mapping[ConnectionId, TakenByRegion],
+    ) -> None:
+        """The run ends, and no element works any more: what its end cost is counted, and told."""
+        books = self._books(replace(self.ledger, accounts={**self.ledger.accounts, **accounts}), sent, taken)
         after, losses = close(books)
+        records = self._read()  # positions as they were saved last
+        self.ledger = replace(
+            records,
+            run=self._run,
+            closed=True,
+            accounts=after,
+            settled=settled_after(books),
+            border_lost=self._border_lost(self.ledger, books),
+        )
+        self._write()
         self._tell_all(losses)
-        if self._store is not None:
-            records = self._read()  # positions as they were saved last
-            self.ledger = replace(records, closed=True, accounts={**records.accounts, **after})
-            self._write()
-        return after
+
+    def lost_by_sink(
+        self, accounts: Iterable[Account], at_borders: Mapping[ConnectionId, int]
+    ) -> dict[str, int]:
+        """For people: rows that each sink lacks because they were lost, over all runs."""
+        lost: Counter[str] = Counter()
+        for account in accounts:
+            lost.update(account.lost)
+        for id, (_, sinks) in self._ports().items():
+            lost.update(dict.fromkeys(sinks, at_borders.get(id, 0)))
+        return dict(lost)
 
     def _tell_all(self, losses: Iterable[Loss]) -> None:
         for loss in losses:

@@ -12,10 +12,11 @@ Nothing of this is ever asked in a region, which replays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Literal
 
 from holdfast.checkpoint.missed_rows_estimate import Pace
+from holdfast.checkpoint.own_records import OwnCheckpoint
 from holdfast.clock import Clock
 from holdfast.compiler.plan import Plan
 from holdfast.compiler.traverse import edges, edges_into
@@ -49,36 +50,35 @@ class Aging:
         self._ran = True
         self.taken_s = self._clock.wall()
 
-    def missed(self, run: KeyedRun, part: Mapping[str, Any] | None) -> tuple[int, ...]:
-        """For each input of an operator the rows it missed since `part` was stored; empty if nobody can know."""
-        pace = None if part is None else Pace.from_data(part.get("pace"))
-        if pace is None or run.name not in self._feeds:
+    def missed(self, run: KeyedRun, found: OwnCheckpoint | None) -> tuple[int, ...]:
+        """For each input of an operator the rows it missed since a checkpoint; empty if nobody can know."""
+        if found is None or found.pace is None or run.name not in self._feeds:
             return ()
-        return pace.missed([self._until(feed) for feed in self._feeds[run.name]])
+        return found.pace.missed([self._until(feed) for feed in self._feeds[run.name]])
 
     def _until(self, feed: Feed) -> float | None:
         if self._ran or feed == "waits":
             return self.taken_s
         return self._clock.wall() if feed == "gone" else None
 
-    def restored(self, run: KeyedRun, part: Mapping[str, Any] | None) -> bool:
-        """An operator was restored to `part`. True if that should be stored at once: a second restore must neither
+    def restored(self, run: KeyedRun, found: OwnCheckpoint | None) -> bool:
+        """An operator was restored to a checkpoint. True if that should be stored at once: a second restore must neither
         remove rows for the same time again, nor for that in which nobody ran."""
         had = run.had
         if had is None or run.name not in self._feeds:
             return False
         now = self._clock.wall()
-        known = None if part is None else Pace.from_data(part.get("pace"))
+        known = None if found is None else found.pace
         self._paces[run.name] = Pace.begin(now, had) if known is None else known.resumed(now, had)
-        return part is not None
+        return found is not None
 
-    def measured(self, run: KeyedRun) -> dict[str, Any] | None:
+    def measured(self, run: KeyedRun) -> Pace | None:
         """What a checkpoint of the operator, taken now, keeps of its pace."""
         had = run.had
         if had is None or run.name not in self._paces:
             return None
         self._paces[run.name] = self._paces[run.name].looked(self._clock.wall(), had)
-        return self._paces[run.name].as_data()
+        return self._paces[run.name]
 
 
 def feeds(plan: Plan, name: OperatorName) -> tuple[Feed, ...]:

@@ -11,12 +11,13 @@ import pyarrow as pa
 from holdfast.checkpoint import chain
 from holdfast.checkpoint.blobs import BlobRef
 from holdfast.checkpoint.chain import Restored
+from holdfast.checkpoint.parts import OperatorPart, Whole
 from holdfast.errors import StateError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.graph import HostedSpec
 from holdfast.operators.python.rows import Outbox, rows_of, stamp
-from holdfast.runtime.element.operator_runs import DurablePart, Remembering, blob_of
+from holdfast.runtime.element.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.element.user_thread import MakeThread, UserThread
 from holdfast.runtime.element.variable_chain import VersionedState
 from holdfast.runtime.region.restore_budget import Chooser
@@ -147,21 +148,21 @@ class HostedRun(Remembering):
             return self._versioned.pin(epoch, rest)
         return self._encoded()
 
-    def part_of(self, epoch: Epoch, pinned: Any) -> DurablePart:
+    def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
         if self._versioned is None:
-            return DurablePart(pinned, form={"kind": "full", "deltas": 0})
+            return Prepared(OperatorPart(form=Whole()), pinned)
         return self._versioned.part_of(epoch, pinned)
 
     def stored(self, epoch: Epoch, pairs: Sequence[BlobRef]) -> None:
         if self._versioned is not None:
             self._versioned.stored(epoch, pairs)
 
-    def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
+    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         self._outbox = Outbox(self.name, self._spec.schemas)
         self._before = None
         if self.instance is None or not self.thread.is_alive:
             self.thread.call("__init__()", self._make, self.give_up)
-        versions = _versions(store, part) if part is not None and part.get("pairs") else None
+        versions = _versions(store, part) if part is not None and part.pairs else None
         if part is None:
             instance_state.to_initial(self.instance, self._pristine)
             self._emitted = [0] * len(self._spec.schemas)
@@ -174,7 +175,7 @@ class HostedRun(Remembering):
             self._emitted = list(stored["emitted"])
         if self._versioned is not None:
             # Before open(): what that changes counts as a change.
-            self._versioned.restored(epoch, self.instance, versions, part)
+            self._versioned.restored(epoch, self.instance, versions, None if part is None else part.form)
         self.thread.call("open()", lambda: instance_state.open_again(self.instance), self.give_up)
 
     def _make(self) -> None:
@@ -195,9 +196,9 @@ class HostedRun(Remembering):
             self._outbox.submit(item, port)
 
 
-def _versions(store: Store | None, part: dict[str, Any]) -> Restored:
+def _versions(store: Store | None, part: OperatorPart) -> Restored:
     assert store is not None
     fp("reset.op.load")
-    restored = chain.restore(store, part["pairs"])
+    restored = chain.restore(store, part.pairs)
     fp("reset.op.loaded")
     return restored

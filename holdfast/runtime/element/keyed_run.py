@@ -23,10 +23,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.checkpoint.adaptive import Cost, Form
+from holdfast.checkpoint.parts import Groups, OperatorPart, StoredForm
 from holdfast.errors import DamagedError
 from holdfast.ids import Epoch, OperatorName
 from holdfast.operators.shared.logic import Segments
-from holdfast.runtime.element.operator_runs import DurablePart, Remembering, blob_of
+from holdfast.runtime.element.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.engines.engine import Engine, KeyedState, KeyedTask, Spare
 from holdfast.runtime.region.restore_budget import Chooser
 from holdfast.state.keyed.change_log import ChangeLog
@@ -152,7 +153,7 @@ class KeyedRun(Remembering):
             self.state = replace(self.state, pins=self.state.pins + 1)
             return pin
 
-    def part_of(self, epoch: Epoch, pinned: KeyedPin) -> DurablePart:
+    def part_of(self, epoch: Epoch, pinned: KeyedPin) -> Prepared:
         try:
             part = self._put(pinned)
         except BaseException:
@@ -163,11 +164,11 @@ class KeyedRun(Remembering):
         finally:
             with self._lock:
                 self._held = [pin for pin in self._held if pin is not pinned]
-        if pinned.state.meta is not None or pinned.state.counts:
-            part.blob = codec.encode({"meta": pinned.state.meta, "counts": dict(pinned.state.counts)})
-        return part
+        if pinned.state.meta is None and not pinned.state.counts:
+            return Prepared(part)
+        return Prepared(part, codec.encode({"meta": pinned.state.meta, "counts": dict(pinned.state.counts)}))
 
-    def _put(self, pinned: KeyedPin) -> DurablePart:
+    def _put(self, pinned: KeyedPin) -> OperatorPart:
         begun = time.perf_counter()
         maps, others = zip(*map(self.task.logic.parted, pinned.state.partitions), strict=True)
         form: Form = "delta"
@@ -183,10 +184,9 @@ class KeyedRun(Remembering):
         with self._lock:
             if pinned.life == self._life:  # else a restore came in between: the state is another one now
                 self._stored_as(pinned, form, cost, chain, segments, refused)
-        if self.task.logic.chained is None:
-            rows = {s.name: s.rows for partition in pinned.state.partitions for s in partition}
-            return DurablePart(None, segments, {"kind": "groups", "rows": rows})
-        return DurablePart(None, segments, self.chooser.record(form))
+        rows = {s.name: s.rows for partition in pinned.state.partitions for s in partition}
+        stored = Groups(rows) if self.task.logic.chained is None else self.chooser.record(form)
+        return OperatorPart(segments=tuple(map(tuple, segments)), form=stored)
 
     def _put_base(self, maps: Sequence[Segments]) -> tuple[list[Refs], int]:
         """The version's own segments. Joined if only so the bound is kept, or if that is less to store and a base is rare
@@ -261,12 +261,13 @@ class KeyedRun(Remembering):
 
     # --- restore ------------------------------------------------------------------------------------------------
 
-    def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
+    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         self._store = store
-        segments = [] if part is None else [[SegmentRef(*ref) for ref in p] for p in part["segments"]]
-        blob = {} if part is None or part["blob"] is None else codec.decode(blob_of(store, part))
+        part = part or OperatorPart()
+        segments = list(map(list, part.segments))
+        blob = {} if part.blob is None else codec.decode(blob_of(store, part))
         stored_meta = blob.get("meta")
-        spare = self._note_lost(part, stored_meta) if self.tolerates_damage else None
+        spare = self._note_lost(part.form, stored_meta) if self.tolerates_damage else None
         loaded = self._engine.load_keyed(self.task, segments, store, spare)
         meta = self.task.logic.resumed(stored_meta)
         if spare is not None and any(spare.missed):
@@ -282,18 +283,18 @@ class KeyedRun(Remembering):
             self._stop_tracking()
         self.advance(state)
         with self._lock:
-            self._resume_chain(segments, None if part is None else part.get("form"), loaded.as_stored)
+            self._resume_chain(segments, part.form, loaded.as_stored)
 
-    def _note_lost(self, part: dict[str, Any] | None, meta: Any) -> Spare:
+    def _note_lost(self, form: StoredForm | None, meta: Any) -> Spare:
         self.lost_groups = []
-        rows: dict[str, int] = ((part or {}).get("form") or {}).get("rows", {})
+        rows = form.rows if isinstance(form, Groups) else {}
 
         def note(ref: SegmentRef, error: DamagedError) -> None:
             self.lost_groups.append((error.message, rows.get(ref.key, 0)))
 
         return Spare(note, self.missed, meta)
 
-    def _resume_chain(self, segments: list[Refs], form: dict[str, Any] | None, as_stored: bool) -> None:
+    def _resume_chain(self, segments: list[Refs], form: StoredForm | None, as_stored: bool) -> None:
         """Go on with the stored chain, if what was loaded is exactly what the store has."""
         self._stored = {ref.key: ref for refs in segments for ref in refs} if as_stored else {}
         known = form is not None and as_stored and self.task.logic.chained is not None

@@ -5,8 +5,10 @@ The worker works, the life decides, this file connects them. Nothing happens to 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
@@ -22,6 +24,8 @@ from holdfast.runtime.metrics import ElementMetrics
 
 ROWS_PER_STEP = 1_000_000
 IDLE_WAIT_S = 0.05
+LONG_S = 2.0
+"""A call into the user's code that takes longer is named in the status."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,15 @@ class ElementLoop:
     @property
     def name(self) -> ElementName:
         return self.plan.name
+
+    def status(self, now: float) -> dict[str, Any]:
+        """For people: figures, and a call into the user's code that does not return."""
+        told = self.metrics.as_dict(now)
+        for run in self.worker.hosted:
+            what, age = run.thread.busy(time.monotonic()) or ("", 0.0)
+            if age >= LONG_S:
+                told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
+        return told
 
     def interrupt(self) -> None:
         """What the element is doing no longer matters: cancel its jobs."""

@@ -7,29 +7,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.checkpoint.blobs import BlobRef, get_blob
+from holdfast.checkpoint.blobs import BlobRef, get_blob, put_blobs
+from holdfast.checkpoint.parts import OperatorPart
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp
 from holdfast.state.values import codec
-from holdfast.store.base import SegmentRef, Store
+from holdfast.store.base import Store
 
 
-@dataclass
-class DurablePart:
-    """An operator's share of an epoch: a small blob (stored by the worker, many in one write) and stored segments."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An operator's part whose values are not stored yet: the worker does that, those of many operators in one write."""
 
+    part: OperatorPart = field(default_factory=OperatorPart)
+    """Segments are durable; `pairs` are those of earlier epochs that a restore needs too."""
     blob: bytes | None = None
-    segments: list[list[SegmentRef]] = field(default_factory=list)
-    form: dict[str, Any] | None = None
-    """What kind of checkpoint it is, for people and for the next one."""
     pairs: Mapping[str, bytes] = field(default_factory=dict)
-    """More to store with the blob, by kind; the key is the blob's with ~ and the kind."""
-    older: Sequence[BlobRef] = ()
-    """Pairs of earlier epochs that a restore needs too."""
+    """New pairs by kind."""
 
 
 class Remembering(ABC):
@@ -42,14 +40,14 @@ class Remembering(ABC):
         """The state as of now, safe from later steps. Called between steps."""
 
     @abstractmethod
-    def part_of(self, epoch: Epoch, pinned: Any) -> DurablePart:
+    def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
         """Make segments durable and encode the rest. Called in the background."""
 
     def stored(self, epoch: Epoch, pairs: Sequence[BlobRef]) -> None:
         """The pairs of `part_of` are durable, in its order. Called in the background."""
 
     @abstractmethod
-    def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
+    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         """Go to the state of `part`; None: the initial state."""
 
 
@@ -73,10 +71,10 @@ class SourceRun(Remembering):
     def pin(self, epoch: Epoch) -> Any:
         return self.source.snapshot()
 
-    def part_of(self, epoch: Epoch, pinned: Any) -> DurablePart:
-        return DurablePart(codec.encode(pinned, path=f"position of source {self.name!r}"))
+    def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
+        return Prepared(blob=codec.encode(pinned, path=f"position of source {self.name!r}"))
 
-    def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
+    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         fp("reset.source.seek")
         self.dry = False
         self.source.seek(self.beginning if part is None else codec.decode(blob_of(store, part)))
@@ -92,21 +90,40 @@ class SinkRun(Remembering):
     def pin(self, epoch: Epoch) -> Any:
         return self.sink.seal(epoch)
 
-    def part_of(self, epoch: Epoch, pinned: Any) -> DurablePart:
-        return DurablePart(
-            codec.encode(self.sink.prepare(epoch, pinned), path=f"output of sink {self.name!r}")
-        )
+    def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
+        made = self.sink.prepare(epoch, pinned)
+        return Prepared(blob=codec.encode(made, path=f"output of sink {self.name!r}"))
 
-    def restore(self, epoch: Epoch, part: dict[str, Any] | None, store: Store | None) -> None:
+    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         # An epoch made without a run carries on what an earlier one was to show.
-        shown = Epoch(epoch if part is None else part.get("epoch", epoch))
+        shown = epoch if part is None else part.epoch or epoch
         self.sink.restore(shown, None if part is None else codec.decode(blob_of(store, part)))
 
 
-def blob_of(store: Store | None, part: dict[str, Any]) -> bytes:
+def store_values(
+    store: Store, entry: str, prefix: str, epoch: Epoch, prepared: Mapping[Remembering, Prepared]
+) -> dict[str, OperatorPart]:
+    """Make the values of prepared parts durable, all in one write; returns the whole parts by operator. Keys are
+    `<prefix>-<operator>`, of pairs with ~ and the kind behind it."""
+    values: dict[str, bytes] = {}
+    for run, each in prepared.items():
+        values |= {} if each.blob is None else {f"{prefix}-{run.name}": each.blob}
+        values |= {f"{prefix}-{run.name}~{kind}": data for kind, data in each.pairs.items()}
+    refs = put_blobs(store, entry, values)
+    parts: dict[str, OperatorPart] = {}
+    for run, each in prepared.items():
+        pairs = [refs[f"{prefix}-{run.name}~{kind}"] for kind in each.pairs]
+        if pairs:
+            run.stored(epoch, pairs)
+        blob = refs.get(f"{prefix}-{run.name}")
+        parts[run.name] = replace(each.part, blob=blob, pairs=(*each.part.pairs, *pairs))
+    return parts
+
+
+def blob_of(store: Store | None, part: OperatorPart) -> bytes:
     """The bytes of an operator part's blob, verified."""
     assert store is not None
     fp("reset.op.load")
-    data = get_blob(store, part["blob"])
+    data = get_blob(store, part.blob)
     fp("reset.op.loaded")
     return data

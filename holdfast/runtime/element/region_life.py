@@ -30,11 +30,12 @@ from holdfast.protocol.messages import (
     UploadBroke,
     UploadFinished,
 )
+from holdfast.runtime.element.borders import Borders
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
-from holdfast.runtime.element.worker import Pinned
+from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, story_of
 from holdfast.runtime.links.batch import Batch
@@ -76,6 +77,9 @@ class RegionLife(Life):
         plan = loop.plan
         connections = (*plan.inputs, *plan.outputs)
         self._links = {c.id for c in connections if c.region is not None and c.region == plan.region}
+        ends = loop.ends
+        entering = {id: c for id, c in ends.inputs.items() if id not in self._links}
+        self.borders = Borders(entering, {id: c for id, c in ends.outputs.items() if id not in self._links})
         loop.life = self
 
     @property
@@ -288,7 +292,8 @@ class RegionLife(Life):
         token = Marker("token", epoch, attempt)
         with self.loop.ends.signals.condition:
             captured = {id: self.loop.ends.inputs[id].ahead_of(token) or () for id in links}
-            self._pinned = self.loop.worker.pin(epoch, attempt, kept, captured)
+            on_the_way = OnTheWay(kept, captured)
+            self._pinned = self.loop.worker.pin(epoch, attempt, on_the_way, self.borders.pinned(epoch))
         self._aligns_since = None
         self._awaits_epoch = False
         self._rows_at[epoch] = self.loop.metrics.rows
@@ -326,10 +331,14 @@ class RegionLife(Life):
         self.loop.exhausted = False
         waiting = self._region.restore(self.loop.worker, epoch, attempt)
         for id, batches in waiting.captured.items():
-            self.loop.ends.inputs[id].put_first([Parcel(batch, 0) for batch in batches])
+            self.loop.ends.inputs[id].put_first([Parcel(batch, batch.rows) for batch in batches])
         for id, batches in waiting.kept.items():
             for batch in batches:
                 self.loop.ends.outputs[id].put_batch(batch, self.must_give_up)
+        lost = self.borders.restored(epoch)
+        if lost:
+            self.loop.metrics.lost_rows += lost
+            self._region.rows_lost(self.loop.name, lost)
         fp("reset.resume")
 
     def _count_replay(self, epoch: Epoch) -> None:

@@ -17,7 +17,7 @@ never during a `pin` or `restored` of the same operator.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,10 @@ from holdfast.checkpoint import chain
 from holdfast.checkpoint.adaptive import Cost, Form, Limits
 from holdfast.checkpoint.blobs import BlobRef
 from holdfast.checkpoint.chain import INCR, Chain, Link, Restored, Taken
+from holdfast.checkpoint.parts import Chained, OperatorPart, StoredForm
 from holdfast.ids import Epoch
 from holdfast.language.checkpoint_form import CheckpointForm
-from holdfast.runtime.element.operator_runs import DurablePart
+from holdfast.runtime.element.operator_runs import Prepared
 from holdfast.runtime.region.restore_budget import Chooser
 from holdfast.state.variables import instance_state
 from holdfast.state.variables.declarations import declared
@@ -47,7 +48,7 @@ class PinnedVersions:
     """A checkpoint, encoded."""
 
     link: Link
-    form: Mapping[str, Any]
+    form: Chained
 
 
 class VersionedState:
@@ -63,14 +64,14 @@ class VersionedState:
         """The last pin, until its pairs are durable."""
         self._epoch = Epoch(0)
 
-    def restored(self, epoch: Epoch, op: Any, found: Restored | None, part: Mapping[str, Any] | None) -> None:
+    def restored(self, epoch: Epoch, op: Any, found: Restored | None, form: StoredForm | None) -> None:
         """The operator has the state of `epoch`. `found`: None if it was not stored in versions."""
         variables = declared(type(op))
         self._versions = instance_state.versions_of(op)
         self._described = {name: variables[name].describe() for name in self._versions}
         self._chain = NOTHING if found is None else self._fitting(found)
         self._pinned, self._epoch = None, epoch
-        self._chooser.resume(part.get("form") if part is not None and found is not None else None)
+        self._chooser.resume(None if found is None else form)
         self._follow()
 
     def _fitting(self, found: Restored) -> Chain:
@@ -114,9 +115,9 @@ class VersionedState:
             else:
                 versions.forget()
 
-    def part_of(self, epoch: Epoch, pinned: PinnedVersions) -> DurablePart:
+    def part_of(self, epoch: Epoch, pinned: PinnedVersions) -> Prepared:
         assert pinned.link.epoch == epoch
-        return DurablePart(form=dict(pinned.form), pairs=pinned.link.data, older=pinned.link.older)
+        return Prepared(OperatorPart(pairs=pinned.link.older, form=pinned.form), pairs=pinned.link.data)
 
     def stored(self, epoch: Epoch, pairs: Sequence[BlobRef]) -> None:
         """The pairs of the last pin are durable."""

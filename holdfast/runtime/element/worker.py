@@ -5,14 +5,14 @@ Called by one loop thread, except `upload`, which runs in the background over an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from holdfast.checkpoint.blobs import put_blobs
+from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
 from holdfast.checkpoint.retention import entry_of
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan, Plan
@@ -31,15 +31,26 @@ from holdfast.language.graph import (
     StreamRef,
 )
 from holdfast.operators.build import logic_of
+from holdfast.runtime.element.borders import BorderNumbers
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
 from holdfast.runtime.element.hosted_run import HostedRun
 from holdfast.runtime.element.keyed_run import KeyedRun
-from holdfast.runtime.element.operator_runs import DurablePart, Remembering, SinkRun, SourceRun
+from holdfast.runtime.element.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.element.variable_chain import limits_of
 from holdfast.runtime.engines.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.region.restore_budget import RestoreBudget
-from holdfast.store.base import Store
+from holdfast.store.base import SegmentRef, Store
+
+Batches = Mapping[ConnectionId, tuple[Batch, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class OnTheWay:
+    """What a restored element sends again first, and what it is given back before all else."""
+
+    kept: Batches = field(default_factory=dict)
+    captured: Batches = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,14 @@ class Pinned:
     epoch: Epoch
     attempt: Attempt
     operators: Mapping[OperatorName, Any]
-    kept: Mapping[ConnectionId, tuple[Batch, ...]]
+    kept: Batches
+    captured: Batches
+    borders: BorderNumbers
+
+    @property
+    def batches(self) -> Iterator[Batch]:
+        for batches in (*self.kept.values(), *self.captured.values()):
+            yield from batches
 
 
 class Worker:
@@ -82,6 +100,8 @@ class Worker:
         self.sources = [run for run in self.runs.values() if isinstance(run, SourceRun)]
         self.sinks = [run for run in self.runs.values() if isinstance(run, SinkRun)]
         self.hosted = [run for run in self.runs.values() if isinstance(run, HostedRun)]
+        self._stored_files: dict[str, SegmentRef] = {}
+        """Files of batches that the newest epoch holds."""
         self._last_read: tuple[tuple[str, ...], pa.Table] = ((), None)
         self.deliveries = {
             op.name: delivery_of(element, op.name, self.out_streams)
@@ -139,68 +159,49 @@ class Worker:
 
     # --- epochs -------------------------------------------------------------------------------------------------
 
-    def pin(self, epoch: Epoch, attempt: Attempt, kept: Mapping[ConnectionId, tuple[Batch, ...]]) -> Pinned:
-        for batches in kept.values():
-            for batch in batches:
-                batch.hold.take()
-        return Pinned(epoch, attempt, {name: run.pin(epoch) for name, run in self.runs.items()}, kept)
+    def pin(self, epoch: Epoch, attempt: Attempt, on_the_way: OnTheWay, borders: BorderNumbers) -> Pinned:
+        operators = {name: run.pin(epoch) for name, run in self.runs.items()}
+        pinned = Pinned(epoch, attempt, operators, on_the_way.kept, on_the_way.captured, borders)
+        for batch in pinned.batches:
+            batch.hold.take()
+        return pinned
 
-    def upload(self, pinned: Pinned, store: Store, region: RegionName) -> dict[str, Any]:
+    def upload(self, pinned: Pinned, store: Store, region: RegionName) -> ElementPart:
         """Make a pin durable; returns the element's part of the manifest."""
         try:
             return self._upload(pinned, store, region)
         finally:
-            for batches in pinned.kept.values():
-                for batch in batches:
-                    batch.hold.let_go()
+            for batch in pinned.batches:
+                batch.hold.let_go()
 
-    def _upload(self, pinned: Pinned, store: Store, region: RegionName) -> dict[str, Any]:
-        parts: dict[str, dict[str, Any]] = {}
-        blobs: dict[str, bytes] = {}
-        more: dict[str, DurablePart] = {}
-        prefix = f"e{pinned.epoch}-a{pinned.attempt}"
-        for name, run in self.runs.items():
-            part = run.part_of(pinned.epoch, pinned.operators[name])
-            parts[name] = {"blob": None, "segments": [[_as_list(r) for r in p] for p in part.segments]}
-            if part.form is not None:
-                parts[name]["form"] = part.form
-            if part.blob is not None:
-                blobs[f"{prefix}-{name}"] = part.blob
-            blobs.update({f"{prefix}-{name}~{kind}": data for kind, data in part.pairs.items()})
-            more[name] = part
-        refs = put_blobs(store, entry_of(region, self.element.name), blobs)
-        for operator, stored in parts.items():
-            stored["blob"] = refs.get(f"{prefix}-{operator}")
-            if more[operator].pairs:
-                pairs = [refs[f"{prefix}-{operator}~{kind}"] for kind in more[operator].pairs]
-                stored["pairs"] = [*more[operator].older, *pairs]
-                self.runs[OperatorName(operator)].stored(pinned.epoch, pairs)
-        return {
-            "epoch": pinned.epoch,
-            "attempt": pinned.attempt,
-            "operators": parts,
-            "kept": self._upload_kept(pinned, store, region),
-        }
+    def _upload(self, pinned: Pinned, store: Store, region: RegionName) -> ElementPart:
+        entry, prefix = entry_of(region, self.element.name), f"e{pinned.epoch}-a{pinned.attempt}"
+        prepared = {run: run.part_of(pinned.epoch, pinned.operators[name]) for name, run in self.runs.items()}
+        operators = store_values(store, entry, prefix, pinned.epoch, prepared)
+        before, self._stored_files = self._stored_files, {}
 
-    def _upload_kept(self, pinned: Pinned, store: Store, region: RegionName) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
-        for connection, batches in pinned.kept.items():
-            kept[connection] = []
-            for batch in batches:
-                files = []
-                for file in batch.files:
-                    key = f"e{pinned.epoch}-a{pinned.attempt}-{Path(file).name}"
-                    crc, _ = checksum_file(file)
-                    files.append(
-                        _as_list(store.put_segment(entry_of(region, self.element.name), key, Path(file), crc))
-                    )
-                kept[connection].append({"rows": batch.rows, "files": files})
-        return kept
+        def put(file: str) -> SegmentRef:
+            # A batch that waits for long is captured by epoch after epoch, and stored once.
+            ref = before.get(file) or self._stored_files.get(file)
+            self._stored_files[file] = ref or _put_file(file, store, entry, prefix)
+            return self._stored_files[file]
+
+        def put_all(found: Batches) -> Kept:
+            return {
+                connection: tuple(KeptBatch(b.rows, tuple(map(put, b.files)), b.skip) for b in batches)
+                for connection, batches in found.items()
+                if batches
+            }
+
+        kept, captured = put_all(pinned.kept), put_all(pinned.captured)
+        place = (self.element.name, pinned.epoch, pinned.attempt)
+        return ElementPart(*place, operators, kept, captured, pinned.borders)
 
     def restore(
-        self, epoch: Epoch, parts: Mapping[str, dict[str, Any] | None] | None, store: Store | None
+        self, epoch: Epoch, parts: Mapping[str, OperatorPart | None] | None, store: Store | None
     ) -> None:
         """Load the operators' parts of `epoch`; None: initial state, of all or of one."""
+        self._stored_files = {}  # what was stored for an epoch that is given up may be gone soon
         for name, run in self.runs.items():
             if parts is not None and name not in parts:
                 raise MismatchError(
@@ -260,5 +261,6 @@ class Worker:
         return schema
 
 
-def _as_list(ref: Any) -> list[Any]:
-    return [ref.entry, ref.key, ref.size, ref.crc]
+def _put_file(file: str, store: Store, entry: str, prefix: str) -> SegmentRef:
+    path = Path(file)
+    return store.put_segment(entry, f"{prefix}-{path.name}", path, checksum_file(path)[0])

@@ -6,16 +6,16 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint import savepoints
-from holdfast.checkpoint.blobs import get_blob, keys_of
+from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.change.founding import is_source, refuse_unfinished
 from holdfast.checkpoint.look.epochs import newest_manifest, regions
 from holdfast.checkpoint.manifest import Manifest, references
+from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch
 from holdfast.checkpoint.retention import Collector, Retention
 from holdfast.checkpoint.savepoints import Savepoints
 from holdfast.compiler.evolution import changes
@@ -35,12 +35,12 @@ from holdfast.ids import (
 )
 from holdfast.language.graph import SinkSpec
 from holdfast.protocol.messages import ControllerRecord
-from holdfast.runtime.element.worker import Pinned, Worker
+from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.region.topology_fit import check_fit, fingerprint_of, numbers_of
 from holdfast.runtime.source_positions import RegionThen
 from holdfast.state.values import codec
-from holdfast.store.base import Identity, SegmentRef, Store
+from holdfast.store.base import Identity, Store
 
 PROBE_BYTES = 256 << 10
 
@@ -115,15 +115,7 @@ class RegionEpochs:
 
     def read(self, epoch: Epoch) -> Manifest:
         """The manifest of an epoch, verified."""
-        where = f"the manifest of epoch {epoch} of region {self._region.name!r} in {self.store.url}"
-        manifest = manifests.decode(self.store.manifest(self._region.name, epoch), where)
-        found = (manifest.job_id, manifest.region, manifest.epoch)
-        if found != (self._identity.job_id, self._region.name, epoch):
-            raise MismatchError(
-                f"{where} belongs to job {manifest.job_id}, region {manifest.region!r}, epoch {manifest.epoch}.",
-                cure="Restore the right file from a backup.",
-            )
-        return manifest
+        return manifests.read(self.store, self._region.name, epoch, self._identity.job_id)
 
     def _check_fit(self) -> None:
         if self.current is not None:
@@ -144,40 +136,44 @@ class RegionEpochs:
 
     # --- what elements ask ----------------------------------------------------------------------------------------
 
-    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]:
+    def upload(self, pinned: Pinned, worker: Worker) -> ElementPart:
         return worker.upload(pinned, self.store, self._region.name)
 
-    def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> Mapping[ConnectionId, list[Batch]]:
-        """Load an element's state of `epoch`; returns the batches it must send again first."""
+    def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> OnTheWay:
+        """Load an element's state of `epoch`; returns the batches that were on their way at it."""
         if epoch == INITIAL_EPOCH:
             worker.restore(epoch, None, self.store)
-            return {}
+            return OnTheWay()
         assert self.current is not None
         assert self.current.epoch == epoch
         self._collector.sweep_next()  # an epoch that was abandoned left something behind
         new = [name for name in worker.runs if self.current.may_begin(name)]
         worker.restore(epoch, {**dict.fromkeys(new), **self.current.operators()}, self.store)
         part = self.current.parts.get(worker.element.name)
-        return self._fetch_kept(part.get("kept", {}), attempt) if part else {}
+        if part is None:
+            return OnTheWay()
+        return OnTheWay(self._fetch(part.kept, attempt), self._fetch(part.captured, attempt))
 
-    def _fetch_kept(self, kept: Mapping[str, Any], attempt: Attempt) -> dict[ConnectionId, list[Batch]]:
+    def _fetch(self, kept: Kept, attempt: Attempt) -> dict[ConnectionId, tuple[Batch, ...]]:
+        return {
+            connection: tuple(self._fetch_batch(batch, attempt) for batch in batches)
+            for connection, batches in kept.items()
+        }
+
+    def _fetch_batch(self, batch: KeptBatch, attempt: Attempt) -> Batch:
         directory = self.live / "kept"
         directory.mkdir(parents=True, exist_ok=True)
-        result: dict[ConnectionId, list[Batch]] = {}
-        for connection, batches in kept.items():
-            result[ConnectionId(connection)] = []
-            for batch in batches:
-                files = []
-                for raw in batch["files"]:
-                    ref = SegmentRef(*raw)
-                    files.append(directory / f"a{attempt}-{threading.get_ident()}-{ref.key}")
-                    self.store.fetch_segment(ref, files[-1])
-                result[ConnectionId(connection)].append(batch_of(files, batch["rows"]))
-        return result
+        files = []
+        for ref in batch.files:
+            files.append(directory / f"a{attempt}-{threading.get_ident()}-{ref.key}")
+            self.store.fetch_segment(ref, files[-1])
+        return replace(batch_of(files, batch.rows), skip=batch.skip)
 
     # --- publishing -----------------------------------------------------------------------------------------------
 
-    def publish(self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any], wall: float) -> int:
+    def publish(
+        self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, ElementPart], wall: float
+    ) -> int:
         """Write the manifest, atomically and durably; returns the bytes the epoch added to the store."""
         previous = INITIAL_EPOCH if self.current is None else self.current.epoch
         manifest = Manifest(
@@ -224,7 +220,7 @@ class RegionEpochs:
         assert self.current.epoch == epoch
         operators = self.current.operators()
         for name, sink in self._sinks.items():
-            sink.commit(epoch, codec.decode(get_blob(self.store, operators[name]["blob"])))
+            sink.commit(epoch, codec.decode(get_blob(self.store, operators[name].blob)))
         self.store.check_owner()
         self._collector.collect(self.current.wall)
 
@@ -242,20 +238,9 @@ def _accepts_writes(live: Path) -> bool:
 
 
 def stored_bytes(manifest: Manifest, before: Manifest | None) -> int:
-    """Bytes this epoch added to the store: its blobs, kept batches, and the segments the epoch before did not have."""
+    """Bytes this epoch added to the store: of all pieces that the epoch before did not have."""
     known = set() if before is None else references(before)
-    added = 0
-    for part in manifest.parts.values():
-        files = [
-            ref for batches in part.get("kept", {}).values() for batch in batches for ref in batch["files"]
-        ]
-        for operator in part["operators"].values():
-            added += (operator["blob"] or {"size": 0})["size"]
-            pairs = operator.get("pairs", ())
-            added += sum(ref["size"] for ref in pairs if (ref["entry"], keys_of(ref)[0]) not in known)
-            files += [ref for partition in operator["segments"] for ref in partition]
-        added += sum(size for entry, key, size, _ in files if (entry, key) not in known)
-    return added
+    return sum(piece.ref.size for piece in manifest.pieces() if piece.names[0] not in known)
 
 
 def sources_of_regions(store: Store) -> dict[RegionName, RegionThen]:

@@ -93,8 +93,7 @@ def proves_withheld(newest: Manifest | None, workers: Iterable[Worker], store: S
     try:
         return all(
             run.name in parts
-            and parts[run.name]["blob"] is not None
-            and run.sink.is_withheld(newest.epoch, codec.decode(get_blob(store, parts[run.name]["blob"])))
+            and run.sink.is_withheld(newest.epoch, codec.decode(get_blob(store, parts[run.name].blob)))
             for run in sinks
         )
     except HoldfastError:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.parts import ElementPart
 from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
 from holdfast.failpoints import fp
-from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
+from holdfast.ids import Attempt, ElementName, Epoch
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.protocol.messages import (
     AbortEpoch,
@@ -46,9 +48,8 @@ from holdfast.protocol.messages import (
     UploadFailed,
 )
 from holdfast.runtime.element.region_life import RegionLife
-from holdfast.runtime.element.worker import Pinned, Worker
+from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.failures import is_fatal, is_no_space, story_of
-from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.metrics import RegionMetrics
 from holdfast.runtime.region.epochs import RegionEpochs
@@ -113,13 +114,21 @@ class Region:
     def rows_replayed(self, rows: int) -> None:
         self.metrics.rows_replayed += rows
 
+    def rows_lost(self, element: ElementName, rows: int) -> None:
+        told = {
+            "element": element,
+            "rows": rows,
+            "reason": "they entered the region after the epoch it went back to",
+        }
+        self._event("rows.lost", **told)
+
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
 
-    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]:
+    def upload(self, pinned: Pinned, worker: Worker) -> ElementPart:
         return self._epochs.upload(pinned, worker)
 
-    def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> Mapping[ConnectionId, list[Batch]]:
+    def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> OnTheWay:
         return self._epochs.restore(worker, epoch, attempt)
 
     def look(self) -> None:
@@ -185,6 +194,11 @@ class Region:
         request = self.naming.ask(name, id)
         self.tell(EpochDue(drained=True))
         return request
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The newest published epoch."""
+        return self._epochs.current
 
     @property
     def parked(self) -> bool:
@@ -313,6 +327,8 @@ class Region:
             self.metrics.resets += 1
         self.restoring.begin()
         self._timers.pop("period", None)
+        for life in self.lives.values():
+            life.borders.throw_away(False)
         if command.consecutive == 1:
             self._set_timer("patience", self.plan.settings.retry_for_s, PatienceOver())
         self._event(
@@ -350,14 +366,8 @@ class Region:
         now = self._clock.monotonic()
         self.metrics.published(epoch, now, now - self._begun, added, self._period)
         self.reason = ""
-        self._event(
-            "epoch.published",
-            epoch=epoch,
-            attempt=attempt,
-            ms=round((now - self._begun) * 1000, 1),
-            bytes=added,
-            restore_s=self.restoring.predicted(),
-        )
+        ms, predicted = round((now - self._begun) * 1000, 1), self.restoring.predicted()
+        self._event("epoch.published", epoch=epoch, attempt=attempt, ms=ms, bytes=added, restore_s=predicted)
         self.naming.published(epoch, self._clock.wall())
         self.tell(Published(epoch))
 
@@ -395,6 +405,7 @@ class Region:
         self.reason = reason or self.reason
         for life in self.lives.values():
             life.loop.interrupt()
+            life.borders.throw_away(True)
         self._event("region.parked", reason=self.reason)
         self._signals.notify()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from holdfast.ids import Attempt, ConnectionId, Epoch
+from holdfast.checkpoint.parts import ElementPart
+from holdfast.ids import Attempt, ElementName, Epoch
 from holdfast.protocol.messages import ControllerEvent
-from holdfast.runtime.element.worker import Pinned, Worker
-from holdfast.runtime.links.batch import Batch
+from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 
 
 class RegionSide(Protocol):
@@ -16,15 +16,15 @@ class RegionSide(Protocol):
 
     def tell(self, event: ControllerEvent) -> None: ...
 
-    def upload(self, pinned: Pinned, worker: Worker) -> dict[str, Any]: ...
+    def upload(self, pinned: Pinned, worker: Worker) -> ElementPart: ...
 
-    def restore(
-        self, worker: Worker, epoch: Epoch, attempt: Attempt
-    ) -> Mapping[ConnectionId, list[Batch]]: ...
+    def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> OnTheWay: ...
 
     def epoch_wanted(self) -> None: ...
 
     def rows_replayed(self, rows: int) -> None: ...
+
+    def rows_lost(self, element: ElementName, rows: int) -> None: ...
 
     def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None: ...
 

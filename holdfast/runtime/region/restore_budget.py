@@ -10,9 +10,7 @@ A base is stored whatever the others have; if it has grown too much for their de
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from holdfast.checkpoint.adaptive import (
     Cost,
@@ -24,6 +22,7 @@ from holdfast.checkpoint.adaptive import (
     taken,
     tracking,
 )
+from holdfast.checkpoint.parts import Chained, StoredForm
 from holdfast.checkpoint.restore_time import Speed
 from holdfast.ids import OperatorName
 
@@ -138,16 +137,11 @@ class Chooser:
         base = History(base=Cost(size, 0.0))
         return seconds is None or restore_seconds(base, self._budget.speed) <= seconds
 
-    def record(self, form: Form) -> dict[str, Any]:
+    def record(self, form: Form) -> Chained:
         """For the manifest: what the newest checkpoint is."""
-        return {
-            "kind": form,
-            "deltas": self.history.deltas,
-            "predicted_s": round(self.predicted_s, 3),
-            "history": self.history.as_data(),
-        }
+        return Chained(form, self.history, round(self.predicted_s, 3))
 
-    def resume(self, record: Mapping[str, Any] | None) -> None:
-        """Go on from a restored checkpoint's record; None: there is none, the next one is a base."""
-        self.history = History.from_data(record and record.get("history"))
+    def resume(self, form: StoredForm | None) -> None:
+        """Go on from a restored checkpoint; if it was not chained, the next one is a base."""
+        self.history = form.history if isinstance(form, Chained) else History()
         self._promised = None

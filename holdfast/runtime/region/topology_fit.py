@@ -9,7 +9,6 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.compiler.evolution import misfit
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.errors import MismatchError
-from holdfast.ids import ConnectionId
 
 
 def fingerprint_of(plan: Plan, region: RegionPlan) -> dict[str, str]:
@@ -61,8 +60,8 @@ def _check_kept(manifest: Manifest, plan: Plan) -> None:
     """Rows on their way are sent again along the connection on which they were, by the element that sent them."""
     senders = {connection.id: connection.source for connection in plan.connections}
     for element, part in manifest.parts.items():
-        for connection, batches in part.get("kept", {}).items():
-            if batches and senders.get(ConnectionId(connection)) != element:
+        for connection, batches in part.kept.items():
+            if batches and senders.get(connection) != element:
                 raise MismatchError(
                     f"epoch {manifest.epoch} of region {manifest.region!r} holds rows on their way along "
                     f"{connection!r}, which this topology does not have.",

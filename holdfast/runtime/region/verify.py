@@ -13,18 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from holdfast.checkpoint.blobs import get_blob
+from holdfast.checkpoint.blobs import BlobRef, get_blob
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.parts import Piece
 from holdfast.durable import remove_quietly
-from holdfast.ids import INITIAL_EPOCH, Epoch
+from holdfast.ids import INITIAL_EPOCH
 from holdfast.runtime.element.keyed_load import STATE, fetched
 from holdfast.runtime.element.operator_runs import SinkRun, SourceRun
 from holdfast.runtime.element.worker import Worker
 from holdfast.state.values import codec
-from holdfast.store.base import SegmentRef, Store
+from holdfast.store.base import Store
 
 AT_ONCE = 4
-"""Segments verified at the same time: checksums leave Python's lock."""
+"""Pieces verified at the same time: checksums leave Python's lock."""
 
 
 def verify(manifest: Manifest | None, workers: Iterable[Worker], store: Store, live: Path) -> None:
@@ -32,50 +33,38 @@ def verify(manifest: Manifest | None, workers: Iterable[Worker], store: Store, l
     runs = [run for worker in workers for run in worker.runs.values()]
     epoch = INITIAL_EPOCH if manifest is None else manifest.epoch
     parts = {} if manifest is None else manifest.operators()
-    values = {name: _value(store, part) for name, part in parts.items()}
-    if manifest is not None:
-        _verify_segments(manifest, store, live)
+    values = {} if manifest is None else _read(manifest, store, live)
     for run in runs:
+        if isinstance(run, SourceRun | SinkRun) and run.name in parts and run.name not in values:
+            get_blob(store, None)
         if isinstance(run, SourceRun):
             run.source.seek(values.get(run.name))
     for run in runs:
         if isinstance(run, SinkRun):
-            shown = Epoch(parts.get(run.name, {}).get("epoch", epoch))
-            run.sink.verify(shown, values.get(run.name))
+            shown = parts[run.name].epoch if run.name in parts else None
+            run.sink.verify(shown or epoch, values.get(run.name))
 
 
-def _value(store: Store, part: dict[str, Any]) -> Any:
-    for ref in part.get("pairs", ()):
-        get_blob(store, ref)
-    return None if part["blob"] is None else codec.decode(get_blob(store, part["blob"]))
-
-
-def _verify_segments(manifest: Manifest, store: Store, live: Path) -> None:
-    """State stays where restoring looks for it, so that it is read once; batches on their way are read again."""
-    state = [
-        SegmentRef(*ref)
-        for part in manifest.operators().values()
-        for partition in part["segments"]
-        for ref in partition
-    ]
-    kept = [
-        SegmentRef(*ref)
-        for part in manifest.parts.values()
-        for batches in part.get("kept", {}).values()
-        for batch in batches
-        for ref in batch["files"]
-    ]
+def _read(manifest: Manifest, store: Store, live: Path) -> dict[str, Any]:
+    """Read every piece; returns the blobs, decoded, by operator. State stays where restoring looks for it, so that it is
+    read once; batches on their way are read again."""
     scratch = live / "verify"
     for directory in (scratch, live / STATE):
         directory.mkdir(parents=True, exist_ok=True)
 
-    def look_at(ref: SegmentRef) -> None:
+    def look_at(piece: Piece) -> Any:
+        if isinstance(piece.ref, BlobRef):
+            data = get_blob(store, piece.ref)
+            return codec.decode(data) if piece.kind == "blob" else None
+        if piece.kind == "segment":
+            return fetched(store, piece.ref, live / STATE)
         path = scratch / secrets.token_hex(8)
         try:
-            store.fetch_segment(ref, path)
+            return store.fetch_segment(piece.ref, path)
         finally:
             remove_quietly(path)
 
+    pieces = list(manifest.pieces())
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda ref: fetched(store, ref, live / STATE), state))
-        list(pool.map(look_at, kept))
+        found = list(pool.map(look_at, pieces))
+    return {piece.owner: each for piece, each in zip(pieces, found, strict=True) if piece.kind == "blob"}

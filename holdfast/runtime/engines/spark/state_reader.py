@@ -145,8 +145,7 @@ class _State:
 
     @staticmethod
     def of(store: Store, manifest: Manifest, operator: str) -> _State:
-        share = find_operator(manifest, operator)
-        if not share.get("segments"):
+        if not find_operator(manifest, operator).segments:
             kind = manifest.fingerprint.get(operator, "operator").partition(" ")[0]
             raise ConfigError(
                 f"operator {operator!r} is a {kind} and keeps no keyed rows.",

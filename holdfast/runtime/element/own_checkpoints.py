@@ -1,17 +1,20 @@
-"""Checkpoints of operators outside of regions: each stores its state on its own schedule and gets it back by itself.
+"""Checkpoints that operators outside of regions take by themselves, each on its own schedule: written, recorded, read back.
+
+Order of a checkpoint: segments, then values, then the record that names both, then everything else in the operator's entry is
+deleted. So the record always names what is there. What a killed run left behind goes with the next checkpoint.
 
 An operator that cannot read its checkpoint begins anew; what that costs is counted, and nobody else pays for it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.checkpoint.blobs import BlobRef, keys_of, put_blobs
-from holdfast.checkpoint.change.reset_operator import own_record
+from holdfast.checkpoint import own_records
+from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.parts import places
 from holdfast.checkpoint.retention import entry_of
 from holdfast.clock import Clock
 from holdfast.errors import DamagedError, NoSpaceError
@@ -19,11 +22,12 @@ from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName, RegionName
 from holdfast.protocol.accounts import Covered
 from holdfast.runtime.element.aging import Aging
 from holdfast.runtime.element.keyed_run import KeyedRun
-from holdfast.runtime.element.operator_runs import Remembering, SinkRun, SourceRun
+from holdfast.runtime.element.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.element.worker import Worker
 from holdfast.store.base import Store
 
 AUTONOMOUS = RegionName("autonomous")
+"""Stands for the region in the names of entries."""
 
 TellEvent = Callable[[str, Mapping[str, Any]], None]
 
@@ -50,9 +54,7 @@ class OwnCheckpoints:
         self._every = {name: every for name in self.runs if (every := policies[name]) is not None and store}
         kept = [run for run in self.runs.values() if isinstance(run, KeyedRun) and run.name in self._every]
         self.aging = Aging(worker.plan, kept, clock)
-        self._numbers: dict[OperatorName, int] = {}
-        self._rows: dict[OperatorName, int] = {}
-        """Rows that went into each stored state."""
+        self._newest: dict[OperatorName, OwnCheckpoint] = {}
         self._due: dict[OperatorName, float] = {}
 
     @property
@@ -69,44 +71,44 @@ class OwnCheckpoints:
     def restore(self, name: OperatorName) -> Restoration:
         """Give an operator the state of its checkpoint; without a readable one, the initial state."""
         run = self.runs[name]
-        part = self._part(name)
-        self._numbers[name] = 0 if part is None else part["number"]
-        self._rows[name] = 0 if part is None else part.get("rows", 0)
-        if isinstance(run, KeyedRun):
-            run.tolerates_damage = True
-            run.missed = self.aging.missed(run, part)
         try:
-            run.restore(INITIAL_EPOCH, part, self._store)
+            cost = self._restore(run, self._find(name))
         except DamagedError as error:
-            damage = f"the checkpoint of operator {name} is damaged, it begins anew: {error.message}"
             self._tell("operator.damaged", {"operator": name, "reason": error.message})
+            before = self._newest.get(name)
             run.restore(INITIAL_EPOCH, None, self._store)
-            self._wait(name)
-            return Restoration(self._rows.pop(name), damage)
-        self._wait(name)
-        return self._restored(run, part) if isinstance(run, KeyedRun) else Restoration()
+            reason = f"the checkpoint of operator {name} is damaged, it begins anew: {error.message}"
+            cost = Restoration(0 if before is None else before.rows, reason)
+        self._due.setdefault(name, self._next(name))
+        return cost
 
-    def _restored(self, run: KeyedRun, part: dict[str, Any] | None) -> Restoration:
-        if run.stale_rows:
-            missed = sum(run.missed)
-            reason = f"about {missed} rows since its checkpoint were missed and would have pushed them out"
-            told = {"operator": run.name, "rows": run.stale_rows, "missed": list(run.missed)}
-            self._tell("rows.stale", {**told, "reason": reason})
-        if self.aging.restored(run, part):
-            self._due[run.name] = self._clock.monotonic()
-        return Restoration(
-            sum(rows for _, rows in run.lost_groups), "; ".join(why for why, _ in run.lost_groups)
-        )
-
-    def _part(self, name: OperatorName) -> dict[str, Any] | None:
-        if self._store is None or name not in self._every:
-            return None
-        raw = self._store.load_record(own_record(name))
-        found: dict[str, Any] | None = None if raw is None else json.loads(raw)
+    def _find(self, name: OperatorName) -> OwnCheckpoint | None:
+        found = own_records.load(self._store, name) if self._store and name in self._every else None
+        self._newest.pop(name, None)
+        if found is not None:
+            self._newest[name] = found
         return found
 
-    def _wait(self, name: OperatorName) -> None:
-        self._due[name] = self._clock.monotonic() + self._every.get(name, 0.0)
+    def _restore(self, run: Remembering, found: OwnCheckpoint | None) -> Restoration:
+        self._due[run.name] = self._next(run.name)
+        part = None if found is None else found.part
+        if not isinstance(run, KeyedRun):
+            run.restore(INITIAL_EPOCH, part, self._store)
+            return Restoration()
+        run.tolerates_damage = True
+        run.missed = self.aging.missed(run, found)
+        run.restore(INITIAL_EPOCH, part, self._store)
+        if run.stale_rows:
+            reason = f"about {sum(run.missed)} rows since its checkpoint were missed and would have pushed them out"
+            told = {"operator": run.name, "rows": run.stale_rows, "missed": list(run.missed)}
+            self._tell("rows.stale", {**told, "reason": reason})
+        if self.aging.restored(run, found):
+            self._due[run.name] = self._clock.monotonic()
+        lost = sum(rows for _, rows in run.lost_groups)
+        return Restoration(lost, "; ".join(why for why, _ in run.lost_groups))
+
+    def _next(self, name: OperatorName) -> float:
+        return self._clock.monotonic() + self._every.get(name, 0.0)
 
     # --- storing ------------------------------------------------------------------------------------------------
 
@@ -114,49 +116,35 @@ class OwnCheckpoints:
         """Store the state of an operator as it is now, `rows` rows after the checkpoint before, which stays if there is
         no space: then False."""
         try:
-            self._put(self.runs[name], covers, self._rows.get(name, 0) + rows)
+            self._take(self.runs[name], covers, rows)
         except NoSpaceError as error:
             self._tell("operator.checkpoint_failed", {"operator": name, "reason": str(error)})
             return False
         finally:
-            self._wait(name)
+            self._due[name] = self._next(name)
         return True
 
-    def _put(self, run: Remembering, covers: Covered, rows: int) -> None:
+    def _take(self, run: Remembering, covers: Covered, rows: int) -> None:
         assert self._store is not None
-        number = self._numbers[run.name] + 1
+        before = self._newest.get(run.name)
+        number, rows = (1, rows) if before is None else (before.number + 1, before.rows + rows)
         pace = self.aging.measured(run) if isinstance(run, KeyedRun) else None
-        part = run.part_of(Epoch(number), run.pin(Epoch(number)))
+        prepared = run.part_of(Epoch(number), run.pin(Epoch(number)))
         entry = entry_of(AUTONOMOUS, run.name)
-        key = f"e{number}-t{self._clock.wall():.6f}-{run.name}"
-        blobs = {f"{key}~{kind}": data for kind, data in part.pairs.items()}
-        if part.blob is not None:
-            blobs[key] = part.blob
-        refs: dict[str, BlobRef] = put_blobs(self._store, entry, blobs)
-        pairs = [refs[f"{key}~{kind}"] for kind in part.pairs]
-        run.stored(Epoch(number), pairs)
-        segments = [[[r.entry, r.key, r.size, r.crc] for r in partition] for partition in part.segments]
-        record: dict[str, Any] = {
-            "number": number,
-            "blob": refs.get(key),
-            "segments": segments,
-            "form": part.form,
-            "covers": [covers.run, covers.step],
-            "rows": rows,
-        }
-        record |= {"pairs": [*part.older, *pairs]}
-        if pace is not None:
-            record["pace"] = pace
-        self._store.save_record(own_record(run.name), json.dumps(record).encode())
-        self._numbers[run.name], self._rows[run.name] = number, rows
-        listed = [*refs.values(), *part.older]
-        needed = {k for ref in listed for k in keys_of(ref)} | {ref[1] for p in segments for ref in p}
-        self._store.delete(entry, [k for k in self._store.keys(entry) if k not in needed])
+        key = f"e{number}-t{self._clock.wall():.6f}"
+        part = store_values(self._store, entry, key, Epoch(number), {run: prepared})[run.name]
+        made = OwnCheckpoint(run.name, number, part, pace, (covers.run, covers.step), rows)
+        own_records.save(self._store, made)
+        self._newest[run.name] = made
+        needed = places(part.pieces(run.name))
+        self._store.delete(entry, [key for key in self._store.keys(entry) if (entry, key) not in needed])
         self._tell("operator.checkpoint", {"operator": run.name, "number": number})
 
 
 def covered_by(store: Store, operator: OperatorName) -> Covered | None:
     """The last step that the stored checkpoint of an operator covers; None: it has none, or does not tell."""
-    raw = store.load_record(own_record(operator))
-    record = None if raw is None else json.loads(raw)
-    return None if not record or "covers" not in record else Covered(*record["covers"])
+    try:
+        found = own_records.load(store, operator)
+    except DamagedError:
+        return None  # its operator begins anew
+    return None if found is None or found.covers is None else Covered(*found.covers)

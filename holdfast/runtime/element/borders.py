@@ -1,0 +1,79 @@
+"""The connections by which rows enter and leave a region at one element, counted: a reset costs what entered since the
+epoch it goes back to, and takes back what left since and still waits. What the numbers mean: `protocol/accounts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.compiler.plan import Plan
+from holdfast.ids import ConnectionId, ElementName, Epoch
+from holdfast.protocol.accounts import TakenByRegion
+from holdfast.runtime.links.connection import Connection
+
+BorderNumbers = Mapping[ConnectionId, Mapping[str, int]]
+"""As stored with an element's part: {"taken", "lost"} of a connection that enters, {"sent"} of one that leaves."""
+
+
+class Borders:
+    """Of one element. Called by its thread, between steps; `throw_away` by any."""
+
+    def __init__(
+        self, inputs: Mapping[ConnectionId, Connection], outputs: Mapping[ConnectionId, Connection]
+    ) -> None:
+        self._inputs = inputs
+        self._outputs = outputs
+        self.lost: dict[ConnectionId, int] = dict.fromkeys(inputs, 0)
+        """Rows that resets and ends of runs have cost at each entrance, over all runs."""
+        self._at: dict[Epoch, dict[ConnectionId, int]] = {}
+
+    def pinned(self, epoch: Epoch) -> BorderNumbers:
+        """What the epoch stores of the borders."""
+        self._at[epoch] = self._now()
+        entering = {id: {"taken": c.taken, "lost": self.lost[id]} for id, c in self._inputs.items()}
+        return {**entering, **{id: {"sent": c.sent} for id, c in self._outputs.items()}}
+
+    def restored(self, epoch: Epoch) -> int:
+        """The element goes back to `epoch`. Returns the rows that entered since and are lost."""
+        then = self._at.get(epoch)
+        if then is None:  # the run begins: what earlier ones lost is settled
+            self._at = {epoch: self._now()}
+            return 0
+        rows = 0
+        for id, connection in self._inputs.items():
+            gone = connection.taken - then[id]
+            self.lost[id] += gone
+            rows += gone
+            then[id] = connection.taken
+        for id, connection in self._outputs.items():
+            connection.rewind(then[id])
+        self._at = {epoch: then}
+        return rows
+
+    def throw_away(self, now: bool) -> None:
+        """Whether what enters is thrown away, because the region is parked: nobody waits for it. The reset that ends it
+        counts that as lost."""
+        for connection in self._inputs.values():
+            connection.throw_away(now)
+
+    def _now(self) -> dict[ConnectionId, int]:
+        entering = {id: connection.taken for id, connection in self._inputs.items()}
+        return {**entering, **{id: connection.sent for id, connection in self._outputs.items()}}
+
+
+def stored_borders(
+    plan: Plan, manifests: list[Manifest]
+) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:
+    """What the newest epochs of regions know of their borders: rows sent, and rows taken and lost."""
+    regions: dict[ElementName, object] = {element.name: element.region for element in plan.elements}
+    known = {id: n for one in manifests for part in one.parts.values() for id, n in part.borders.items()}
+    sent: dict[ConnectionId, int] = {}
+    taken: dict[ConnectionId, TakenByRegion] = {}
+    for connection in plan.connections:
+        numbers = known.get(connection.id, {})
+        if connection.region is None and regions[connection.source] is not None:
+            sent[connection.id] = numbers.get("sent", 0)
+        if connection.region is None and regions[connection.target] is not None:
+            taken[connection.id] = TakenByRegion(numbers.get("taken", 0), numbers.get("lost", 0))
+    return sent, taken

@@ -1,0 +1,318 @@
+"""Parts as stored data: what is written is read again, whatever else is there is refused by its place, no piece is missed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.checkpoint import checked_json, own_records
+from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint.adaptive import Cost, History
+from holdfast.checkpoint.blobs import BlobRef
+from holdfast.checkpoint.manifest import Manifest, Origin
+from holdfast.checkpoint.missed_rows_estimate import Pace
+from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.parts import Chained, ElementPart, Groups, KeptBatch, OperatorPart, Whole, places
+from holdfast.errors import DamagedError, MismatchError
+from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.store.base import SegmentRef
+from holdfast.store.memory import MemoryStore
+
+names = st.text("abc.-~", min_size=1, max_size=8)
+small = st.integers(0, 1 << 40)
+crcs = st.integers(0, (1 << 32) - 1)
+seconds = st.floats(0, 1e9)
+blobs = st.builds(BlobRef, names, names, st.integers(9, 1 << 40), crcs, st.integers(1, 9))
+segments = st.builds(SegmentRef, names, names, small, crcs)
+costs = st.builds(Cost, small, seconds, small)
+histories = st.builds(History, small, small, small, st.none() | costs, st.none() | costs, costs)
+forms = st.one_of(
+    st.none(),
+    st.just(Whole()),
+    st.builds(Groups, st.dictionaries(names, small)),
+    st.builds(Chained, st.sampled_from(["base", "delta"]), histories, seconds),
+)
+operators = st.builds(
+    OperatorPart,
+    st.none() | blobs,
+    st.lists(blobs, max_size=3).map(tuple),
+    st.lists(st.lists(segments, max_size=3).map(tuple), max_size=3).map(tuple),
+    forms,
+)
+kept = st.dictionaries(
+    names.map(ConnectionId),
+    st.lists(
+        st.builds(KeptBatch, st.just(50), st.lists(segments).map(tuple), st.integers(0, 50)), max_size=2
+    ).map(tuple),
+    max_size=2,
+)
+borders = st.dictionaries(names.map(ConnectionId), st.dictionaries(names, small, min_size=1), max_size=2)
+
+
+def element(
+    name: str, held: dict[str, OperatorPart], batches: Any, captured: Any, counters: Any
+) -> ElementPart:
+    return ElementPart(ElementName(name), Epoch(7), Attempt(0), held, batches, captured, counters)
+
+
+elements = st.builds(
+    element, st.just("e"), st.dictionaries(names, operators, max_size=3), kept, kept, borders
+)
+
+
+def manifest_of(*parts: ElementPart, **more: Any) -> Manifest:
+    return Manifest(
+        job_id="j",
+        topology="t",
+        region=RegionName("r"),
+        epoch=Epoch(7),
+        attempt=Attempt(0),
+        token=OwnerToken(1),
+        wall=1.5,
+        fingerprint={"op": "hosted"},
+        parts={part.element: part for part in parts},
+        previous=Epoch(3),
+        **more,
+    )
+
+
+@given(elements)
+def test_what_is_written_is_read_again(part: ElementPart) -> None:
+    made = manifest_of(part, origin=Origin("fork", Epoch(7), "s", "j", ("a",), ("b",)), numbers={"op": 0})
+    assert manifests.decode(manifests.encode(made), "it") == made
+
+
+def refs_in(value: Any) -> Iterator[BlobRef | SegmentRef]:
+    """Every reference anywhere in a value, found without the walk."""
+    if isinstance(value, BlobRef | SegmentRef):
+        yield value
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from refs_in(getattr(value, each.name))
+    elif isinstance(value, dict | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from refs_in(each)
+
+
+@given(elements)
+def test_the_walk_misses_no_reference(part: ElementPart) -> None:
+    made = manifest_of(part)
+    assert sorted(map(repr, (piece.ref for piece in made.pieces()))) == sorted(map(repr, refs_in(made)))
+    wanted = {
+        (ref.entry, key)
+        for ref in refs_in(made)
+        for key in (ref.keys if isinstance(ref, BlobRef) else [ref.key])
+    }
+    assert places(made.pieces()) == manifests.references(made) == wanted
+
+
+@given(operators, st.none() | st.builds(Pace, seconds, st.just((1, 2)), st.just((0.5, 0.0)), seconds))
+def test_the_same_part_is_written_and_read_outside_of_regions(part: OperatorPart, pace: Pace | None) -> None:
+    made = OwnCheckpoint("op", 3, part, pace)
+    assert own_records.decode(own_records.encode(made), "op", "it") == made
+
+
+# --- strictness -------------------------------------------------------------------------------------------------------
+
+BLOB = BlobRef("e@r", "e7-a0-op", 20, 5, 2)
+SEGMENT = SegmentRef("op@r", "op-p0", 30, 6)
+WHOLE = ElementPart(
+    ElementName("e"),
+    Epoch(7),
+    Attempt(0),
+    {
+        "op": OperatorPart(
+            BLOB, (BLOB,), ((SEGMENT,), ()), Chained("delta", History(base=Cost(1, 0.1)), 0.2), Epoch(5)
+        ),
+        "groups": OperatorPart(form=Groups({"op-p0": 4})),
+    },
+    {ConnectionId("c"): (KeptBatch(4, (SEGMENT,)),)},
+    {ConnectionId("d"): (KeptBatch(4, (SEGMENT,), 3),)},
+    {ConnectionId("b"): {"sent": 3}},
+)
+OP = "parts.e.operators.op"
+
+WRONG: list[tuple[str, Any]] = [
+    ("epoch", "7"), ("epoch", True), ("epoch", 0), ("previous", 7), ("wall", "now"), ("fingerprint", []), ("job", None),
+    ("parts", []), ("parts.e", 1), ("parts.e.epoch", 7.0), ("parts.e.attempt", -1), ("parts.e.operators", []),
+    (f"{OP}.blob.size", -1), (f"{OP}.blob.crc", 1 << 32), (f"{OP}.blob.chunks", 0), (f"{OP}.blob.chunks", 21),
+    (f"{OP}.blob.key", 3), (f"{OP}.pairs.0.entry", None), (f"{OP}.segments.0.0.2", -30), (f"{OP}.segments.0.0.3", "6"),
+    (f"{OP}.segments.0.0", ["op@r", "k", 1]), (f"{OP}.segments.1", {}), (f"{OP}.form.kind", "both"),
+    (f"{OP}.form.history", 5), (f"{OP}.form.history.base.bytes", "1"), (f"{OP}.form.history.chain.seconds", "x"),
+    (f"{OP}.form.predicted_s", "x"), (f"{OP}.epoch", 0), ("parts.e.operators.groups.form.rows.op-p0", -1),
+    ("parts.e.kept.c.0.rows", 0.5), ("parts.e.kept.c.0.files", None), ("parts.e.captured.d.0.skip", 5),
+    ("parts.e.borders.b.sent", -1), ("origin.kind", None), ("origin.reset", "op"), ("numbers.op", "1"),
+]  # fmt: skip
+
+
+def changed(body: dict[str, Any], path: str, value: Any) -> bytes:
+    *way, last = path.split(".")
+    where: Any = body
+    for name in way:
+        where = where[int(name) if isinstance(where, list) else name]
+    where[int(last) if isinstance(where, list) else last] = value
+    return checked_json.encode(manifests.MAGIC, manifests.VERSION, body)
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG, ids=str)
+def test_a_wrong_value_is_refused_by_its_place(path: str, value: Any) -> None:
+    made = manifest_of(WHOLE, origin=Origin("reset-operator", Epoch(5), reset=("x",)), numbers={"op": 1})
+    body = json.loads(manifests.encode(made).partition(b"\n")[2])
+    told = path if value is not None else path.rpartition(".")[0] or "it has no"
+    with pytest.raises(DamagedError) as raised:
+        manifests.decode(changed(body, path, value), "the manifest")
+    assert raised.value.message.startswith("the manifest is damaged: ")
+    assert told in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        (lambda data: data[:-1], DamagedError),
+        (lambda data: data.replace(b"manifest 3", b"manifest 4"), MismatchError),
+        (lambda data: data.replace(b"manifest 3", b"manifest 0"), DamagedError),
+        (lambda data: data.replace(b"manifest 3", b"manifest x"), DamagedError),
+        (lambda data: data.replace(b"manifest 3", b"manifest " + b"9" * 5000), DamagedError),
+        (lambda data: data.partition(b"\n")[2], DamagedError),
+        (lambda data: b"", DamagedError),
+    ],
+)
+def test_bytes_that_are_no_manifest_are_refused(
+    spoil: Callable[[bytes], bytes], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        manifests.decode(spoil(manifests.encode(manifest_of(WHOLE_OF_A_RUN))), "it")
+
+
+WHOLE_OF_A_RUN = replace(WHOLE, operators={"op": OperatorPart(BLOB)})
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"a": 1, "a": 2}', "twice"),
+        (b'{"a": NaN}', "NaN"),
+        (b"[" * 100_000, "JSON"),
+        (b"\xff", "JSON"),
+        (b"3", "not an object"),
+    ],
+)
+def test_json_that_two_readers_might_read_differently_is_refused(body: bytes, words: str) -> None:
+    data = f"{manifests.MAGIC} 3 crc32={checked_json.checksum(body):08x}\n".encode() + body
+    with pytest.raises(DamagedError, match=words):
+        manifests.decode(data, "it")
+    with pytest.raises(DamagedError, match="inf"):
+        checked_json.parse(b"1e999", "it").number()
+
+
+def test_parts_that_do_not_fit_are_not_published_either() -> None:
+    other = replace(WHOLE_OF_A_RUN, epoch=Epoch(6))
+    with pytest.raises(ValueError, match="epoch 6"):
+        manifests.encode(manifest_of(other))
+
+
+# --- what older versions wrote ------------------------------------------------------------------------------------------
+
+V2_FORM = (
+    '{"deltas":1,"history":{"base":{"bytes":1138,"overhead":1106,"seconds":0.5},"bases":0,"chain":{"bytes":11,'
+    '"overhead":0,"seconds":0.25},"delta":null,"deltas":1,"number":2},"kind":"delta","predicted_s":0.117}'
+)
+V2_BLOB = '{"chunks":1,"crc":5,"entry":"e@r","key":"%s","size":28}'
+V2_PARTS = (
+    '{"e":{"attempt":2,"epoch":3,"kept":{"c":[{"files":[["e@r","k.parquet",9,8]],"rows":7}]},"operators":{'
+    f'"full":{{"blob":{V2_BLOB % "e2-a2-full"},"form":{{"deltas":0,"kind":"full"}},"segments":[]}},'
+    f'"keyed":{{"blob":null,"form":{V2_FORM},"segments":[[["keyed@r","p0",1,2]],[]]}},'
+    f'"many":{{"blob":null,"form":{V2_FORM},"pairs":[{V2_BLOB % "e2-a2-many~non"}],"segments":[]}},'
+    '"rows":{"blob":null,"form":{"kind":"groups","rows":{"p0":4}},"segments":[[]]},'
+    f'"out":{{"blob":{V2_BLOB % "e2-a2-out"},"epoch":2,"segments":[]}}}}}}}}'
+)
+V2 = (
+    '{\n"attempt": 2,\n"epoch": 3,\n"fingerprint": {"full":"hosted"},\n"job": "j",\n"numbers": {"full":1},\n'
+    f'"origin": {{"epoch":2,"kind":"reset-operator","reset":["gone"]}},\n"parts": {V2_PARTS},\n'
+    '"previous": 2,\n"region": "r",\n"token": 2,\n"topology": "t",\n"wall": 5.5\n}'
+).encode()
+
+
+def test_a_manifest_of_version_2_means_the_same() -> None:
+    data = f"{manifests.MAGIC} 2 crc32={checked_json.checksum(V2):08x}\n".encode() + V2
+    found = manifests.decode(data, "it")
+    history = History(2, 1, 0, Cost(1138, 0.5, 1106), None, Cost(11, 0.25))
+    form = Chained("delta", history, 0.117)
+    operators = {
+        "full": OperatorPart(BlobRef("e@r", "e2-a2-full", 28, 5), form=Whole()),
+        "keyed": OperatorPart(segments=((SegmentRef("keyed@r", "p0", 1, 2),), ()), form=form),
+        "many": OperatorPart(pairs=(BlobRef("e@r", "e2-a2-many~non", 28, 5),), form=form),
+        "rows": OperatorPart(segments=((),), form=Groups({"p0": 4})),
+        "out": OperatorPart(BlobRef("e@r", "e2-a2-out", 28, 5), epoch=Epoch(2)),
+    }
+    kept = {ConnectionId("c"): (KeptBatch(7, (SegmentRef("e@r", "k.parquet", 9, 8),)),)}
+    part = ElementPart(ElementName("e"), Epoch(3), Attempt(2), operators, kept)
+    assert found.parts == {"e": part}
+    assert found.origin == Origin("reset-operator", Epoch(2), reset=("gone",))
+    assert manifests.decode(manifests.encode(found), "it") == found
+
+
+def test_a_manifest_of_version_1_says_nothing_of_forms() -> None:
+    path = Path(__file__).parents[1] / "golden/format-1/store/epochs/books/000000000004.manifest"
+    found = manifests.decode(path.read_bytes().partition(b"\n")[2], str(path))
+    assert {part.element for part in found.parts.values()} == {"orders", "register", "totals", "unchanged"}
+    assert {part.form for part in found.operators().values()} == {None}
+    assert [len(partition) for partition in found.operators()["totals"].segments] == [2, 2]
+    assert sum(piece.kind == "kept batch" for piece in found.pieces()) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        (b"null", None),
+        (
+            b'{"number": 2, "blob": {"entry": "e", "key": "c2", "size": 28, "crc": 26, "chunks": 1}, "segments": []}',
+            OwnCheckpoint("op", 2, OperatorPart(BlobRef("e", "c2", 28, 26))),
+        ),
+        (
+            b'{"number": 2, "blob": null, "segments": [[["e", "p0", 4, 5]]], "form": {"kind": "groups", "rows": {"p0": 1}}, '
+            b'"pairs": [], "pace": {"at": 7.5, "had": [3], "rows": [2.5], "seconds": 1.0}}',
+            OwnCheckpoint(
+                "op",
+                2,
+                OperatorPart(segments=((SegmentRef("e", "p0", 4, 5),),), form=Groups({"p0": 1})),
+                Pace(7.5, (3,), (2.5,), 1.0),
+            ),
+        ),
+    ],
+    ids=["reset", "first", "newest"],
+)
+def test_records_without_a_header_are_still_read(data: bytes, wanted: OwnCheckpoint | None) -> None:
+    assert own_records.decode(data, "op", "it") == wanted
+
+
+# --- records ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_record_of_another_operator_is_refused_and_a_forgotten_one_is_none() -> None:
+    store = MemoryStore("records")
+    store.open("t")
+    store.acquire()
+    assert own_records.load(store, "op") is None
+    made = OwnCheckpoint("op", 1, OperatorPart(BLOB))
+    own_records.save(store, made)
+    assert own_records.load(store, "op") == made
+    store.save_record("state.other", store.load_record("state.op") or b"")
+    with pytest.raises(DamagedError, match="'op' instead of 'other'"):
+        own_records.load(store, "other")
+    own_records.forget(store, "op")
+    assert own_records.load(store, "op") is None
+    store.close()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"number": 0}', b'{"number": 1, "blob": 3}', b"[]"])
+def test_a_record_that_holds_no_checkpoint_is_damage(data: bytes) -> None:
+    with pytest.raises(DamagedError, match="state"):
+        own_records.decode(data, "op", "the record 'state.op'")
