@@ -62,8 +62,8 @@ class OwnCheckpoints:
         entry = entry_of(AUTONOMOUS, run.name)
         key = f"e{number}-t{self._clock.wall():.6f}"
         part = store_values(self._store, entry, key, number, {run: prepared})[run.name]
-        made = OwnCheckpoint(run.name, number, part, pace)
-        own_records.save(self._store, made)
+        made = OwnCheckpoint(number, part, pace)
+        own_records.save(self._store, run.name, made)
         self._numbers[run.name] = number
         needed = places(part.pieces(run.name))
         self._store.delete(entry, [key for key in self._store.keys(entry) if (entry, key) not in needed])
