@@ -142,6 +142,54 @@ WHOLE = ElementPart(
 )
 OP = "parts.e.operators.op"
 
+STORED = {
+    "element": "e",
+    "epoch": 7,
+    "attempt": 0,
+    "operators": {
+        "op": {
+            "blob": {"entry": "e@r", "key": "e7-a0-op", "size": 20, "crc": 5, "chunks": 2},
+            "pairs": [{"entry": "e@r", "key": "e7-a0-op", "size": 20, "crc": 5, "chunks": 2}],
+            "segments": [[["op@r", "op-p0", 30, 6]], []],
+            "form": {
+                "kind": "delta",
+                "history": {
+                    "number": 1,
+                    "deltas": 0,
+                    "bases": 0,
+                    "base": {"bytes": 1, "seconds": 0.1, "overhead": 0},
+                    "chain": {"bytes": 0, "seconds": 0.0, "overhead": 0},
+                },
+                "predicted_s": 0.2,
+            },
+            "epoch": 5,
+        },
+        "groups": {"form": {"kind": "groups", "rows": {"op-p0": 4}}},
+    },
+    "kept": {"c": [{"rows": 4, "files": [["op@r", "op-p0", 30, 6]], "skip": 0}]},
+    "captured": {"d": [{"rows": 4, "files": [["op@r", "op-p0", 30, 6]], "skip": 3}]},
+    "borders": {"b": {"sent": 3}},
+}
+
+
+def test_stored_names_do_not_change() -> None:
+    """Whoever renames a field of a part must raise the version and read the old name as well."""
+    made = manifest_of(WHOLE, origin=Origin("fork", Epoch(7), "s", "j", ("a",), ("b",)), numbers={"op": 1})
+    header, _, body = manifests.encode(made).partition(b"\n")
+    assert header.startswith(b"holdfast-manifest 3 crc32=")
+    assert json.loads(body) == {
+        "job": "j", "topology": "t", "region": "r", "epoch": 7, "attempt": 0, "token": 1, "wall": 1.5, "previous": 3,
+        "fingerprint": {"op": "hosted"}, "numbers": {"op": 1}, "parts": {"e": STORED},
+        "origin": {"kind": "fork", "epoch": 7, "store": "s", "job": "j", "dropped": ["a"], "reset": ["b"]},
+    }  # fmt: skip
+    own = OwnRecord("op", OwnCheckpoint(2, OperatorPart(form=Whole()), Pace(7.5, (3,), (2.5,), 1.0)))
+    header, _, body = own_records.encode(own).partition(b"\n")
+    assert header.startswith(b"holdfast-checkpoint 2 crc32=")
+    pace = {"at_s": 7.5, "had": [3], "rows": [2.5], "seconds": 1.0}
+    stored = {"number": 2, "part": {"form": {"kind": "full"}}, "pace": pace}
+    assert json.loads(body) == {"operator": "op", "checkpoint": stored}
+
+
 WRONG: list[tuple[str, Any]] = [
     ("epoch", "7"), ("epoch", True),  ("wall", "now"), ("fingerprint", []), ("job", None),
     ("parts", []), ("parts.e", 1), ("parts.e.epoch", 7.0), ("parts.e.attempt", -1), ("parts.e.operators", []),

@@ -84,7 +84,7 @@ def _describe_operator(
     return {
         "operator": name,
         "element": element,
-        "epoch": part.epoch or manifest.epoch,
+        "of_epoch": part.epoch,
         "kind": fingerprint.partition(" ")[0],
         "fingerprint": fingerprint,
         "form": None if part.form is None else {**plain(part.form), "deltas": part.form.deltas},

@@ -191,7 +191,8 @@ def _arrow_schema(data: bytes) -> Any:
 
 def _manifest(path: Path, payload: bytes, facts: dict[str, Any]) -> Printed:
     manifest = manifests.decode(payload, str(path))
-    return Printed(str(path), "manifest", facts, manifest=manifest, raw=payload.partition(b"\n")[2])
+    header, _, body = payload.partition(b"\n")
+    return Printed(str(path), "manifest", {**facts, "header": header.decode()}, manifest=manifest, raw=body)
 
 
 def _json_file(path: Path, data: bytes) -> Printed:
