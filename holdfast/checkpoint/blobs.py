@@ -25,6 +25,10 @@ class BlobRef:
     crc: int
     chunks: int = 1
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.chunks <= max(1, self.size):
+            raise ValueError(f"has {self.size} bytes in {self.chunks} chunks")
+
     @property
     def keys(self) -> list[str]:
         """Every key of the store that the blob needs."""

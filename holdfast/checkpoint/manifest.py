@@ -12,12 +12,10 @@ Must hold, and is checked before a manifest is written and after one was read:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.checkpoint import checked_json
-from holdfast.checkpoint.checked_json import Field
-from holdfast.checkpoint.part_encoding import element_data, element_part
+from holdfast.checkpoint import typed_json
 from holdfast.checkpoint.parts import ElementPart, OperatorPart, Piece, Place, places
 from holdfast.errors import MismatchError
 from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
@@ -42,15 +40,12 @@ class Origin:
     reset: tuple[str, ...] = ()
     """Operators that begin with their initial state."""
 
-    def as_data(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in (None, ())}
-
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A published epoch as data."""
 
-    job_id: str
+    job: str
     topology: str
     region: RegionName
     epoch: Epoch
@@ -83,6 +78,8 @@ class Manifest:
 
     def misfit(self) -> str | None:
         """What must hold and does not."""
+        if self.previous >= self.epoch:
+            return f"the epoch before {self.epoch} cannot be {self.previous}"
         owners: dict[str, ElementName] = {}
         for element, part in self.parts.items():
             if part.element != element:
@@ -96,7 +93,9 @@ class Manifest:
                 if name in owners:
                     return f"operator {name!r} is in the parts of {owners[name]!r} and of {element!r}"
                 owners[name] = element
-                if operator.epoch is not None and (self.origin is None or operator.epoch >= self.epoch):
+                if operator.epoch is not None and (
+                    self.origin is None or not 0 < operator.epoch < self.epoch
+                ):
                     return f"operator {name!r} is of epoch {operator.epoch} instead of epoch {self.epoch}"
         return None
 
@@ -113,76 +112,34 @@ def encode(manifest: Manifest) -> bytes:
     """The manifest's bytes as they are published."""
     if why := manifest.misfit():
         raise ValueError(f"epoch {manifest.epoch} of region {manifest.region!r} cannot be published: {why}")
-    fields = {
-        "job": manifest.job_id,
-        "topology": manifest.topology,
-        "region": manifest.region,
-        "epoch": manifest.epoch,
-        "attempt": manifest.attempt,
-        "token": manifest.token,
-        "wall": manifest.wall,
-        "fingerprint": dict(manifest.fingerprint),
-        "parts": {name: element_data(part) for name, part in manifest.parts.items()},
-        "previous": manifest.previous,
-    }
-    if manifest.origin is not None:
-        fields["origin"] = manifest.origin.as_data()
-    if manifest.numbers:
-        fields["numbers"] = dict(manifest.numbers)
-    return checked_json.encode(MAGIC, VERSION, fields)
+    return typed_json.encode(MAGIC, VERSION, manifest)
 
 
 def decode(data: bytes, where: str) -> Manifest:
     """Read and verify; `where` names the file in errors."""
-    version, found = checked_json.decode(data, MAGIC, VERSION, where)
-    epoch = found["epoch"].whole(least=1)
-    manifest = Manifest(
-        job_id=found["job"].text(),
-        topology=found["topology"].text(),
-        region=RegionName(found["region"].text()),
-        epoch=Epoch(epoch),
-        attempt=Attempt(found["attempt"].whole()),
-        token=OwnerToken(found["token"].whole()),
-        wall=found["wall"].number(),
-        fingerprint=_fingerprint(found["fingerprint"]),
-        parts={
-            ElementName(name): element_part(part, name if version < 3 else None)
-            for name, part in found["parts"].members().items()
-        },
-        previous=Epoch(found["previous"].whole(most=epoch - 1)),
-        origin=found.optional("origin", _origin),
-        numbers={name: number.whole() for name, number in found.members_of("numbers").items()},
-    )
+    manifest = typed_json.decode(Manifest, data, MAGIC, VERSION, where, _upgraded)
     if why := manifest.misfit():
-        raise checked_json.damaged(where, why)
+        raise typed_json.damaged(where, why)
     return manifest
 
 
-def _fingerprint(found: Field) -> dict[str, str]:
-    return {name: text.text() for name, text in found.members().items()}
-
-
-def _origin(found: Field) -> Origin:
-    return Origin(
-        kind=found["kind"].text(),
-        epoch=Epoch(found["epoch"].whole()),
-        store=found.optional("store", Field.text),
-        job=found.optional("job", Field.text),
-        dropped=tuple(map(Field.text, found.items_of("dropped"))),
-        reset=tuple(map(Field.text, found.items_of("reset"))),
-    )
+def _upgraded(version: int, content: Any) -> Any:
+    if version < 3:
+        for element, part in content["parts"].items():
+            part["element"] = element
+    return content
 
 
 # --- in a store -------------------------------------------------------------------------------------------------------
 
 
-def read(store: Store, region: RegionName, epoch: Epoch, job_id: str) -> Manifest:
+def read(store: Store, region: RegionName, epoch: Epoch, job: str) -> Manifest:
     """The manifest of an epoch, verified, and of this very job, region and epoch."""
     named = where(store, region, epoch)
     found = decode(store.manifest(region, epoch), named)
-    if (found.job_id, found.region, found.epoch) != (job_id, region, epoch):
+    if (found.job, found.region, found.epoch) != (job, region, epoch):
         raise MismatchError(
-            f"{named} belongs to job {found.job_id}, region {found.region!r}, epoch {found.epoch}.",
+            f"{named} belongs to job {found.job}, region {found.region!r}, epoch {found.epoch}.",
             cure="Restore the right file from a backup.",
         )
     return found

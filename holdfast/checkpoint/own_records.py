@@ -2,10 +2,10 @@
 
     record state.<operator>
     holdfast-checkpoint 2 crc32=89abcdef
-    {"operator": …, "number": …, "part": {…}, "pace": {…}, "covers": [run, step], "rows": …}
+    {"operator": …, "checkpoint": {"number": …, "part": {…}, "pace": {…}, "covers": [run, step], "rows": …}}
 
-A record without a part: the operator was reset and has no checkpoint. Before version 2 there was neither header nor checksum:
-the fields of the part stood beside `number`, or the record was `null`. Those are read as well.
+A record without a checkpoint: the operator was reset and has none. Records of version 1 had neither header nor checksum: the
+fields of the part stood beside `number` and `pace`, or the record was `null`. Those are read as well.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.checkpoint import checked_json
-from holdfast.checkpoint.checked_json import Field
+from holdfast.checkpoint import typed_json
 from holdfast.checkpoint.missed_rows_estimate import Pace
-from holdfast.checkpoint.part_encoding import operator_data, operator_part
 from holdfast.checkpoint.parts import OperatorPart
 from holdfast.store.base import Store
 
@@ -29,91 +27,56 @@ PREFIX = "state."
 class OwnCheckpoint:
     """A checkpoint of one operator. Numbers ascend from 1."""
 
-    operator: str
     number: int
     part: OperatorPart
     pace: Pace | None = None
     """None: the operator has nothing that becomes stale, or its pace is not known."""
-    covers: tuple[int, int] | None = None
-    """Run and step of the element up to which its rows are in the state; None: an earlier version did not tell."""
+    covers: tuple[int, ...] = ()
+    """Run and step of the element up to which its rows are in the state; empty: an earlier version did not tell."""
     rows: int = 0
     """Rows that went into the state."""
 
 
-def record_of(operator: str) -> str:
-    """The name of an operator's record."""
-    return f"{PREFIX}{operator}"
+@dataclass(frozen=True, slots=True)
+class OwnRecord:
+    """What is stored under an operator's name."""
+
+    operator: str
+    checkpoint: OwnCheckpoint | None = None
 
 
 def load(store: Store, operator: str) -> OwnCheckpoint | None:
     """The checkpoint of an operator; None: it has none."""
-    data = store.load_record(record_of(operator))
-    return (
-        None if data is None else decode(data, operator, f"the record {record_of(operator)!r} in {store.url}")
-    )
+    name = f"{PREFIX}{operator}"
+    data = store.load_record(name)
+    return None if data is None else decode(data, operator, f"the record {name!r} in {store.url}").checkpoint
 
 
-def save(store: Store, checkpoint: OwnCheckpoint) -> None:
-    store.save_record(record_of(checkpoint.operator), encode(checkpoint))
+def save(store: Store, operator: str, checkpoint: OwnCheckpoint | None) -> None:
+    """Record an operator's checkpoint; None: it has none any more, and its next one deletes what this one named."""
+    store.save_record(f"{PREFIX}{operator}", encode(OwnRecord(operator, checkpoint)))
 
 
-def forget(store: Store, operator: str) -> None:
-    """The operator has no checkpoint any more. Its next one deletes what this one named."""
-    store.save_record(record_of(operator), checked_json.encode(MAGIC, VERSION, {"operator": operator}))
+def encode(record: OwnRecord) -> bytes:
+    return typed_json.encode(MAGIC, VERSION, record)
 
 
-def encode(checkpoint: OwnCheckpoint) -> bytes:
-    return checked_json.encode(MAGIC, VERSION, as_data(checkpoint))
-
-
-def as_data(checkpoint: OwnCheckpoint) -> dict[str, Any]:
-    """The fields of the record."""
-    fields: dict[str, Any] = {
-        "operator": checkpoint.operator,
-        "number": checkpoint.number,
-        "part": operator_data(checkpoint.part),
-    }
-    if checkpoint.covers is not None:
-        fields |= {"covers": list(checkpoint.covers), "rows": checkpoint.rows}
-    if (pace := checkpoint.pace) is not None:
-        fields["pace"] = {"at": pace.at_s, "had": pace.had, "rows": pace.rows, "seconds": pace.seconds}
-    return fields
-
-
-def decode(data: bytes, operator: str, where: str) -> OwnCheckpoint | None:
+def decode(data: bytes, operator: str, where: str) -> OwnRecord:
     """Read and verify; `where` names the record in errors. DamagedError if it is another operator's."""
-    if data == b"null":
-        return None
-    if data.startswith(b"{"):
-        found = checked_json.parse(data, where)
-        return _checkpoint(operator, found, found)
-    _, found = checked_json.decode(data, MAGIC, VERSION, where)
-    if (owner := found["operator"].text()) != operator:
-        raise checked_json.damaged(where, f"it is of operator {owner!r} instead of {operator!r}")
-    return found.optional("part", lambda part: _checkpoint(operator, found, part))
+    if data.startswith((b"{", b"null")):
+        found = typed_json.parse(OwnRecord, data, 1, where, lambda _, content: _upgraded(operator, content))
+    else:
+        found = typed_json.decode(OwnRecord, data, MAGIC, VERSION, where)
+    if found.operator != operator:
+        raise typed_json.damaged(where, f"it is of operator {found.operator!r} instead of {operator!r}")
+    return found
 
 
-def _checkpoint(operator: str, found: Field, part: Field) -> OwnCheckpoint:
-    number = found["number"].whole(least=1)
-    return OwnCheckpoint(
-        operator,
-        number,
-        operator_part(part),
-        found.optional("pace", _pace),
-        found.optional("covers", _covers),
-        found.optional("rows", Field.whole) or 0,
-    )
-
-
-def _covers(found: Field) -> tuple[int, int]:
-    run, step = map(Field.whole, found.items())
-    return run, step
-
-
-def _pace(found: Field) -> Pace:
-    return Pace(
-        at_s=found["at"].number(),
-        had=tuple(map(Field.whole, found["had"].items())),
-        rows=tuple(map(Field.number, found["rows"].items())),
-        seconds=found["seconds"].number(),
-    )
+def _upgraded(operator: str, content: Any) -> Any:
+    """A record of version 1."""
+    if content is None:
+        return {"operator": operator}
+    pace = content.get("pace")
+    if pace is not None:
+        pace["at_s"] = pace["at"]
+    return {"operator": operator, "checkpoint": {"number": content["number"], "part": content, "pace": pace}}

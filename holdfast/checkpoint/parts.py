@@ -4,7 +4,8 @@
                 └─ KeptBatch: rows on their way, by connection
 
 `pieces` is the only code that knows where references lie: whoever keeps, verifies, copies, counts or prints what is stored
-goes through it. Bytes of parts: part_encoding.py. Must hold: a part never changes once it is made.
+goes through it. The classes are the stored format as well (typed_json.py, docs/formats/manifest.md): a field that is renamed
+here, or gets another default, makes stored epochs unreadable.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Piece:
 class Whole:
     """Everything anew each time."""
 
-    kind: ClassVar[str] = "full"
+    kind: Literal["full"] = "full"
     deltas: ClassVar[int] = 0
 
 
@@ -77,7 +78,7 @@ class Groups:
     """Groups of rows that do not need each other, each stored once. `rows`: how many, by key of the segment."""
 
     rows: Mapping[str, int]
-    kind: ClassVar[str] = "groups"
+    kind: Literal["groups"] = "groups"
     deltas: ClassVar[int] = 0
 
 
@@ -130,6 +131,10 @@ class KeptBatch:
     files: tuple[SegmentRef, ...]
     skip: int = 0
 
+    def __post_init__(self) -> None:
+        if self.skip > self.rows:
+            raise ValueError(f"skips {self.skip} of {self.rows} rows")
+
 
 Kept = Mapping[ConnectionId, tuple[KeptBatch, ...]]
 
@@ -142,7 +147,7 @@ class ElementPart:
     element: ElementName
     epoch: Epoch
     attempt: Attempt
-    operators: Mapping[str, OperatorPart]
+    operators: Mapping[str, OperatorPart] = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
     """What it sent after its own token and before its pin: a restore sends it again, first and in this order."""
     captured: Kept = field(default_factory=dict)

@@ -95,7 +95,7 @@ def _operators(operators: Sequence[Mapping[str, Any]]) -> Table:
         table.add_row(
             each["operator"],
             each["element"],
-            _form(each["form"]),
+            _form(each["form"], each["of_epoch"]),
             size(each["bytes"]),
             str(len(chains)) if chains else "",
             "+".join(str(len(chain)) for chain in chains) if len(chains) <= 8 else str(sum(map(len, chains))),
@@ -104,11 +104,14 @@ def _operators(operators: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _form(form: Mapping[str, Any] | None) -> str:
-    if not form:
-        return "—"
-    deltas = form.get("deltas")
-    return f"{form.get('kind', '?')}{f' ({deltas} since the base)' if deltas else ''}"
+def _form(form: Mapping[str, Any] | None, of_epoch: int | None) -> str:
+    """`of_epoch`: of which earlier epoch it is, if it is."""
+    said = [f"of epoch {of_epoch}"] if of_epoch else []
+    if form:
+        said.insert(
+            0, f"{form['kind']} ({form['deltas']} since the base)" if form["deltas"] else form["kind"]
+        )
+    return ", ".join(said) or "—"
 
 
 def _values(operators: Sequence[Mapping[str, Any]], in_detail: bool) -> Table:

@@ -19,7 +19,7 @@ from holdfast.checkpoint.adaptive import (
     taken,
     tracking,
 )
-from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.own_records import OwnCheckpoint, OwnRecord
 from holdfast.checkpoint.parts import Chained, OperatorPart
 from holdfast.checkpoint.restore_time import Speed
 
@@ -105,8 +105,8 @@ def test_a_delta_known_to_be_too_large_becomes_a_base() -> None:
 def test_history_survives_being_stored() -> None:
     for history in (grown(7, Limits())[0], History()):
         part = OperatorPart(form=Chained("delta", history, 0.5))
-        data = own_records.encode(OwnCheckpoint("op", 1, part))
-        assert own_records.decode(data, "op", "it") == OwnCheckpoint("op", 1, part)
+        made = OwnRecord("op", OwnCheckpoint(1, part))
+        assert own_records.decode(own_records.encode(made), "op", "it") == made
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -70,7 +70,7 @@ def trapped(tmp_path: Path) -> tuple[Path, Path]:
         kept = {ConnectionId("c"): (KeptBatch(2, (batch,)),)}
         part = ElementPart(ElementName("e"), Epoch(epoch), Attempt(0), operators, kept)
         manifest = Manifest(
-            job_id=identity.job_id,
+            job=identity.job_id,
             topology="trap",
             region=REGION,
             epoch=Epoch(epoch),

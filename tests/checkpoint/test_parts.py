@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -12,14 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoint import checked_json, own_records
 from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint import own_records, typed_json
 from holdfast.checkpoint.adaptive import Cost, History
 from holdfast.checkpoint.blobs import BlobRef
 from holdfast.checkpoint.manifest import Manifest, Origin
 from holdfast.checkpoint.missed_rows_estimate import Pace
-from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.own_records import OwnCheckpoint, OwnRecord
 from holdfast.checkpoint.parts import Chained, ElementPart, Groups, KeptBatch, OperatorPart, Whole, places
+from holdfast.durable import checksum
 from holdfast.errors import DamagedError, MismatchError
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
 from holdfast.store.base import SegmentRef
@@ -69,7 +72,7 @@ elements = st.builds(
 
 def manifest_of(*parts: ElementPart, **more: Any) -> Manifest:
     return Manifest(
-        job_id="j",
+        job="j",
         topology="t",
         region=RegionName("r"),
         epoch=Epoch(7),
@@ -115,7 +118,7 @@ def test_the_walk_misses_no_reference(part: ElementPart) -> None:
 
 @given(operators, st.none() | st.builds(Pace, seconds, st.just((1, 2)), st.just((0.5, 0.0)), seconds))
 def test_the_same_part_is_written_and_read_outside_of_regions(part: OperatorPart, pace: Pace | None) -> None:
-    made = OwnCheckpoint("op", 3, part, pace)
+    made = OwnRecord("op", OwnCheckpoint(3, part, pace))
     assert own_records.decode(own_records.encode(made), "op", "it") == made
 
 
@@ -139,16 +142,64 @@ WHOLE = ElementPart(
 )
 OP = "parts.e.operators.op"
 
+STORED = {
+    "element": "e",
+    "epoch": 7,
+    "attempt": 0,
+    "operators": {
+        "op": {
+            "blob": {"entry": "e@r", "key": "e7-a0-op", "size": 20, "crc": 5, "chunks": 2},
+            "pairs": [{"entry": "e@r", "key": "e7-a0-op", "size": 20, "crc": 5, "chunks": 2}],
+            "segments": [[["op@r", "op-p0", 30, 6]], []],
+            "form": {
+                "kind": "delta",
+                "history": {
+                    "number": 1,
+                    "deltas": 0,
+                    "bases": 0,
+                    "base": {"bytes": 1, "seconds": 0.1, "overhead": 0},
+                    "chain": {"bytes": 0, "seconds": 0.0, "overhead": 0},
+                },
+                "predicted_s": 0.2,
+            },
+            "epoch": 5,
+        },
+        "groups": {"form": {"kind": "groups", "rows": {"op-p0": 4}}},
+    },
+    "kept": {"c": [{"rows": 4, "files": [["op@r", "op-p0", 30, 6]], "skip": 0}]},
+    "captured": {"d": [{"rows": 4, "files": [["op@r", "op-p0", 30, 6]], "skip": 3}]},
+    "borders": {"b": {"sent": 3}},
+}
+
+
+def test_stored_names_do_not_change() -> None:
+    """Whoever renames a field of a part must raise the version and read the old name as well."""
+    made = manifest_of(WHOLE, origin=Origin("fork", Epoch(7), "s", "j", ("a",), ("b",)), numbers={"op": 1})
+    header, _, body = manifests.encode(made).partition(b"\n")
+    assert header.startswith(b"holdfast-manifest 3 crc32=")
+    assert json.loads(body) == {
+        "job": "j", "topology": "t", "region": "r", "epoch": 7, "attempt": 0, "token": 1, "wall": 1.5, "previous": 3,
+        "fingerprint": {"op": "hosted"}, "numbers": {"op": 1}, "parts": {"e": STORED},
+        "origin": {"kind": "fork", "epoch": 7, "store": "s", "job": "j", "dropped": ["a"], "reset": ["b"]},
+    }  # fmt: skip
+    own = OwnRecord("op", OwnCheckpoint(2, OperatorPart(form=Whole()), Pace(7.5, (3,), (2.5,), 1.0)))
+    header, _, body = own_records.encode(own).partition(b"\n")
+    assert header.startswith(b"holdfast-checkpoint 2 crc32=")
+    pace = {"at_s": 7.5, "had": [3], "rows": [2.5], "seconds": 1.0}
+    stored = {"number": 2, "part": {"form": {"kind": "full"}}, "pace": pace}
+    assert json.loads(body) == {"operator": "op", "checkpoint": stored}
+
+
 WRONG: list[tuple[str, Any]] = [
-    ("epoch", "7"), ("epoch", True), ("epoch", 0), ("previous", 7), ("wall", "now"), ("fingerprint", []), ("job", None),
+    ("epoch", "7"), ("epoch", True),  ("wall", "now"), ("fingerprint", []), ("job", None),
     ("parts", []), ("parts.e", 1), ("parts.e.epoch", 7.0), ("parts.e.attempt", -1), ("parts.e.operators", []),
-    (f"{OP}.blob.size", -1), (f"{OP}.blob.crc", 1 << 32), (f"{OP}.blob.chunks", 0), (f"{OP}.blob.chunks", 21),
-    (f"{OP}.blob.key", 3), (f"{OP}.pairs.0.entry", None), (f"{OP}.segments.0.0.2", -30), (f"{OP}.segments.0.0.3", "6"),
-    (f"{OP}.segments.0.0", ["op@r", "k", 1]), (f"{OP}.segments.1", {}), (f"{OP}.form.kind", "both"),
+    (f"{OP}.blob.size", -1), (f"{OP}.blob.crc", -1), (f"{OP}.blob.chunks", -1),
+    (f"{OP}.blob.key", 3), (f"{OP}.pairs.0.entry", None), (f"{OP}.segments.0.0", ["op@r", "k", -1, 6]), (f"{OP}.segments.0.0", ["op@r", "k", 1, "6"]),
+    (f"{OP}.segments.0.0", ["op@r", "k", 1]), (f"{OP}.segments.0.0", ["op@r", "k", True, 6]), (f"{OP}.segments.0.0", "op-p0"), (f"{OP}.segments.1", {}), (f"{OP}.form.kind", "both"),
     (f"{OP}.form.history", 5), (f"{OP}.form.history.base.bytes", "1"), (f"{OP}.form.history.chain.seconds", "x"),
-    (f"{OP}.form.predicted_s", "x"), (f"{OP}.epoch", 0), ("parts.e.operators.groups.form.rows.op-p0", -1),
-    ("parts.e.kept.c.0.rows", 0.5), ("parts.e.kept.c.0.files", None), ("parts.e.captured.d.0.skip", 5),
-    ("parts.e.borders.b.sent", -1), ("origin.kind", None), ("origin.reset", "op"), ("numbers.op", "1"),
+    (f"{OP}.form.predicted_s", "x"), ("parts.e.operators.groups.form.rows.op-p0", -1),
+    ("parts.e.kept.c.0.rows", 0.5), ("parts.e.kept.c.0.files", None), ("parts.e.captured.d.0.skip", "1"),
+    ("parts.e.borders.b.sent", -1), ("origin.kind", 3), ("origin.reset", "op"), ("numbers.op", "1"),
 ]  # fmt: skip
 
 
@@ -158,7 +209,12 @@ def changed(body: dict[str, Any], path: str, value: Any) -> bytes:
     for name in way:
         where = where[int(name) if isinstance(where, list) else name]
     where[int(last) if isinstance(where, list) else last] = value
-    return checked_json.encode(manifests.MAGIC, manifests.VERSION, body)
+    return sealed(json.dumps(body).encode())
+
+
+def sealed(body: bytes, version: int = manifests.VERSION) -> bytes:
+    """Any bytes behind the header that a manifest of them has."""
+    return f"{manifests.MAGIC} {version} crc32={checksum(body):08x}\n".encode() + body
 
 
 @pytest.mark.parametrize(("path", "value"), WRONG, ids=str)
@@ -170,6 +226,25 @@ def test_a_wrong_value_is_refused_by_its_place(path: str, value: Any) -> None:
         manifests.decode(changed(body, path, value), "the manifest")
     assert raised.value.message.startswith("the manifest is damaged: ")
     assert told in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("epoch", 0, "before 0 cannot be 3"),
+        ("previous", 7, "before 7 cannot be 7"),
+        (f"{OP}.blob.chunks", 0, f"{OP}.blob has 20 bytes in 0 chunks"),
+        (f"{OP}.blob.chunks", 21, f"{OP}.blob has 20 bytes in 21 chunks"),
+        (f"{OP}.epoch", 0, "operator 'op' is of epoch 0"),
+        (f"{OP}.epoch", 7, "operator 'op' is of epoch 7"),
+        ("parts.e.captured.d.0.skip", 5, "parts.e.captured.d.0 skips 5 of 4 rows"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(path: str, value: Any, words: str) -> None:
+    made = manifest_of(WHOLE, origin=Origin("reset-operator", Epoch(5)))
+    body = json.loads(manifests.encode(made).partition(b"\n")[2])
+    with pytest.raises(DamagedError, match=re.escape(words)):
+        manifests.decode(changed(body, path, value), "it")
 
 
 @pytest.mark.parametrize(
@@ -205,11 +280,16 @@ WHOLE_OF_A_RUN = replace(WHOLE, operators={"op": OperatorPart(BLOB)})
     ],
 )
 def test_json_that_two_readers_might_read_differently_is_refused(body: bytes, words: str) -> None:
-    data = f"{manifests.MAGIC} 3 crc32={checked_json.checksum(body):08x}\n".encode() + body
     with pytest.raises(DamagedError, match=words):
-        manifests.decode(data, "it")
-    with pytest.raises(DamagedError, match="inf"):
-        checked_json.parse(b"1e999", "it").number()
+        manifests.decode(sealed(body), "it")
+    with pytest.raises(DamagedError, match=r"it is inf"):
+        typed_json.parse(float, b"1e999", 1, "it")
+
+
+@pytest.mark.parametrize("value", [-1, math.inf, math.nan, True, b"", {1}])
+def test_what_could_not_be_read_again_is_not_written(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"is .*, which cannot be|is not to be stored"):
+        typed_json.encode("x", 1, {"value": (value,)})
 
 
 def test_parts_that_do_not_fit_are_not_published_either() -> None:
@@ -241,8 +321,7 @@ V2 = (
 
 
 def test_a_manifest_of_version_2_means_the_same() -> None:
-    data = f"{manifests.MAGIC} 2 crc32={checked_json.checksum(V2):08x}\n".encode() + V2
-    found = manifests.decode(data, "it")
+    found = manifests.decode(sealed(V2, 2), "it")
     history = History(2, 1, 0, Cost(1138, 0.5, 1106), None, Cost(11, 0.25))
     form = Chained("delta", history, 0.117)
     operators = {
@@ -274,13 +353,12 @@ def test_a_manifest_of_version_1_says_nothing_of_forms() -> None:
         (b"null", None),
         (
             b'{"number": 2, "blob": {"entry": "e", "key": "c2", "size": 28, "crc": 26, "chunks": 1}, "segments": []}',
-            OwnCheckpoint("op", 2, OperatorPart(BlobRef("e", "c2", 28, 26))),
+            OwnCheckpoint(2, OperatorPart(BlobRef("e", "c2", 28, 26))),
         ),
         (
             b'{"number": 2, "blob": null, "segments": [[["e", "p0", 4, 5]]], "form": {"kind": "groups", "rows": {"p0": 1}}, '
             b'"pairs": [], "pace": {"at": 7.5, "had": [3], "rows": [2.5], "seconds": 1.0}}',
             OwnCheckpoint(
-                "op",
                 2,
                 OperatorPart(segments=((SegmentRef("e", "p0", 4, 5),),), form=Groups({"p0": 1})),
                 Pace(7.5, (3,), (2.5,), 1.0),
@@ -290,7 +368,7 @@ def test_a_manifest_of_version_1_says_nothing_of_forms() -> None:
     ids=["reset", "first", "newest"],
 )
 def test_records_without_a_header_are_still_read(data: bytes, wanted: OwnCheckpoint | None) -> None:
-    assert own_records.decode(data, "op", "it") == wanted
+    assert own_records.decode(data, "op", "it") == OwnRecord("op", wanted)
 
 
 # --- records ------------------------------------------------------------------------------------------------------------
@@ -301,18 +379,20 @@ def test_the_record_of_another_operator_is_refused_and_a_forgotten_one_is_none()
     store.open("t")
     store.acquire()
     assert own_records.load(store, "op") is None
-    made = OwnCheckpoint("op", 1, OperatorPart(BLOB))
-    own_records.save(store, made)
+    made = OwnCheckpoint(1, OperatorPart(BLOB))
+    own_records.save(store, "op", made)
     assert own_records.load(store, "op") == made
     store.save_record("state.other", store.load_record("state.op") or b"")
     with pytest.raises(DamagedError, match="'op' instead of 'other'"):
         own_records.load(store, "other")
-    own_records.forget(store, "op")
+    own_records.save(store, "op", None)
     assert own_records.load(store, "op") is None
     store.close()
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b'{"number": 0}', b'{"number": 1, "blob": 3}', b"[]"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"{}", b'{"number": 1, "blob": 3}', b'{"number": 1, "pace": 7}', b"null,", b"[]"]
+)
 def test_a_record_that_holds_no_checkpoint_is_damage(data: bytes) -> None:
     with pytest.raises(DamagedError, match="state"):
         own_records.decode(data, "op", "the record 'state.op'")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.missed_rows_estimate import LEAST_S, RECENT_S, Pace, missed_rows
-from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.own_records import OwnCheckpoint, OwnRecord
 from holdfast.checkpoint.parts import OperatorPart
 
 
@@ -69,7 +69,7 @@ def test_each_input_has_its_own_rate_and_its_own_end() -> None:
 
 def test_it_goes_through_the_record_of_a_checkpoint_and_may_be_missing_there() -> None:
     for pace in (steady(3, 7), None):
-        made = OwnCheckpoint("op", 1, OperatorPart(), pace)
+        made = OwnRecord("op", OwnCheckpoint(1, OperatorPart(), pace))
         assert own_records.decode(own_records.encode(made), "op", "it") == made
 
 

@@ -174,8 +174,8 @@ def test_a_checkpoint_outside_of_regions_is_printed_whoever_wrote_it(
     for store in (GOLDEN / "store", tmp_path / "store"):
         shown = data(capsys, "show", str(store / "records" / "state.tally.rec"))["facts"]["content"]
         assert shown["operator"] == "tally"
-        assert shown["number"] >= 2
-        assert shown["part"].keys() & {"blob", "segments"}
+        assert shown["checkpoint"]["number"] >= 2
+        assert shown["checkpoint"]["part"].keys() & {"blob", "segments"}
 
 
 def test_an_encoded_value_in_a_file_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

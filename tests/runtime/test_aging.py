@@ -19,7 +19,7 @@ from killed import lived, written
 
 import holdfast as hf
 from holdfast.checkpoint import own_records
-from holdfast.checkpoint.part_encoding import operator_data
+from holdfast.checkpoint.typed_json import plain
 from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.ids import OperatorName
@@ -225,7 +225,7 @@ def test_a_checkpoint_of_before_the_rate_was_stored_is_restored_whole(life: Life
     assert found is not None
     assert found.pace is not None
     assert found.pace.had == (200, 0)
-    of_then = {"number": found.number, **operator_data(found.part)}  # neither a header nor a pace
+    of_then = {"number": found.number, **plain(found.part)}  # neither a header nor a pace
     store.save_record("state.pairs", json.dumps(of_then).encode())
     store.release()
     life.run(250, ask=True)

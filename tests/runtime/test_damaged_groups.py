@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 import holdfast as hf
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.change.reset_operator import reset_operator
+from holdfast.checkpoint.own_records import OwnRecord
 from holdfast.errors import ConfigError, DamagedError
 from holdfast.language.topology import Topology
 from holdfast.store.urls import open_store
@@ -142,8 +142,6 @@ def spoil_record(place: Path, harm: str) -> None:
     store = open_store(f"file:{place}")
     store.open("counts")
     store.acquire()
-    found = own_records.load(store, "counts")
-    assert found is not None
-    other = own_records.encode(replace(found, operator="other"))
+    other = own_records.encode(OwnRecord("other", own_records.load(store, "counts")))
     store.save_record("state.counts", other if harm == "of another operator" else b"[1]")
     store.release()

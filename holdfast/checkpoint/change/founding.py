@@ -229,7 +229,7 @@ def _as_own(
     reset = () if manifest.origin is None else manifest.origin.reset
     return replace(
         manifest,
-        job_id=identity.job_id,
+        job=identity.job_id,
         topology=identity.topology,
         token=token,
         wall=wall,

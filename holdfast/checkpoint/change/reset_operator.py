@@ -58,7 +58,7 @@ def reset_operator(
     with owning(store) as token:
         plan = plan_reset(store, operator, region)
         if plan.region is None:
-            own_records.forget(store, operator)
+            own_records.save(store, operator, None)
             store.append_events([("operator.reset", {**asdict(plan)})])
             return plan
         newest = newest_manifest(store, choose_region(store, plan.region))

@@ -15,15 +15,15 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from holdfast import durable
-from holdfast.checkpoint import checked_json
 from holdfast.checkpoint import manifest as manifests
+from holdfast.checkpoint import typed_json
 from holdfast.checkpoint.blobs import BlobRef
 from holdfast.checkpoint.change.archive import (
     Member,
@@ -35,9 +35,7 @@ from holdfast.checkpoint.change.archive import (
 )
 from holdfast.checkpoint.change.fork import gone, refuse_unknown, resolve, seed_of
 from holdfast.checkpoint.change.founding import Founded, Seed, distinct, found_store
-from holdfast.checkpoint.checked_json import Field
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.checkpoint.part_encoding import segment_ref
 from holdfast.checkpoint.parts import Piece
 from holdfast.durable import checksum, translate_os_errors
 from holdfast.errors import ConfigError, StoreError
@@ -59,6 +57,20 @@ class Exported:
     epochs: dict[str, int]
     pieces: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What the file says it holds."""
+
+    job: str
+    topology: str
+    store: str
+    schemas: Mapping[str, str]
+    manifests: tuple[tuple[int, ...], ...]
+    """(size, checksum) of each."""
+    pieces: tuple[SegmentRef, ...]
+    """Blobs and segments; of both entry, key, size and checksum."""
 
 
 # --- export -----------------------------------------------------------------------------------------------------------
@@ -105,15 +117,18 @@ def _write(staged: Path, seed: Seed, bodies: Sequence[bytes], pieces: Sequence[P
 
 
 def _index(seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> bytes:
-    fields = {
-        "job": seed.job,
-        "topology": seed.topology,
-        "store": seed.store,
-        "schemas": {name: base64.b64encode(raw).decode() for name, raw in seed.schemas.items()},
-        "manifests": [[len(body), checksum(body)] for body in bodies],
-        "pieces": [[*piece.place, piece.ref.size, piece.ref.crc] for piece in pieces],
-    }
-    return checked_json.encode(MAGIC, FORMAT, fields)
+    return typed_json.encode(
+        MAGIC,
+        FORMAT,
+        Index(
+            job=seed.job,
+            topology=seed.topology,
+            store=seed.store,
+            schemas={name: base64.b64encode(raw).decode() for name, raw in seed.schemas.items()},
+            manifests=tuple((len(body), checksum(body)) for body in bodies),
+            pieces=tuple(SegmentRef(*piece.place, piece.ref.size, piece.ref.crc) for piece in pieces),
+        ),
+    )
 
 
 def _bytes_of(seed: Seed, piece: Piece, scratch: Path) -> Iterator[bytes]:
@@ -161,7 +176,10 @@ class Bundle:
         self._file = file
         self._where = where
         members = read_members(file, where)
-        self._take(self._read_index(members), members[1:])
+        try:
+            self._take(self._read_index(members), members[1:])
+        except ValueError as error:
+            raise refused(where, f"its index is not what it should be ({error})") from error
         for member, crc in self._members.values():
             for _ in chunks_of(file, member, crc, where):
                 pass
@@ -174,29 +192,28 @@ class Bundle:
             for chunk in chunks_of(self._file, *self._members[ref.entry, ref.key], self._where):
                 file.write(chunk)
 
-    def _read_index(self, members: Sequence[Member]) -> Field:
+    def _read_index(self, members: Sequence[Member]) -> Index:
         if not members or members[0].name != MAGIC or members[0].size > INDEX_BYTES_MAX:
             raise refused(self._where, "it does not begin with an index")
         self._file.seek(members[0].offset)
-        return checked_json.decode(self._file.read(members[0].size), MAGIC, FORMAT, self._where)[1]
+        return typed_json.decode(Index, self._file.read(members[0].size), MAGIC, FORMAT, self._where)
 
-    def _take(self, index: Field, members: Sequence[Member]) -> None:
-        bodies = [tuple(map(Field.whole, each.items(2))) for each in index["manifests"].items()]
-        pieces = list(map(segment_ref, index["pieces"].items()))
-        sizes = [size for size, _ in bodies] + [piece.size for piece in pieces]
-        names = [f"manifest-{n:04d}" for n in range(len(bodies))]
-        names += [f"piece-{n:06d}" for n in range(len(pieces))]
+    def _take(self, index: Index, members: Sequence[Member]) -> None:
+        count = len(index.manifests)
+        names = [f"manifest-{n:04d}" for n in range(count)]
+        names += [f"piece-{n:06d}" for n in range(len(index.pieces))]
+        sizes = [size for size, _ in index.manifests] + [piece.size for piece in index.pieces]
         if [(member.name, member.size) for member in members] != list(zip(names, sizes, strict=True)):
             raise refused(self._where, "its members are not those of its index")
-        self.job, self.topology, self.store = (index[n].text() for n in ("job", "topology", "store"))
-        self.schemas = {name: _schema(raw) for name, raw in index["schemas"].members().items()}
+        self.job, self.topology, self.store = index.job, index.topology, index.store
+        self.schemas = {name: base64.b64decode(raw, validate=True) for name, raw in index.schemas.items()}
         self.manifests = tuple(
             self._manifest(member, crc)
-            for member, (_, crc) in zip(members[: len(bodies)], bodies, strict=True)
+            for member, (_, crc) in zip(members[:count], index.manifests, strict=True)
         )
         self._members = {
             (check_name("entry", piece.entry), check_name("key", piece.key)): (member, piece.crc)
-            for member, piece in zip(members[len(bodies) :], pieces, strict=True)
+            for member, piece in zip(members[count:], index.pieces, strict=True)
         }
         needed = {p.place: (p.ref.size, p.ref.crc) for p in distinct(self.manifests)}
         if needed != {name: (member.size, crc) for name, (member, crc) in self._members.items()}:
@@ -205,14 +222,7 @@ class Bundle:
     def _manifest(self, member: Member, crc: int) -> Manifest:
         body = b"".join(chunks_of(self._file, member, crc, self._where))
         found = manifests.decode(body, f"{member.name} in {self._where}")
-        if found.job_id != self.job:
+        if found.job != self.job:
             raise refused(self._where, f"{member.name} belongs to another job")
         check_name("region", found.region)
         return found
-
-
-def _schema(found: Field) -> bytes:
-    try:
-        return base64.b64decode(found.text(), validate=True)
-    except ValueError as error:
-        raise found.wrong(f"is no schema ({error})") from error

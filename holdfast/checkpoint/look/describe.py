@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.look.state_rows import Part, rows_that_count
 from holdfast.checkpoint.look.views import View
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.checkpoint.part_encoding import form_data
 from holdfast.checkpoint.parts import Kept, OperatorPart
+from holdfast.checkpoint.typed_json import plain
 from holdfast.errors import ConfigError
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
@@ -30,7 +29,7 @@ def describe_epoch(store: Store | None, manifest: Manifest, operator: str | None
         find_operator(manifest, operator)
     points = {} if store is None else savepoints.names_by_epoch(store, manifest.region)
     return {
-        "job": manifest.job_id,
+        "job": manifest.job,
         "topology": manifest.topology,
         "region": manifest.region,
         "epoch": manifest.epoch,
@@ -38,7 +37,7 @@ def describe_epoch(store: Store | None, manifest: Manifest, operator: str | None
         "attempt": manifest.attempt,
         "token": manifest.token,
         "wall": manifest.wall,
-        "origin": None if manifest.origin is None else manifest.origin.as_data(),
+        "origin": plain(manifest.origin),
         "savepoint": points.get(manifest.epoch),
         "operators": [
             _describe_operator(store, manifest, element, name, part, operator is not None)
@@ -85,13 +84,13 @@ def _describe_operator(
     return {
         "operator": name,
         "element": element,
-        "epoch": part.epoch or manifest.epoch,
+        "of_epoch": part.epoch,
         "kind": fingerprint.partition(" ")[0],
         "fingerprint": fingerprint,
-        "form": None if part.form is None else {**form_data(part.form), "deltas": part.form.deltas},
+        "form": None if part.form is None else {**plain(part.form), "deltas": part.form.deltas},
         "bytes": part.bytes,
-        "blob": None if part.blob is None else asdict(part.blob),
-        "pairs": [asdict(ref) for ref in part.pairs],
+        "blob": plain(part.blob),
+        "pairs": plain(part.pairs),
         "value": None if store is None else decoded(store, part),
         "partitions": chains,
     }

@@ -19,6 +19,7 @@ from holdfast.checkpoint import chain, index, own_records
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.change.archive import read_members
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.typed_json import plain
 from holdfast.durable import checksum, checksum_file
 from holdfast.errors import ConfigError, DamagedError, HoldfastError
 from holdfast.ids import Epoch
@@ -173,8 +174,7 @@ def _sealed(path: Path, data: bytes) -> Printed:
 def _content(path: Path, name: str, payload: bytes) -> Any:
     """What a record holds: a checkpoint of an operator outside of regions, JSON, a schema or an encoded value."""
     if name.startswith(own_records.PREFIX):
-        found = own_records.decode(payload, name.removeprefix(own_records.PREFIX), str(path))
-        return None if found is None else own_records.as_data(found)
+        return plain(own_records.decode(payload, name.removeprefix(own_records.PREFIX), str(path)))
     try:
         content = json.loads(payload)
     except ValueError:
@@ -191,7 +191,8 @@ def _arrow_schema(data: bytes) -> Any:
 
 def _manifest(path: Path, payload: bytes, facts: dict[str, Any]) -> Printed:
     manifest = manifests.decode(payload, str(path))
-    return Printed(str(path), "manifest", facts, manifest=manifest, raw=payload.partition(b"\n")[2])
+    header, _, body = payload.partition(b"\n")
+    return Printed(str(path), "manifest", {**facts, "header": header.decode()}, manifest=manifest, raw=body)
 
 
 def _json_file(path: Path, data: bytes) -> Printed:

@@ -179,7 +179,7 @@ class KeyedRun(Remembering):
             chain, size = self._put_base(maps)
         assert size is not None
         segments = [[*own, *other] for own, other in zip(chain, self._put_all(others), strict=True)]
-        overhead = sum(ref.size for refs in chain for ref in refs) - size if form == "base" else 0
+        overhead = max(0, sum(ref.size for refs in chain for ref in refs) - size) if form == "base" else 0
         cost = Cost(size, time.perf_counter() - begun, overhead)
         with self._lock:
             if pinned.life == self._life:  # else a restore came in between: the state is another one now

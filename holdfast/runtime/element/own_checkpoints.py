@@ -133,8 +133,8 @@ class OwnCheckpoints:
         entry = entry_of(AUTONOMOUS, run.name)
         key = f"e{number}-t{self._clock.wall():.6f}"
         part = store_values(self._store, entry, key, Epoch(number), {run: prepared})[run.name]
-        made = OwnCheckpoint(run.name, number, part, pace, (covers.run, covers.step), rows)
-        own_records.save(self._store, made)
+        made = OwnCheckpoint(number, part, pace, (covers.run, covers.step), rows)
+        own_records.save(self._store, run.name, made)
         self._newest[run.name] = made
         needed = places(part.pieces(run.name))
         self._store.delete(entry, [key for key in self._store.keys(entry) if (entry, key) not in needed])
@@ -147,4 +147,4 @@ def covered_by(store: Store, operator: OperatorName) -> Covered | None:
         found = own_records.load(store, operator)
     except DamagedError:
         return None  # its operator begins anew
-    return None if found is None or found.covers is None else Covered(*found.covers)
+    return Covered(*found.covers) if found is not None and len(found.covers) == 2 else None

@@ -177,7 +177,7 @@ class RegionEpochs:
         """Write the manifest, atomically and durably; returns the bytes the epoch added to the store."""
         previous = INITIAL_EPOCH if self.current is None else self.current.epoch
         manifest = Manifest(
-            job_id=self._identity.job_id,
+            job=self._identity.job_id,
             topology=self._identity.topology,
             region=self._region.name,
             epoch=epoch,
