@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from holdfast.durable import checksum
 from holdfast.errors import StoreError
 
 NAME_LIMIT = 200
@@ -40,3 +41,8 @@ def check_value(entry: str, key: str, value: bytes, limit: int) -> None:
             f"the value of {entry}/{key} has {len(value)} bytes; this store takes at most {limit} in one value.",
             cure="Cut it into chunks or store it as a segment.",
         )
+
+
+def named_crc(*names: object, value: bytes = b"") -> int:
+    """The checksum of a value together with what it is called: under another name it does not match."""
+    return checksum(value, checksum("\0".join(map(str, names)).encode()))

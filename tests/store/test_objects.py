@@ -24,8 +24,8 @@ from holdfast.errors import (
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.objects.bucket import Bucket
+from holdfast.store.objects.contents_log import KEEP
 from holdfast.store.objects.object_store import ObjectStore
-from holdfast.store.objects.state import KEEP
 from holdfast.store.objects.url import Place
 from holdfast.store.urls import open_store
 from holdfast.testing.store_conformance import StoreConformance

@@ -11,8 +11,9 @@ import pytest
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError, NoSpaceError, StoreError
 from holdfast.ids import Epoch, RegionName
+from holdfast.store import chunks
 from holdfast.store.base import Store
-from holdfast.store.sqlite import chunks, database
+from holdfast.store.sqlite import database
 from holdfast.store.sqlite import sqlite_store as sqlite
 from holdfast.store.sqlite.sqlite_store import SqliteStore
 from holdfast.testing.store_conformance import TOPOLOGY

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from holdfast.checkpoint import chain, savepoints
 from holdfast.checkpoint import manifest as manifests
@@ -31,7 +31,7 @@ def open_reader(where: str | Path | Store) -> Store:
 
 def identity_of(store: Store) -> Identity:
     """Whose store it is. Every back end tells readers, whether or not they know the topology."""
-    return cast(Identity, store.read_identity())  # type: ignore[attr-defined]
+    return store.read_identity()
 
 
 # --- which epochs there are -----------------------------------------------------------------------------------------

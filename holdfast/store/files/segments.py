@@ -16,7 +16,7 @@ from holdfast import durable
 from holdfast.durable import checksum
 from holdfast.errors import StoreError
 from holdfast.failpoints import fp
-from holdfast.store import sealed_file
+from holdfast.store import refusals, sealed_file, segment_copy
 from holdfast.store.base import LocalSegment, SegmentRef
 from holdfast.store.files import lease
 from holdfast.store.names import check_name
@@ -50,11 +50,11 @@ def link_segments(
             durable.settle_name(segment_path(root, entry, refs[-1].key))
     except StoreError as error:
         if not private.is_dir():
-            raise lease.fenced(root, token) from error
+            raise refusals.fenced(root, token) from error
         raise
     if not private.is_dir():
         # The files stay: the new owner may meanwhile have stored the same bytes under their keys and rely on them.
-        raise lease.fenced(root, token)
+        raise refusals.fenced(root, token)
     for _ in refs:
         fp("ckpt.op.put_done")
     return refs
@@ -81,7 +81,7 @@ def fetch(target: Path, ref: SegmentRef, local: Path) -> None:
     fd = sealed_file.open_regular(target)
     if fd is None:
         raise sealed_file.damaged(target, "is missing, but an epoch refers to it")
-    staged = local.with_name(f".{local.name}.{secrets.token_hex(4)}")
+    staged = segment_copy.staged_beside(local)
     try:
         _verify(fd, target, ref)
         with durable.translate_os_errors(str(local)):
@@ -101,7 +101,7 @@ def _bring(local: Path, staged: Path, crc: int) -> int:
     """The local file's bytes under a name in the private directory; returns their number."""
     fd = sealed_file.open_regular(local)
     if fd is None:
-        raise StoreError(f"{local} is to be stored as a segment, but does not exist.")
+        raise refusals.no_local_file(local)
     try:
         try:
             os.link(local, staged, follow_symlinks=False)
@@ -110,7 +110,7 @@ def _bring(local: Path, staged: Path, crc: int) -> int:
             if error.errno not in _NO_LINK:
                 raise
             if _copy(fd, staged) != crc:
-                raise StoreError(f"{local} does not have the checksum its writer gave.") from error
+                raise refusals.wrong_checksum(local) from error
         return os.fstat(fd).st_size
     finally:
         os.close(fd)
@@ -128,15 +128,13 @@ def _link_new(root: Path, staged: Path, target: Path, ref: SegmentRef) -> None:
         if fd is not None:
             try:
                 if _checksum(fd) != (ref.crc, ref.size):
-                    raise StoreError(
-                        f"{target} exists with other bytes; a segment is never overwritten."
-                    ) from None
+                    raise refusals.other_bytes(target) from None
             finally:
                 os.close(fd)
     except FileNotFoundError as error:
         if entry.is_dir():
             raise
-        raise StoreError(f"{root} has no entry {ref.entry!r}.", cure="Create the entry first.") from error
+        raise refusals.no_entry(root, ref.entry) from error
 
 
 def _verify(fd: int, target: Path, ref: SegmentRef) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from holdfast.durable import checksum
 from holdfast.errors import ConfigError, HoldfastError, NoSpaceError, StoreError
 from holdfast.store.objects.url import OURS, Place
 
-_STREAM_BYTES = 4 << 20
+PIECE_BYTES = 4 << 20
 _in_memory = threading.Lock()
 """fsspec's file system in memory looks first and writes then: one thread at a time."""
 
@@ -54,7 +55,7 @@ class Bucket:
     def _create(self, name: str, data: bytes) -> None:
         path = self.path(name)
         if self.place.protocol in ("file", "local"):
-            _link_new(Path(path), lambda staged: durable.write_staged(staged, data))
+            _place(Path(path), partial(durable.write_staged, data=data), os.link)
         elif self.place.protocol == "memory":
             with _in_memory:
                 self.fs.pipe_file(path, data, mode="create")
@@ -66,7 +67,7 @@ class Bucket:
         path = self.path(name)
         try:
             if self.place.protocol in ("file", "local"):
-                _link_new(Path(path), lambda staged: _copy(local, staged))
+                _place(Path(path), partial(_copy, local), os.link)
             elif self.place.protocol == "memory":
                 self._create(name, Path(local).read_bytes())
             else:
@@ -82,7 +83,7 @@ class Bucket:
         """Create an object or replace it: for hints and signs of life, never for what is restored."""
         try:
             if self.place.protocol in ("file", "local"):
-                _replace(Path(self.path(name)), data)
+                _place(Path(self.path(name)), partial(durable.write_staged, data=data), os.replace)
             else:
                 self.fs.pipe_file(self.path(name), data)
         except Exception as error:
@@ -127,25 +128,13 @@ class Bucket:
     def measure(self, name: str) -> tuple[int, int] | None:
         """(checksum, size) of an object, read in pieces. None: there is no such object."""
         crc = size = 0
-        for piece in self._pieces(name):
+        for piece in self.pieces(name):
             if piece is None:
                 return None
             crc, size = checksum(piece, crc), size + len(piece)
         return crc, size
 
-    def fetch(self, name: str, local: Path) -> tuple[int, int] | None:
-        """Copy an object to a new local file; its (checksum, size). None: there is no such object."""
-        crc = size = 0
-        with durable.translate_os_errors(str(local)), open(local, "xb") as out:
-            os.fchmod(out.fileno(), durable.FILE_MODE)
-            for piece in self._pieces(name):
-                if piece is None:
-                    return None
-                out.write(piece)
-                crc, size = checksum(piece, crc), size + len(piece)
-        return crc, size
-
-    def _pieces(self, name: str) -> Iterator[bytes | None]:
+    def pieces(self, name: str) -> Iterator[bytes | None]:
         """An object piece by piece; None if it is not there, or not any more."""
         try:
             size = int(self.fs.size(self.path(name)))
@@ -154,8 +143,8 @@ class Bucket:
             return
         except Exception as error:
             raise self.translated(f"reading {name}", error) from error
-        for start in range(0, size, _STREAM_BYTES):
-            yield self.read(name, start, min(size, start + _STREAM_BYTES))
+        for start in range(0, size, PIECE_BYTES):
+            yield self.read(name, start, min(size, start + PIECE_BYTES))
 
     def check_exclusive(self) -> None:
         """ConfigError if a second creation of the same object succeeds: old servers ignore the condition."""
@@ -188,25 +177,13 @@ class Bucket:
         )
 
 
-def _link_new(path: Path, write: Any) -> None:
-    """A new local file, whole from the moment it has its name. FileExistsError if the name is taken."""
+def _place(path: Path, write: Callable[[Path], object], name: Callable[[Path, Path], None]) -> None:
+    """A local file, whole from the moment it has its name. `name` gives it, and may refuse one that is taken."""
     durable.make_directory(path.parent)
     staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         write(staged)
-        os.link(staged, path)
-    finally:
-        durable.remove_quietly(staged)
-    durable.fsync_directory(path.parent)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """A local file with these bytes. Others may replace it at the same moment: the last one counts."""
-    durable.make_directory(path.parent)
-    staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        durable.write_staged(staged, data)
-        os.replace(staged, path)
+        name(staged, path)
     finally:
         durable.remove_quietly(staged)
     durable.fsync_directory(path.parent)
@@ -215,7 +192,7 @@ def _replace(path: Path, data: bytes) -> None:
 def _copy(local: Path, staged: Path) -> None:
     with open(local, "rb") as source, open(staged, "xb") as out:
         os.fchmod(out.fileno(), durable.FILE_MODE)
-        while piece := source.read(_STREAM_BYTES):
+        while piece := source.read(PIECE_BYTES):
             out.write(piece)
         out.flush()
         os.fsync(out.fileno())
