@@ -16,7 +16,8 @@ from holdfast.store.base import Store
 
 
 class BlobRef(TypedDict):
-    """Where a blob is. `chunks` > 1: keys are `key.0`, `key.1`, …"""
+    """Where a blob is. `chunks` > 1: keys are `key.0`, `key.1`, …, and `key` ends with a `+`, which no name does: the
+    chunks of `a` are not the blob of an operator called `a.0`."""
 
     entry: str
     key: str
@@ -33,8 +34,9 @@ def put_blobs(store: Store, entry: str, blobs: Mapping[str, bytes]) -> dict[str,
     for key, data in blobs.items():
         fp("ckpt.op.serialize")
         count = max(1, -(-len(data) // limit))
-        refs[key] = BlobRef(entry=entry, key=key, size=len(data), crc=checksum(data), chunks=count)
-        for index, name in enumerate(_names(key, count)):
+        label = key if count == 1 or "~" in key else f"{key}+"
+        refs[key] = BlobRef(entry=entry, key=label, size=len(data), crc=checksum(data), chunks=count)
+        for index, name in enumerate(_names(label, count)):
             pairs[name] = data[index * limit : (index + 1) * limit]
     if pairs:
         store.put(entry, pairs)

@@ -1,7 +1,7 @@
 """Which names a store accepts. Names become file names, so that no name may lead out of the store.
 
 A name begins with a letter, digit or underscore, goes on with those and `.@=+,~-`, has no two dots in a row, and is
-at most 200 characters long. The same rule holds in every back end: data may move from one to another.
+at most NAME_LIMIT characters long. The same rule holds in every back end: data may move from one to another.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 from holdfast.durable import checksum
 from holdfast.errors import StoreError
 
-NAME_LIMIT = 200
+NAME_LIMIT = 220
+"""Two names of users, each of at most 100 characters, and what stands between them."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@=+,~-]*")
 

@@ -22,6 +22,7 @@ from holdfast.durable import checksum
 from holdfast.errors import DamagedError, FencedError, HoldfastError, MismatchError, OwnedError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import FORMAT, SegmentRef, Store
+from holdfast.store.names import NAME_LIMIT
 
 TOPOLOGY = "topology-1"
 REGION = RegionName("main")
@@ -39,7 +40,7 @@ BAD_NAMES = (
     "a b",
     "a\n",
     "é",
-    "x" * 201,
+    "x" * (NAME_LIMIT + 1),
 )
 
 

@@ -13,8 +13,9 @@ from killing import kill_at_every_call
 
 import holdfast as hf
 from holdfast import failpoints
-from holdfast.checkpoint.change.reset_operator import own_record, plan_reset, reset_operator
+from holdfast.checkpoint.change.reset_operator import plan_reset, reset_operator
 from holdfast.checkpoint.look.epochs import newest_manifest
+from holdfast.checkpoint.stored_names import own_record
 from holdfast.errors import ConfigError, OwnedError, RegionParkedError
 from holdfast.ids import RegionName
 from holdfast.language.topology import Topology

@@ -15,6 +15,7 @@ from holdfast.checkpoint import chain, savepoints
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef, get_blob, keys_of
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.stored_names import region_of
 from holdfast.errors import ConfigError, MismatchError, StoreError
 from holdfast.ids import INITIAL_EPOCH, Epoch, RegionName
 from holdfast.state.values import codec
@@ -38,12 +39,12 @@ def identity_of(store: Store) -> Identity:
 
 
 def regions(store: Store) -> list[RegionName]:
-    """Regions that have a published epoch. Entries are called `operator@region`; the last summary names regions whose
-    entries are gone."""
-    names = {entry.rpartition("@")[2] for entry in store.entries() if "@" in entry}
+    """Regions that have a published epoch. Their entries name them; the last summary names regions whose entries are
+    gone."""
+    names = {region_of(entry) for entry in store.entries()} - {None}
     summaries = [event.data for event in store.events() if event.kind == "summary"]
-    names.update(str(name) for data in summaries[-1:] for name in data.get("regions", {}))
-    return sorted(RegionName(name) for name in names if name and store.epochs(RegionName(name)))
+    names.update(RegionName(name) for data in summaries[-1:] for name in data.get("regions", {}))
+    return sorted(name for name in names if name and store.epochs(name))
 
 
 def choose_region(store: Store, region: str | None, operator: str | None = None) -> RegionName:

@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.checkpoint.blobs import BlobRef, keys_of, put_blobs
-from holdfast.checkpoint.change.reset_operator import own_record
-from holdfast.checkpoint.retention import entry_of
+from holdfast.checkpoint.stored_names import entry_of, own_entries, own_key, own_record, positions_record
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
 from holdfast.errors import DamagedError, NoSpaceError, StepFailed
-from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken
 from holdfast.language.connectors import Slice
 from holdfast.protocol.messages import Marker
 from holdfast.runtime.element.aging import Aging
@@ -37,7 +36,6 @@ from holdfast.runtime.metrics import ElementMetrics
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
-AUTONOMOUS = RegionName("autonomous")
 MAX_CONSECUTIVE_FAILURES = 5
 SPACE_PROBE_S = 0.5
 
@@ -240,7 +238,7 @@ class AutonomousLoop:
             "lost": self.metrics.lost_rows,
             "taken": self._aging.taken_s,
         }
-        self._save_when_there_is_space(f"positions.{self.name}", codec.encode(record))
+        self._save_when_there_is_space(positions_record(self.name), codec.encode(record))
 
     def _save_when_there_is_space(self, name: str, data: bytes) -> None:
         """A full disk stops this element until there is space again; it neither loses rows nor ends the run."""
@@ -260,7 +258,7 @@ class AutonomousLoop:
                 time.sleep(SPACE_PROBE_S)
 
     def _restore_everything(self) -> None:
-        raw = None if self._store is None else self._store.load_record(f"positions.{self.name}")
+        raw = None if self._store is None else self._store.load_record(positions_record(self.name))
         record: dict[str, Any] = (
             {"positions": {}, "in_flight": None, "lost": 0} if raw is None else codec.decode(raw)
         )
@@ -363,8 +361,8 @@ class AutonomousLoop:
         number = self._checkpoints[run.name] + 1
         pace = self._aging.measured(run) if isinstance(run, KeyedRun) else None
         part = run.part_of(Epoch(number), run.pin(Epoch(number)))
-        entry = entry_of(AUTONOMOUS, run.name)
-        key = f"e{number}-t{self._clock.wall():.6f}-{run.name}"
+        entry = entry_of(None, run.name)
+        key = own_key(number, self._clock.wall(), run.name)
         blobs = {f"{key}~{kind}": data for kind, data in part.pairs.items()}
         if part.blob is not None:
             blobs[key] = part.blob
@@ -384,6 +382,10 @@ class AutonomousLoop:
         self._store.save_record(own_record(run.name), json.dumps(record).encode())
         self._checkpoints[run.name] = number
         listed = [*refs.values(), *part.older]
-        needed = {k for ref in listed for k in keys_of(ref)} | {ref[1] for p in segments for ref in p}
-        self._store.delete(entry, [k for k in self._store.keys(entry) if k not in needed])
+        needed = {(ref["entry"], k) for ref in listed for k in keys_of(ref)}
+        needed |= {(ref.entry, ref.key) for partition in part.segments for ref in partition}
+        for place in own_entries(run.name):
+            gone = [k for k in self._store.keys(place) if (place, k) not in needed]
+            if gone:
+                self._store.delete(place, gone)
         self._record_event("operator.checkpoint", {"operator": run.name, "number": number})

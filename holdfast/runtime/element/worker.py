@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.checkpoint.blobs import put_blobs
-from holdfast.checkpoint.retention import entry_of
+from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
@@ -71,7 +72,7 @@ class Worker:
         self.inside = {op.name for op in element.operators}
         self.out_streams = tuple(dict.fromkeys(c.stream for c in element.outputs))
         self.uses = uses_of(element, self.out_streams)
-        region = element.region or RegionName("autonomous")
+        region = element.region
         self.runs: dict[OperatorName, Remembering] = {}
         for op in element.operators:
             run = self._run_of(op, entry_of(region, op.name))
@@ -157,21 +158,21 @@ class Worker:
         parts: dict[str, dict[str, Any]] = {}
         blobs: dict[str, bytes] = {}
         more: dict[str, DurablePart] = {}
-        prefix = f"e{pinned.epoch}-a{pinned.attempt}"
+        key = partial(state_key, pinned.epoch, pinned.attempt)
         for name, run in self.runs.items():
             part = run.part_of(pinned.epoch, pinned.operators[name])
             parts[name] = {"blob": None, "segments": [[_as_list(r) for r in p] for p in part.segments]}
             if part.form is not None:
                 parts[name]["form"] = part.form
             if part.blob is not None:
-                blobs[f"{prefix}-{name}"] = part.blob
-            blobs.update({f"{prefix}-{name}~{kind}": data for kind, data in part.pairs.items()})
+                blobs[key(name)] = part.blob
+            blobs.update({f"{key(name)}~{kind}": data for kind, data in part.pairs.items()})
             more[name] = part
         refs = put_blobs(store, entry_of(region, self.element.name), blobs)
         for operator, stored in parts.items():
-            stored["blob"] = refs.get(f"{prefix}-{operator}")
+            stored["blob"] = refs.get(key(operator))
             if more[operator].pairs:
-                pairs = [refs[f"{prefix}-{operator}~{kind}"] for kind in more[operator].pairs]
+                pairs = [refs[f"{key(operator)}~{kind}"] for kind in more[operator].pairs]
                 stored["pairs"] = [*more[operator].older, *pairs]
                 self.runs[OperatorName(operator)].stored(pinned.epoch, pairs)
         return {
@@ -188,7 +189,7 @@ class Worker:
             for batch in batches:
                 files = []
                 for file in batch.files:
-                    key = f"e{pinned.epoch}-a{pinned.attempt}-{Path(file).name}"
+                    key = batch_key(pinned.epoch, pinned.attempt, Path(file).name)
                     crc, _ = checksum_file(file)
                     files.append(
                         _as_list(store.put_segment(entry_of(region, self.element.name), key, Path(file), crc))
