@@ -84,13 +84,17 @@ class Store(ABC):
     """True if tasks on executors can write segments (`segment_writer`); else the driver writes them."""
     events_dropped = 0
     """Events of this owner that could not be written."""
+    _identity: Identity | None = None
     _token: OwnerToken | None = None
 
     # --- identity and ownership ---
     def open(self, topology: str) -> Identity:
         """Create the store or check it: job identity, format. MismatchError for another topology or newer format,
         DamagedError if the identity is missing while data exists."""
-        self._create(Identity(secrets.token_hex(16), topology))
+        if self._load_identity() is None:
+            self._refuse_leftovers()
+            self._create(Identity(secrets.token_hex(16), topology))
+        self._identity = None
         identity = self.read_identity()
         if identity.topology != topology:
             raise MismatchError(
@@ -100,13 +104,30 @@ class Store(ABC):
             )
         return identity
 
-    @abstractmethod
-    def _create(self, identity: Identity) -> None:
-        """Make a store with this identity if there is none. If another process was faster, its identity counts."""
-
-    @abstractmethod
     def read_identity(self) -> Identity:
         """The identity of a store that exists, for readers that do not know its topology."""
+        if self._identity is None:
+            self._identity = self._load_identity()
+        if self._identity is None:
+            self._refuse_leftovers()
+            raise refusals.no_store(self.place)
+        return self._identity
+
+    @abstractmethod
+    def _load_identity(self) -> Identity | None:
+        """The identity, verified. None: there is none."""
+
+    @abstractmethod
+    def _refuse_leftovers(self) -> None:
+        """Data without an identity is never taken for a new store, nor is a place that holds something else."""
+
+    @abstractmethod
+    def _create(self, identity: Identity) -> None:
+        """Make a store with this identity. If another process was faster, its identity counts."""
+
+    @property
+    def _job(self) -> str:
+        return self.read_identity().job_id
 
     def acquire(self, *, take_over: bool = False) -> OwnerToken:
         """Become the owner. A provably dead owner is replaced at once; a live one raises OwnedError naming it,

@@ -1,10 +1,16 @@
-"""The identity record as bytes, alike in every back end: JSON {"format": 1, "job_id": "…", "topology": "…"}."""
+"""The identity record, alike in every back end: JSON {"format": 1, "job_id": "…", "topology": "…"}.
+
+It is the first thing in a store, written once and never made anew. Data without it is damage: a new identity would make
+sinks take rows they already have for new ones.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
+from holdfast.errors import ConfigError
 from holdfast.store import sealed_file
 from holdfast.store.base import Identity
 
@@ -24,3 +30,15 @@ def decode(place: Path | str, payload: bytes) -> Identity:
         raise sealed_file.damaged(place, "does not hold an identity") from error
     sealed_file.refuse_newer(place, str(identity.format))
     return identity
+
+
+def refuse_leftovers(place: Path | str, found: Iterable[str], ours: Iterable[str]) -> None:
+    """Refuse a place without an identity that is not empty. `found`: names there; `ours`: those of a store's data."""
+    names = sorted(found)
+    if set(names) & set(ours):
+        raise sealed_file.damaged(f"{place}/identity", "is missing, but the place holds a store's data")
+    if names:
+        raise ConfigError(
+            f"{place} is neither a store nor empty (it holds {names[0]!r}).",
+            cure="Name a new or empty place.",
+        )

@@ -60,14 +60,15 @@ class MemoryStore(Store):
         self._all = _by_name.setdefault(self.name, _Contents())
 
     # --- identity and ownership ---
+    def _load_identity(self) -> Identity | None:
+        return self._all.identity
+
+    def _refuse_leftovers(self) -> None:
+        """Whatever has this name is a store."""
+
     def _create(self, identity: Identity) -> None:
         with self._all.lock:
             self._all.identity = self._all.identity or identity
-
-    def read_identity(self) -> Identity:
-        if self._all.identity is None:
-            raise refusals.no_store(self.url)
-        return self._all.identity
 
     def _claim(self, take_over: bool) -> OwnerToken:
         with self._all.lock:

@@ -20,16 +20,22 @@ def size_of(local: Path) -> int:
         return os.fstat(file.fileno()).st_size
 
 
-def pieces(local: Path, crc: int, piece_bytes: int) -> Iterator[bytes]:
-    """A local file piece by piece. StoreError at its end if it does not have the checksum its writer gave."""
-    found = 0
+def read_pieces(local: Path, piece_bytes: int) -> Iterator[bytes]:
+    """A regular file piece by piece."""
     try:
         with _opened(local) as file:
             while piece := file.read(piece_bytes):
-                found = checksum(piece, found)
                 yield piece
     except OSError as error:
         raise sealed_file.reading_failed(local, error) from error
+
+
+def pieces(local: Path, crc: int, piece_bytes: int) -> Iterator[bytes]:
+    """The same. StoreError at the end if the file does not have the checksum its writer gave."""
+    found = 0
+    for piece in read_pieces(local, piece_bytes):
+        found = checksum(piece, found)
+        yield piece
     if found != crc:
         raise refusals.wrong_checksum(local)
 

@@ -54,7 +54,6 @@ class FileStore(Store):
         self.root = Path(os.path.abspath(path))
         self.place = str(self.root)
         self.url = f"file:{self.root}"
-        self._identity: Identity | None = None
         self._claimed: lease.Lease | None = None
         self._chains: dict[str, Chain] = {}
         self._lock = threading.RLock()
@@ -67,18 +66,14 @@ class FileStore(Store):
         identity.make_directories(self.root)
         return found
 
+    def _load_identity(self) -> Identity | None:
+        return identity.load(self.root)
+
+    def _refuse_leftovers(self) -> None:
+        identity.refuse_leftovers(self.root)
+
     def _create(self, made: Identity) -> None:
         identity.create(self.root, made)
-        self._identity = None
-
-    def read_identity(self) -> Identity:
-        if self._identity is None:
-            self._identity = identity.require(self.root)
-        return self._identity
-
-    @property
-    def _job(self) -> str:
-        return self.read_identity().job_id
 
     def _claim(self, take_over: bool) -> OwnerToken:
         self._claimed = lease.acquire(self.root, self._job, take_over=take_over)

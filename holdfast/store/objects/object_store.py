@@ -40,7 +40,7 @@ class ObjectStore(Store):
         self.url = self.place = self._where.url
         self.executors_may_write = self._where.protocol != "memory"
         self._bucket = Bucket(self._where)
-        self._known: tuple[Identity, Log] | None = None
+        self._known: Log | None = None
         self._heart: Heart | None = None
         self._events: events_and_mail.EventLog | None = None
         self._lock = threading.RLock()
@@ -49,31 +49,28 @@ class ObjectStore(Store):
         return f"ObjectStore({self.url!r})"
 
     # --- identity and ownership ---
-    def _create(self, made: Identity) -> None:
+    def open(self, topology: str) -> Identity:
         if not self._where.exclusive:
             logger.warning("%s cannot keep two runs apart: start one at a time", self.url)
         self._bucket.check_exclusive()
-        identity.create(self._bucket, made)
         self._known = None
+        return super().open(topology)
 
-    def read_identity(self) -> Identity:
-        return self._store[0]
+    def _load_identity(self) -> Identity | None:
+        return identity.load(self._bucket)
 
-    @property
-    def _store(self) -> tuple[Identity, Log]:
-        """What this object knows of the store. StoreError if there is none."""
-        if self._known is None:
-            found = identity.require(self._bucket)
-            self._known = found, Log(self._bucket, found.job_id)
-        return self._known
+    def _refuse_leftovers(self) -> None:
+        identity.refuse_leftovers(self._bucket)
+
+    def _create(self, made: Identity) -> None:
+        identity.create(self._bucket, made)
 
     @property
     def _log(self) -> Log:
-        return self._store[1]
-
-    @property
-    def _job(self) -> str:
-        return self._store[0].job_id
+        """The log of what is there. StoreError if there is no store."""
+        if self._known is None:
+            self._known = Log(self._bucket, self._job)
+        return self._known
 
     def _claim(self, take_over: bool) -> OwnerToken:
         self._log.check_head()
@@ -104,7 +101,7 @@ class ObjectStore(Store):
     def _let_go(self) -> None:
         heart, self._heart = self._heart, None
         if self._known is not None:
-            self._log.forget()
+            self._known.forget()
         if heart is not None:
             heart.let_go()
 

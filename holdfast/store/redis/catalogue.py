@@ -19,7 +19,6 @@ from holdfast.store.redis.values import Layout, Sealer, seal_identity
 
 def create(link: Link, identity: Identity) -> None:
     """Write the first values, all at once. If another process was faster, its values count."""
-    refuse_leftovers(link)
     layout, sealer = Layout(link.address.name), Sealer(link.address.url, identity.job_id)
     values: dict[str, bytes] = {
         layout.identity: seal_identity(identity),

@@ -48,25 +48,29 @@ class RedisStore(Store):
         return f"RedisStore({self.url!r})"
 
     # --- identity and ownership ---
-    def _create(self, identity: Identity) -> None:
+    def open(self, topology: str) -> Identity:
         server_settings.check(self._link)
-        self._known = None
+        return super().open(topology)
+
+    def _load_identity(self) -> Identity | None:
         (value,) = self._link.ask(("GET", self._layout.identity))
         if value is None:
-            catalogue.create(self._link, identity)
+            return None
+        identity = open_identity(self.url, value)
+        self._known = Session(self._link, value, identity.job_id)
+        return identity
 
-    def read_identity(self) -> Identity:
-        return open_identity(self.url, self._session.identity)
+    def _refuse_leftovers(self) -> None:
+        catalogue.refuse_leftovers(self._link)
+
+    def _create(self, identity: Identity) -> None:
+        catalogue.create(self._link, identity)
 
     @property
     def _session(self) -> Session:
         """What this object knows of the store. StoreError if there is none."""
-        if self._known is None:
-            (value,) = self._link.ask(("GET", self._layout.identity))
-            if value is None:
-                catalogue.refuse_leftovers(self._link)
-                raise refusals.no_store(self.url)
-            self._known = Session(self._link, value, open_identity(self.url, value).job_id)
+        self.read_identity()
+        assert self._known is not None
         return self._known
 
     @property

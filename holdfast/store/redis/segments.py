@@ -10,7 +10,7 @@ under its key, so that whoever clears up finds them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -79,60 +79,57 @@ class _Upload:
 
     def is_there(self) -> bool:
         """True if the very same segment is stored. Also refuses what could never be stored, before any byte goes."""
-        found: list[bool] = []
-
-        def decide(replies: list[Any], again: bool) -> list[Command]:
-            found.append(self._exists(replies))
-            return []
-
-        self.session.change(decide, reads=self._needs())
-        return found[-1]
+        return self._unless_there(lambda _: [])
 
     def put_chunk(self, number: int, data: bytes) -> None:
         value = chunks.encode(self.entry, self.key, number, self.count, data)
-        write: Command = ("HSET", self._hash, chunk_field(self.key, number), value)
-
-        def decide(replies: list[Any], again: bool) -> list[Command]:
-            return [] if self._exists(replies) else [write]
-
-        self.session.change(decide, watch=[self.session.layout.entries], reads=self._needs())
+        self._unless_there(lambda _: [("HSET", self._hash, chunk_field(self.key, number), value)])
 
     def finish(self) -> None:
         """Write the summary, if every chunk is there."""
         fields = [chunk_field(self.key, number) for number in range(self.count)]
         lengths: list[Command] = [("HSTRLEN", self._hash, field) for field in fields]
+        self._unless_there(self._summary_command, lengths, watch=[self._hash])
+
+    def _unless_there(
+        self,
+        make: Callable[[list[Any]], list[Command]],
+        reads: Sequence[Command] = (),
+        watch: Sequence[str] = (),
+    ) -> bool:
+        """Perform the commands made from the replies to some reads, unless the very same segment is stored: True."""
+        found: list[bool] = []
 
         def decide(replies: list[Any], again: bool) -> list[Command]:
-            return [] if self._exists(replies) else self._summary_command(replies[3:])
+            entries, pair, summary, *rest = replies
+            catalogue.require_entry(self.session, entries, self.entry)
+            if pair:
+                raise refusals.is_pair(self._place)
+            found.append(summary is not None)
+            if summary is None:
+                return make(rest)
+            if self.session.sealer.open(summary, "segment", self.entry, self.key) != self._summary:
+                raise refusals.other_bytes(self._place)
+            return []
 
-        watch = [self.session.layout.entries, self._hash]
-        self.session.change(decide, watch=watch, reads=[*self._needs(), *lengths])
+        entries = self.session.layout.entries
+        needed: list[Command] = [
+            ("GET", entries),
+            ("HEXISTS", self._hash, PAIR + self.key),
+            ("HGET", self._hash, SEGMENT + self.key),
+        ]
+        self.session.change(decide, watch=[entries, *watch], reads=[*needed, *reads])
+        return found[-1]
 
     def _summary_command(self, lengths: list[Any]) -> list[Command]:
         if sum(lengths) != self.size + self.count * chunks.HEAD_BYTES:
             raise StoreError(f"chunks of {self._place} were deleted while it was stored.")
-        summary = chunks.SUMMARY.pack(self.size, self.crc, self.count)
-        value = self.session.sealer.seal(summary, "segment", self.entry, self.key)
+        value = self.session.sealer.seal(self._summary, "segment", self.entry, self.key)
         return [("HSET", self._hash, SEGMENT + self.key, value)]
 
-    def _exists(self, replies: list[Any]) -> bool:
-        entries, pair, summary = replies[:3]
-        catalogue.require_entry(self.session, entries, self.entry)
-        if pair:
-            raise refusals.is_pair(self._place)
-        if summary is None:
-            return False
-        found = self.session.sealer.open(summary, "segment", self.entry, self.key)
-        if found != chunks.SUMMARY.pack(self.size, self.crc, self.count):
-            raise refusals.other_bytes(self._place)
-        return True
-
-    def _needs(self) -> list[Command]:
-        return [
-            ("GET", self.session.layout.entries),
-            ("HEXISTS", self._hash, PAIR + self.key),
-            ("HGET", self._hash, SEGMENT + self.key),
-        ]
+    @property
+    def _summary(self) -> bytes:
+        return chunks.SUMMARY.pack(self.size, self.crc, self.count)
 
     @property
     def _hash(self) -> str:

@@ -43,16 +43,19 @@ class SqliteStore(Store):
         self._lock_file: io.FileIO | None = None
 
     # --- identity and ownership ---
-    def _create(self, identity: Identity) -> None:
+    def _load_identity(self) -> Identity | None:
         if not self._db.exists():
-            lease.refuse_leftovers(self._db)
-            self._db.create(identity)
-
-    def read_identity(self) -> Identity:
+            return None
         value = self._db.value("identity", 1)
         if value is None:
             raise sealed_file.damaged(self.path, "has no identity")
         return identity_record.decode(self.path, value)
+
+    def _refuse_leftovers(self) -> None:
+        lease.refuse_leftovers(self._db)
+
+    def _create(self, identity: Identity) -> None:
+        self._db.create(identity)
 
     def _claim(self, take_over: bool) -> OwnerToken:
         self._db.verify()
