@@ -157,7 +157,7 @@ class Database:
         if self._connection is None:
             if not self.exists():
                 raise refusals.no_store(str(self.path))
-            connection = _connect(self.path)
+            connection = connect(self.path)
             try:
                 self._refuse_strange(connection)
             except BaseException:
@@ -189,21 +189,25 @@ class Database:
             raise sealed_file.damaged(self.path, "is damaged: its schema is no text") from error
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path | str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     for pragma in ("synchronous=EXTRA", "cell_size_check=ON", "trusted_schema=OFF", "foreign_keys=OFF"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
 
 
+def put_identity(connection: sqlite3.Connection, identity: Identity) -> None:
+    put(connection, "identity", 1, value=identity_record.encode(identity))
+
+
 def _fill(path: Path, identity: Identity) -> None:
     """The schema and the first record."""
-    connection = _connect(path)
+    connection = connect(path)
     try:
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={FORMAT}")
         connection.executescript("BEGIN;" + SCHEMA + "COMMIT;")
-        put(connection, "identity", 1, value=identity_record.encode(identity))
+        put_identity(connection, identity)
     finally:
         connection.close()
 

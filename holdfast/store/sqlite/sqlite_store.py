@@ -1,222 +1,67 @@
 """A store in one SQLite file, written by the driver: for `local[...]`.
 
-Every change is one transaction, and every transaction first compares the owner's token: an owner that was replaced
-changes nothing. Before an owner goes on, the whole file is verified. A process stopped in the middle of a
-transaction keeps SQLite's own lock: a take-over then waits and is refused; end that process. The parts are neighbours:
-database (schema, checks), lease (ownership), segments. Page: docs/formats/store-sqlite.md.
+    PATH                   the database
+    PATH.owner-<token>     locked by the owner for as long as it lives
+
+A process stopped in the middle of a transaction keeps SQLite's own lock: a take-over then waits and is refused; end that
+process. The parts are neighbours: database (schema, checks), database_store (what is done with it), segments. Page:
+docs/formats/store-sqlite.md.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from holdfast import durable
-from holdfast.failpoints import fp
-from holdfast.ids import Epoch, OwnerToken, RegionName
-from holdfast.store import identity_record, refusals, sealed_file, segment_copy
-from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, Store
-from holdfast.store.event_mail_bytes import decode_mail, encode_event, encode_mail, open_mails
-from holdfast.store.names import check_name, named_crc
-from holdfast.store.sqlite import database, lease, segments
+from holdfast.ids import OwnerToken
+from holdfast.store import locks, sealed_file
 from holdfast.store.sqlite.database import Database
-
-EVENTS_MAX = 10_000
-EVENT_BYTES_MAX = 1 << 16
-PROBE = "_probe"
+from holdfast.store.sqlite.database_store import DatabaseStore
 
 
-class SqliteStore(Store):
-    """A store in one file. Readers need neither `open` nor `acquire`."""
+class SqliteStore(DatabaseStore):
+    """A store in one file."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(os.path.abspath(path))
-        self.place = str(self.path)
-        self.url = f"sqlite:{self.path}"
-        self._db = Database(self.path)
+        super().__init__(Database(self.path), f"sqlite:{self.path}")
         self._lock_file: io.FileIO | None = None
 
-    # --- identity and ownership ---
-    def _load_identity(self) -> Identity | None:
-        if not self._db.exists():
-            return None
-        value = self._db.value("identity", 1)
-        if value is None:
-            raise sealed_file.damaged(self.path, "has no identity")
-        return identity_record.decode(self.path, value)
-
     def _refuse_leftovers(self) -> None:
-        lease.refuse_leftovers(self._db)
-
-    def _create(self, identity: Identity) -> None:
-        self._db.create(identity)
+        """A journal or an owner's lock without the database: it was there and is gone."""
+        for name in sealed_file.list_directory(self.path.parent):
+            if name == f"{self.path.name}-journal" or name.startswith(f"{self.path.name}.owner-"):
+                raise sealed_file.damaged(self.path, f"is missing, but {name} is there")
 
     def _claim(self, take_over: bool) -> OwnerToken:
         self._db.verify()
-        token, self._lock_file = lease.acquire(self._db, take_over=take_over)
+        temporary, file = locks.create_locked(self.path.parent, b"")
+        try:
+            token = self._claim_as(take_over, lambda token: os.rename(temporary, self._lock_path(token)))
+        except BaseException:
+            file.close()
+            raise
+        finally:
+            durable.remove_quietly(temporary)
+        durable.remove_quietly(self._lock_path(token - 1))
+        self._lock_file = file
         return token
 
-    def check_owner(self) -> None:
-        if lease.read(self._db)["token"] != self._held():
-            raise refusals.fenced(self.path, self._token)
+    def _is_alive(self, token: int) -> bool:
+        return locks.is_held(self._lock_path(token))
 
     def _give_up(self) -> None:
         try:
-            with self._changing() as connection:
-                lease.write(connection, {**lease.read(self._db), "released": True})
+            super()._give_up()
         finally:
-            durable.remove_quietly(lease.lock_path(self._db, self._held()))
+            durable.remove_quietly(self._lock_path(self._held()))
 
     def _let_go(self) -> None:
         held, self._lock_file = self._lock_file, None
         if held is not None:
             held.close()
 
-    def close(self) -> None:
-        super().close()
-        self._db.close()
-
-    def owner(self) -> Mapping[str, Any] | None:
-        return lease.owner_info(self._db)
-
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction of the current owner. Failpoints are passed outside of it, lest a process that is
-        stopped there hold SQLite's lock."""
-        with self._db.changing() as connection:
-            self.check_owner()
-            yield connection
-
-    # --- entries and pairs ---
-    def _create_entry(self, entry: str) -> None:
-        with self._changing() as connection:
-            row = (entry, named_crc("entries", entry))
-            connection.execute("INSERT OR IGNORE INTO entries VALUES (?, ?)", row)
-
-    def _delete_entry(self, entry: str) -> None:
-        with self._changing() as connection:
-            for table in ("entries", "pairs", "segments", "chunks"):
-                connection.execute(f"DELETE FROM {table} WHERE entry = ?", (entry,))
-
-    def entries(self) -> list[str]:
-        return [str(row[0]) for row in self._db.rows("SELECT entry FROM entries ORDER BY entry")]
-
-    def _put(self, entry: str, pairs: Mapping[str, bytes]) -> None:
-        with self._changing() as connection:
-            self._require_entry(entry)
-            for key, value in pairs.items():
-                if self._db.rows("SELECT 1 FROM segments WHERE entry = ? AND key = ?", entry, key):
-                    raise refusals.is_segment(self.describe(entry, key))
-                database.put(connection, "pairs", entry, key, value=value)
-
-    def _get(self, entry: str, key: str) -> bytes | None:
-        return self._db.value("pairs", entry, key)
-
-    def _delete(self, entry: str, keys: Sequence[str]) -> None:
-        with self._changing() as connection:
-            for table in ("pairs", "segments", "chunks"):
-                rows = [(entry, key) for key in keys]
-                connection.executemany(f"DELETE FROM {table} WHERE entry = ? AND key = ?", rows)
-
-    def _keys(self, entry: str) -> list[str]:
-        both = "SELECT key FROM pairs WHERE entry = ?1 UNION SELECT key FROM segments WHERE entry = ?1"
-        return [str(row[0]) for row in self._db.rows(both, entry)]
-
-    def _require_entry(self, entry: str) -> None:
-        if not self.has_entry(entry):
-            raise refusals.no_entry(self.path, entry)
-
-    # --- segments ---
-    def put_segment(self, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
-        check_name("key", key)
-        with self._writing():
-            fp("ckpt.op.put")
-            with self._changing() as connection:
-                self._require_entry(entry)
-                ref = segments.put(connection, self.describe(entry, key), entry, key, Path(local), crc)
-            fp("ckpt.op.put_done")
-        return ref
-
-    def fetch_segment(self, ref: SegmentRef, local: Path) -> None:
-        where = self.describe(ref.entry, ref.key)
-        segment_copy.receive(ref, Path(local), where, segments.stored(self._db, ref))
-
-    # --- epochs ---
-    def _publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
-        fp("ckpt.manifest.tmp_written")
-        with self._changing() as connection:
-            refusals.refuse_stale(self.place, region, epoch, self._epochs(region))
-            database.put(connection, "epochs", region, epoch, value=manifest)
-            fp("ckpt.manifest.fsynced")
-        fp("ckpt.manifest.renamed")
-        fp("ckpt.dir.fsynced")
-        self.check_owner()
-
-    def _epochs(self, region: RegionName) -> list[int]:
-        return [row[0] for row in self._db.rows("SELECT epoch FROM epochs WHERE region = ?", region)]
-
-    def _manifest(self, region: RegionName, epoch: Epoch) -> bytes | None:
-        return self._db.value("epochs", region, epoch)
-
-    def _delete_epoch(self, region: RegionName, epoch: Epoch) -> None:
-        with self._changing() as connection:
-            connection.execute("DELETE FROM epochs WHERE region = ? AND epoch = ?", (region, epoch))
-
-    # --- controller records, events, mailbox ---
-    def _save_record(self, name: str, data: bytes) -> None:
-        with self._changing() as connection:
-            database.put(connection, "records", name, value=data)
-
-    def _load_record(self, name: str) -> bytes | None:
-        return self._db.value("records", name)
-
-    def _append_events(self, events: Sequence[NewEvent]) -> None:
-        values = [encode_event(kind, data, EVENT_BYTES_MAX) for kind, data in events]
-        with self._changing() as connection:
-            for value in values:
-                _append(connection, "events", value)
-            last = connection.execute("SELECT max(number) FROM events").fetchone()[0] or 0
-            connection.execute("DELETE FROM events WHERE number <= ?", (last - EVENTS_MAX,))
-
-    def events(self, after: int = -1) -> list[Event]:
-        sql = "SELECT number, value, crc FROM events WHERE number > ? ORDER BY number"
-        rows = self._db.rows(sql, after)
-        good = [(number, value) for number, value, crc in rows if named_crc("events", value=value) == crc]
-        return [Event(number, *json.loads(value)) for number, value in good]
-
-    def post(self, command: str, data: Mapping[str, Any]) -> None:
-        value = encode_mail(command, data)
-        with self._db.changing() as connection:
-            _append(connection, "mail", value)
-
-    def _collect_mail(self) -> tuple[list[Mail], list[str]]:
-        if not self._db.rows("SELECT 1 FROM mail LIMIT 1"):
-            self.check_owner()
-            return [], []
-        with self._changing() as connection:
-            rows = connection.execute("SELECT value, crc FROM mail ORDER BY number").fetchall()
-            connection.execute("DELETE FROM mail")
-        return open_mails(rows, self._open_mail)
-
-    def _open_mail(self, row: tuple[bytes, int]) -> Mail:
-        value, crc = row
-        if named_crc("mail", value=value) != crc:
-            raise sealed_file.damaged(self.path, "held a damaged mail")
-        return decode_mail(value, self.path)
-
-    def _probe(self, data: bytes) -> None:
-        self._save_record(PROBE, data)
-        with self._changing() as connection:
-            connection.execute("DELETE FROM records WHERE name = ?", (PROBE,))
-
-
-def _append(connection: sqlite3.Connection, table: str, value: bytes) -> None:
-    """Add a row to a table whose rows are numbered."""
-    crc = named_crc(table, value=value)
-    connection.execute(f"INSERT INTO {table} (value, crc) VALUES (?, ?)", (value, crc))
+    def _lock_path(self, token: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.owner-{token:010d}")
