@@ -22,9 +22,9 @@ ConnectionId = NewType("ConnectionId", str)
 INITIAL_EPOCH = Epoch(0)
 FIRST_ATTEMPT = Attempt(0)
 
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def is_safe_name(name: str) -> bool:
     """True if `name` may become part of a file name: no separators, no leading dot, at most 100 characters."""
-    return bool(_NAME.match(name)) and ".." not in name
+    return bool(_NAME.fullmatch(name)) and ".." not in name

@@ -17,7 +17,8 @@ from holdfast.store.base import Store
 
 @dataclass(frozen=True, slots=True)
 class BlobRef:
-    """Where a blob is. `size`, `crc`: of the whole; `chunks` > 1: it lies under `key.0`, `key.1`, …"""
+    """Where a blob is. `size`, `crc`: of the whole; `chunks` > 1: it lies under `key.0`, `key.1`, …, and `key` ends with
+    a `+`, which no name does: the chunks of `a` are not the blob of an operator called `a.0`."""
 
     entry: str
     key: str
@@ -43,7 +44,8 @@ def put_blobs(store: Store, entry: str, blobs: Mapping[str, bytes]) -> dict[str,
     for key, data in blobs.items():
         fp("ckpt.op.serialize")
         count = max(1, -(-len(data) // limit))
-        refs[key] = BlobRef(entry, key, len(data), checksum(data), count)
+        label = key if count == 1 or "~" in key else f"{key}+"
+        refs[key] = BlobRef(entry, label, len(data), checksum(data), count)
         for index, name in enumerate(refs[key].keys):
             pairs[name] = data[index * limit : (index + 1) * limit]
     if pairs:

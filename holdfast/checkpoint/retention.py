@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint import savepoints
 from holdfast.checkpoint.parts import Place
+from holdfast.checkpoint.stored_names import entries_of
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import Store
@@ -161,7 +162,7 @@ class Collector:
         """Keys per entry that nobody needs once the epochs that use `leaving` are gone."""
         existing: dict[str, list[str]] = {}
         if self._sweep:
-            mine = [entry for entry in self._store.entries() if belongs(entry, self._region)]
+            mine = entries_of(self._store, self._region)
             existing = {entry: self._store.keys(entry) for entry in mine}
         else:
             for entry, key in sorted(leaving):
@@ -183,13 +184,3 @@ def collect(
 ) -> Collected:
     """One collection from what the store says, with a sweep."""
     return Collector(store, region, retention).collect(now, under_way=under_way)
-
-
-def entry_of(region: RegionName, operator: str) -> str:
-    """The store entry of an operator's state in a region."""
-    return f"{operator}@{region}"
-
-
-def belongs(entry: str, region: RegionName) -> bool:
-    """True if the entry holds state of the region."""
-    return entry.endswith(f"@{region}")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from holdfast.checkpoint.stored_names import schema_record
 from holdfast.clock import Clock, SystemClock
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.plan import ElementPlan, RegionPlan
@@ -335,7 +336,7 @@ class Job:
             if isinstance(op.spec, SourceSpec):
                 if self._until == "available":
                     op.spec.source.bound()
-                raw = None if self._store is None else self._store.load_record(f"schema.{op.name}")
+                raw = None if self._store is None else self._store.load_record(schema_record(op.name))
                 if raw is not None:
                     op.spec.source.use_schema(pa.ipc.read_schema(pa.py_buffer(raw)))
 
@@ -345,8 +346,8 @@ class Job:
         for op in self.graph.operators.values():
             if isinstance(op.spec, SourceSpec):
                 schema = op.spec.source.schema().serialize().to_pybytes()
-                if self._store.load_record(f"schema.{op.name}") != schema:
-                    self._store.save_record(f"schema.{op.name}", schema)
+                if self._store.load_record(schema_record(op.name)) != schema:
+                    self._store.save_record(schema_record(op.name), schema)
 
     def _open_ends(self, identity: Identity, token: OwnerToken) -> None:
         regions = {member: region.name for region in self.plan.regions for member in region.members}

@@ -6,21 +6,32 @@ Document 004 §6 gives the two levels: an *entry* is a named collection, a *pair
 Concurrency: one owner (a driver) writes; readers (`holdfast status`) may look at any time. Methods may be called from
 several threads of the owner. Every write method raises FencedError once a newer owner exists, at the latest in
 `publish`. Errors are holdfast.errors.StoreError and below; a back end never leaks OSError or sqlite3.Error.
+
+What every back end does the same way is done here: names and sizes are checked, the owner is known, failpoints are
+passed and the operating system's errors become ours. A back end is the methods that are abstract.
 """
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import StoreError
+from holdfast import durable
+from holdfast.errors import FencedError, HoldfastError, MismatchError, StoreError
+from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
+from holdfast.store import refusals
+from holdfast.store.names import check_epoch, check_name, check_value
 
 FORMAT = 1
 """Number of the store's layout. A store with a higher number is refused untouched."""
+VALUE_LIMIT = 8 << 20
+PROBE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,68 +67,199 @@ SegmentWriter = Callable[[str, str, Path, int], SegmentRef]
 """As `Store.put_segment`: entry, key, local file, checksum."""
 LocalSegment = tuple[str, Path, int]
 """Key, local file, checksum."""
+NewEvent = tuple[str, Mapping[str, Any]]
+"""Kind, data."""
+Mail = tuple[str, Mapping[str, Any]]
+"""Command, data."""
 
 
 class Store(ABC):
     """A place for epochs. See the module's docstring for what must hold."""
 
     url: str
-    value_limit: int
-    executors_may_write: bool
+    place: str
+    """How errors name the store: a path, or the URL."""
+    value_limit = VALUE_LIMIT
+    executors_may_write = False
     """True if tasks on executors can write segments (`segment_writer`); else the driver writes them."""
+    events_dropped = 0
+    """Events of this owner that could not be written."""
+    _identity: Identity | None = None
+    _token: OwnerToken | None = None
 
     # --- identity and ownership ---
-    @abstractmethod
     def open(self, topology: str) -> Identity:
         """Create the store or check it: job identity, format. MismatchError for another topology or newer format,
         DamagedError if the identity is missing while data exists."""
+        if self._load_identity() is None:
+            self._refuse_leftovers()
+            self._create(Identity(secrets.token_hex(16), topology))
+        self._identity = None
+        identity = self.read_identity()
+        if identity.topology != topology:
+            raise MismatchError(
+                f"{self.place} belongs to another topology"
+                f" ({identity.topology[:60]}, this one is {topology[:60]}).",
+                cure="Use another store for a changed graph, or run the graph this store was made for.",
+            )
+        return identity
+
+    def read_identity(self) -> Identity:
+        """The identity of a store that exists, for readers that do not know its topology."""
+        if self._identity is None:
+            self._identity = self._load_identity()
+        if self._identity is None:
+            self._refuse_leftovers()
+            raise refusals.no_store(self.place)
+        return self._identity
 
     @abstractmethod
+    def _load_identity(self) -> Identity | None:
+        """The identity, verified. None: there is none."""
+
+    @abstractmethod
+    def _refuse_leftovers(self) -> None:
+        """Data without an identity is never taken for a new store, nor is a place that holds something else."""
+
+    @abstractmethod
+    def _create(self, identity: Identity) -> None:
+        """Make a store with this identity. If another process was faster, its identity counts."""
+
+    @property
+    def _job(self) -> str:
+        return self.read_identity().job_id
+
     def acquire(self, *, take_over: bool = False) -> OwnerToken:
         """Become the owner. A provably dead owner is replaced at once; a live one raises OwnedError naming it,
         unless `take_over`, which fences it."""
+        if self._token is not None:
+            raise StoreError(f"{self.place} is already owned by this very object.", cure="Release it first.")
+        self.read_identity()
+        with durable.translate_os_errors(self.place):
+            fp("lease.acquire")
+            self._token = self._claim(take_over)
+            fp("lease.acquired")
+        return self._token
+
+    @abstractmethod
+    def _claim(self, take_over: bool) -> OwnerToken:
+        """Become the owner, as `acquire` says."""
 
     @abstractmethod
     def check_owner(self) -> None:
         """Raises FencedError if a newer owner exists."""
 
-    @abstractmethod
     def release(self) -> None:
         """Give ownership up (clean stop)."""
+        if self._token is None:
+            return
+        try:
+            with durable.translate_os_errors(self.place):
+                self._give_up()
+        except FencedError:
+            pass  # the newer owner has it already
+        finally:
+            self._let_go()
+            self._token = None
 
     @abstractmethod
-    def close(self) -> None: ...
+    def _give_up(self) -> None:
+        """Let others see that the owner stopped cleanly."""
+
+    def close(self) -> None:
+        """Let go of everything. Without `release` before, the store looks as after a crash."""
+        self._let_go()
+        self._token = None
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Drop what shows that the owner lives, as its end would. Called also without any."""
+
+    @abstractmethod
+    def owner(self) -> Mapping[str, Any] | None:
+        """Who owns the store now: token, pid, host, since, alive. For status and error messages."""
+
+    def _held(self) -> OwnerToken:
+        """The token this object owns the store under."""
+        if self._token is None:
+            raise refusals.not_owned(self.place)
+        return self._token
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One change of the owner."""
+        self._held()
+        with durable.translate_os_errors(self.place):
+            yield
 
     # --- entries and pairs ---
-    @abstractmethod
-    def create_entry(self, entry: str) -> None: ...
+    def create_entry(self, entry: str) -> None:
+        check_name("entry", entry)
+        with self._writing():
+            self._create_entry(entry)
 
     @abstractmethod
-    def delete_entry(self, entry: str) -> None: ...
+    def _create_entry(self, entry: str) -> None: ...
+
+    def delete_entry(self, entry: str) -> None:
+        check_name("entry", entry)
+        with self._writing():
+            if not fp("gc.delete"):
+                self._delete_entry(entry)
 
     @abstractmethod
-    def has_entry(self, entry: str) -> bool: ...
+    def _delete_entry(self, entry: str) -> None: ...
+
+    def has_entry(self, entry: str) -> bool:
+        return check_name("entry", entry) in self.entries()
 
     @abstractmethod
-    def entries(self) -> list[str]: ...
+    def entries(self) -> list[str]:
+        """Their names, sorted."""
 
-    @abstractmethod
     def put(self, entry: str, pairs: Mapping[str, bytes]) -> None:
         """Write pairs durably, all of them when it returns. Existing keys are replaced."""
+        check_name("entry", entry)
+        for key, value in pairs.items():
+            check_value(entry, check_name("key", key), value, self.value_limit)
+        with self._writing():
+            if not fp("ckpt.op.put"):
+                self._put(entry, pairs)
+                fp("ckpt.op.put_done")
 
     @abstractmethod
-    def get(self, entry: str, key: str) -> bytes | None: ...
+    def _put(self, entry: str, pairs: Mapping[str, bytes]) -> None: ...
+
+    def get(self, entry: str, key: str) -> bytes | None:
+        return self._get(check_name("entry", entry), check_name("key", key))
 
     @abstractmethod
-    def delete(self, entry: str, keys: Sequence[str]) -> None: ...
+    def _get(self, entry: str, key: str) -> bytes | None: ...
+
+    def delete(self, entry: str, keys: Sequence[str]) -> None:
+        """Delete pairs and segments; absent ones are fine."""
+        check_name("entry", entry)
+        for key in keys:
+            check_name("key", key)
+        with self._writing():
+            if not fp("gc.delete"):
+                self._delete(entry, keys)
 
     @abstractmethod
-    def keys(self, entry: str) -> list[str]: ...
+    def _delete(self, entry: str, keys: Sequence[str]) -> None: ...
+
+    def keys(self, entry: str) -> list[str]:
+        """Of pairs and segments, sorted."""
+        return sorted(self._keys(check_name("entry", entry)))
+
+    @abstractmethod
+    def _keys(self, entry: str) -> Iterable[str]: ...
 
     # --- segments ---
     @abstractmethod
     def put_segment(self, entry: str, key: str, local: Path, crc: int) -> SegmentRef:
-        """Store an immutable local file durably under a new key (hard link where possible)."""
+        """Store an immutable local file durably under a new key (hard link where possible). The same bytes again are
+        fine; other bytes under a key that exists are refused."""
 
     def put_segments(self, entry: str, segments: Sequence[LocalSegment]) -> list[SegmentRef]:
         """The same for several, all of them durable when it returns."""
@@ -131,38 +273,86 @@ class Store(ABC):
     def fetch_segment(self, ref: SegmentRef, local: Path) -> None:
         """Bring a segment to `local`, verified: DamagedError naming the file if size or checksum differ."""
 
-    @abstractmethod
     def describe(self, entry: str, key: str) -> str:
         """Name of the place for error messages: a path, or URL and key."""
+        return refusals.key_of(self.place, entry, key)
 
     # --- epochs ---
-    @abstractmethod
     def publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
         """Make the manifest the newest epoch of the region, atomically, durably, and only as the current owner.
         Refuses (StoreError) an epoch that is not newer than the newest one."""
+        check_name("region", region)
+        check_epoch(epoch)
+        try:
+            with self._writing():
+                self._publish(region, epoch, manifest)
+        except HoldfastError:
+            raise
+        except Exception:
+            # What the failure means is not known until one looks: in place is published.
+            if epoch not in self.epochs(region) or self.manifest(region, epoch) != manifest:
+                raise
+            self.check_owner()
 
     @abstractmethod
+    def _publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None: ...
+
     def epochs(self, region: RegionName) -> list[Epoch]:
         """Published epochs, oldest first."""
+        check_name("region", region)
+        return [Epoch(epoch) for epoch in sorted(self._epochs(region))]
 
     @abstractmethod
+    def _epochs(self, region: RegionName) -> Iterable[int]: ...
+
     def manifest(self, region: RegionName, epoch: Epoch) -> bytes:
         """The bytes as published (their inner checksum is the caller's to verify)."""
+        check_name("region", region)
+        check_epoch(epoch)
+        found = self._manifest(region, epoch)
+        if found is None:
+            raise StoreError(f"{self.place}: epoch {epoch} of {region!r} was never published, or is deleted.")
+        return found
 
     @abstractmethod
-    def delete_epoch(self, region: RegionName, epoch: Epoch) -> None: ...
+    def _manifest(self, region: RegionName, epoch: Epoch) -> bytes | None: ...
+
+    def delete_epoch(self, region: RegionName, epoch: Epoch) -> None:
+        check_name("region", region)
+        check_epoch(epoch)
+        with self._writing():
+            if not fp("gc.delete"):
+                self._delete_epoch(region, epoch)
+
+    @abstractmethod
+    def _delete_epoch(self, region: RegionName, epoch: Epoch) -> None: ...
 
     # --- controller records, events, mailbox ---
-    @abstractmethod
     def save_record(self, name: str, data: bytes) -> None:
         """A small durable record that is replaced as a whole (controller state, source schemas, positions)."""
+        check_name("record", name)
+        with self._writing():
+            self._save_record(name, data)
 
     @abstractmethod
-    def load_record(self, name: str) -> bytes | None: ...
+    def _save_record(self, name: str, data: bytes) -> None: ...
+
+    def load_record(self, name: str) -> bytes | None:
+        return self._load_record(check_name("record", name))
 
     @abstractmethod
-    def append_events(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    def _load_record(self, name: str) -> bytes | None: ...
+
+    def append_events(self, events: Sequence[NewEvent]) -> None:
         """Append to the bounded event log. Never fails a run: what cannot be written is dropped and counted."""
+        try:
+            with self._writing():
+                self._append_events(events)
+        except (HoldfastError, TypeError, ValueError, RecursionError):
+            self.events_dropped += len(events)
+
+    @abstractmethod
+    def _append_events(self, events: Sequence[NewEvent]) -> None: ...
 
     @abstractmethod
     def events(self, after: int = -1) -> list[Event]: ...
@@ -171,14 +361,30 @@ class Store(ABC):
     def post(self, command: str, data: Mapping[str, Any]) -> None:
         """Leave a command for the owner (any process may: stop, resume, savepoint)."""
 
-    @abstractmethod
-    def collect_mail(self) -> list[tuple[str, Mapping[str, Any]]]:
+    def collect_mail(self) -> list[Mail]:
         """The owner takes what was posted, oldest first, each once."""
+        with self._writing():
+            mails, refused = self._collect_mail()
+        if refused:
+            self.append_events([("mail.refused", {"reason": reason}) for reason in refused])
+        return mails
 
     @abstractmethod
-    def owner(self) -> Mapping[str, Any] | None:
-        """Who owns the store now: token, pid, host, since, alive. For status and error messages."""
+    def _collect_mail(self) -> tuple[list[Mail], list[str]]:
+        """What was posted, and a sentence for each mail that is damaged."""
 
-    @abstractmethod
     def accepts_writes(self) -> bool:
         """Probe: is there space again?"""
+        self.check_owner()
+        try:
+            with self._writing():
+                self._probe(bytes(PROBE_BYTES))
+        except FencedError:
+            raise
+        except StoreError:
+            return False
+        return True
+
+    @abstractmethod
+    def _probe(self, data: bytes) -> None:
+        """Write some bytes where nobody looks, and delete them."""

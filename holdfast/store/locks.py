@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import OwnedError, StoreError
+from holdfast.errors import StoreError
 from holdfast.store import sealed_file
 
 _held: weakref.WeakSet[io.FileIO] = weakref.WeakSet()
@@ -75,15 +75,3 @@ def is_held(path: Path) -> bool:
         ) from error
     finally:
         os.close(fd)
-
-
-def owned(place: str, info: dict[str, Any] | None) -> OwnedError:
-    """The error that names a live owner."""
-    who = "another run"
-    if info:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.get("since", 0)))
-        who = f"process {info.get('pid')} on {info.get('host')} (since {since}, token {info.get('token')})"
-    return OwnedError(
-        f"{place} is owned by {who}.",
-        cure="Stop that run, or take over with --take-over: the other run is then refused every further write.",
-    )

@@ -1,16 +1,18 @@
 """Which names a store accepts. Names become file names, so that no name may lead out of the store.
 
 A name begins with a letter, digit or underscore, goes on with those and `.@=+,~-`, has no two dots in a row, and is
-at most 200 characters long. The same rule holds in every back end: data may move from one to another.
+at most NAME_LIMIT characters long. The same rule holds in every back end: data may move from one to another.
 """
 
 from __future__ import annotations
 
 import re
 
+from holdfast.durable import checksum
 from holdfast.errors import StoreError
 
-NAME_LIMIT = 200
+NAME_LIMIT = 220
+"""Two names of users, each of at most 100 characters, and what stands between them."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@=+,~-]*")
 
@@ -40,3 +42,8 @@ def check_value(entry: str, key: str, value: bytes, limit: int) -> None:
             f"the value of {entry}/{key} has {len(value)} bytes; this store takes at most {limit} in one value.",
             cure="Cut it into chunks or store it as a segment.",
         )
+
+
+def named_crc(*names: object, value: bytes = b"") -> int:
+    """The checksum of a value together with what it is called: under another name it does not match."""
+    return checksum(value, checksum("\0".join(map(str, names)).encode()))

@@ -27,16 +27,26 @@ def open_store(where: str | Path | Store) -> Store:
     scheme, rest = (match[1].lower(), match[2]) if match else ("file", where)
     if "\0" in where or not rest:
         raise ConfigError("a store needs a place, but the path or name is empty or not a text.", cure=_CURE)
-    if is_objects(scheme, rest):
-        return _of_objects(where)
+    try:
+        if is_objects(scheme, rest):
+            from holdfast.store.objects.object_store import ObjectStore
+
+            return ObjectStore(where)
+        if scheme in _REDIS:
+            # Only where it is used: the client takes a while to load.
+            from holdfast.store.redis.redis_store import RedisStore
+
+            return RedisStore(where)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"this kind of store needs the package {error.name!r}.", cure=f"pip install {error.name}"
+        ) from error
     if scheme == "memory":
         return _in_memory(rest)
     if scheme == "file":
         return FileStore(_local_path(scheme, rest))
     if scheme == "sqlite":
         return SqliteStore(_local_path(scheme, rest))
-    if scheme in _REDIS:
-        return _on_redis(where)
     # The rest of an unknown URL is never printed: it may hold a password.
     raise ConfigError(f"there is no kind of store called {scheme!r}.", cure=_CURE)
 
@@ -51,27 +61,6 @@ def _in_memory(name: str) -> Store:
 def is_objects(scheme: str, rest: str) -> bool:
     """`memory:NAME` is a store of this process, `memory://NAME` an object store in memory."""
     return scheme in _OBJECTS or scheme.startswith("objects+") or (scheme == "memory" and rest[:2] == "//")
-
-
-def _of_objects(url: str) -> Store:
-    try:
-        from holdfast.store.objects.object_store import ObjectStore
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"a store of objects needs the package {error.name!r}.", cure="pip install fsspec"
-        ) from error
-    return ObjectStore(url)
-
-
-def _on_redis(url: str) -> Store:
-    try:
-        # Only where it is used: the client takes a while to load.
-        from holdfast.store.redis.redis_store import RedisStore
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"a store on a Redis server needs the package {error.name!r}.", cure="pip install redis"
-        ) from error
-    return RedisStore(url)
 
 
 def _local_path(scheme: str, rest: str) -> str:

@@ -65,7 +65,6 @@ class RacingStores(StoreConformance):
         assert store.epochs(REGION) == [*seen, seen[-1] + 1]
         assert store.manifest(REGION, Epoch(seen[-1] + 1)) == b"mine"
         assert len(seen) >= reports.stat().st_size, "an epoch was reported as published and is not there"
-        store.close()
 
     def _publish_on_and_on(self, tmp_path: Path, reports: Path) -> None:
         store = self.open_store(tmp_path)
@@ -121,7 +120,6 @@ class RacingStores(StoreConformance):
         with pytest.raises(FencedError):
             write("entry", "s2", local, checksum(data))
         assert newer.keys("entry") == ["s1"]
-        newer.close()
 
     def test_an_owner_that_was_killed_is_replaced_at_once(self, tmp_path: Path) -> None:
         self.open_store(tmp_path).close()
@@ -132,7 +130,6 @@ class RacingStores(StoreConformance):
         assert owner is not None
         assert not owner["alive"]
         assert store.acquire() > owner["token"]
-        store.close()
 
     def _own_and_die(self, tmp_path: Path) -> None:
         self.open_store(tmp_path).acquire()

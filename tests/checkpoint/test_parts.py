@@ -182,11 +182,13 @@ def test_stored_names_do_not_change() -> None:
         "fingerprint": {"op": "hosted"}, "numbers": {"op": 1}, "parts": {"e": STORED},
         "origin": {"kind": "fork", "epoch": 7, "store": "s", "job": "j", "dropped": ["a"], "reset": ["b"]},
     }  # fmt: skip
-    own = OwnRecord("op", OwnCheckpoint(2, OperatorPart(form=Whole()), Pace(7.5, (3,), (2.5,), 1.0)))
+    own = OwnRecord(
+        "op", OwnCheckpoint(2, OperatorPart(form=Whole()), Pace(7.5, (3,), (2.5,), 1.0), (4, 9), 70)
+    )
     header, _, body = own_records.encode(own).partition(b"\n")
     assert header.startswith(b"holdfast-checkpoint 2 crc32=")
     pace = {"at_s": 7.5, "had": [3], "rows": [2.5], "seconds": 1.0}
-    stored = {"number": 2, "part": {"form": {"kind": "full"}}, "pace": pace}
+    stored = {"number": 2, "part": {"form": {"kind": "full"}}, "pace": pace, "covers": [4, 9], "rows": 70}
     assert json.loads(body) == {"operator": "op", "checkpoint": stored}
 
 

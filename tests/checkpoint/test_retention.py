@@ -25,6 +25,7 @@ from holdfast.language.annotations import region_settings
 from holdfast.store.base import Store
 from holdfast.store.files.file_store import FileStore
 from holdfast.store.memory import MemoryStore
+from holdfast.store.sqlite import database
 from holdfast.store.sqlite.sqlite_store import SqliteStore
 from holdfast.store.urls import open_store
 
@@ -152,7 +153,8 @@ def test_a_damaged_manifest_stops_a_collection_before_it_deletes_anything() -> N
     store = owned()
     for epoch in range(1, 6):
         fabricated.publish(store, epoch, {f"p{epoch}"})
-    store._all.epochs[REGION][3] = b"holdfast-manifest 1 crc32=00000000\n{}"  # type: ignore[attr-defined]
+    with store._db.changing() as connection:  # type: ignore[attr-defined]
+        database.put(connection, "epochs", REGION, 3, value=b"holdfast-manifest 1 crc32=00000000\n{}")
     with pytest.raises(DamagedError, match="epoch 3"):
         collect(store, REGION, Retention(1))
     assert len(store.epochs(REGION)) == len(stored(store)) == 5

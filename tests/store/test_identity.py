@@ -8,7 +8,9 @@ import pytest
 
 from holdfast.errors import DamagedError
 from holdfast.store import sealed_file
+from holdfast.store.base import Identity
 from holdfast.store.files import identity
+from holdfast.store.files.file_store import FileStore
 
 
 def test_a_store_that_another_process_makes_meanwhile_is_not_called_damaged(
@@ -16,22 +18,22 @@ def test_a_store_that_another_process_makes_meanwhile_is_not_called_damaged(
 ) -> None:
     root = tmp_path / "store"
     list_directory = sealed_file.list_directory
-    made: list[identity.Identity] = []
+    made: list[Identity] = []
 
     def slow(path: Path) -> list[str]:
         """Between the look for an identity and the look for data another process makes the whole store."""
         if not made:
             monkeypatch.setattr(sealed_file, "list_directory", list_directory)
-            made.append(identity.open_or_create(root, "t"))
+            made.append(FileStore(root).open("t"))
         return list_directory(path)
 
     monkeypatch.setattr(sealed_file, "list_directory", slow)
-    assert identity.open_or_create(root, "t") == made[0]
+    assert FileStore(root).open("t") == made[0]
 
 
 def test_data_without_an_identity_is_damage(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    identity.open_or_create(root, "t")
+    FileStore(root).open("t")
     (root / identity.FILE).unlink()
     with pytest.raises(DamagedError, match="holds a store's data"):
-        identity.open_or_create(root, "t")
+        FileStore(root).open("t")

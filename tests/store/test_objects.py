@@ -24,8 +24,8 @@ from holdfast.errors import (
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.objects.bucket import Bucket
+from holdfast.store.objects.contents_log import KEEP
 from holdfast.store.objects.object_store import ObjectStore
-from holdfast.store.objects.state import KEEP
 from holdfast.store.objects.url import Place
 from holdfast.store.urls import open_store
 from holdfast.testing.store_conformance import StoreConformance
@@ -129,22 +129,22 @@ def test_a_creation_whose_answer_is_lost_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
     store = owned(tmp_path)
-    real, calls = Bucket._create, []
+    real, calls = Bucket._write, []
 
-    def unsure(bucket: Bucket, name: str, data: bytes) -> None:
+    def unsure(bucket: Bucket, name: str, data: bytes, *, exclusive: bool) -> None:
         if is_done or not name.startswith("log/"):
-            real(bucket, name, data)
+            real(bucket, name, data, exclusive=exclusive)
         if name.startswith("log/") and not calls:
             calls.append(name)
             raise TimeoutError("no answer")
 
-    monkeypatch.setattr(Bucket, "_create", unsure)
+    monkeypatch.setattr(Bucket, "_write", unsure)
     if is_done:
         store.publish(REGION, Epoch(1), b"one")
     else:
         with pytest.raises(StoreError, match="no answer"):
             store.publish(REGION, Epoch(1), b"one")
-        monkeypatch.setattr(Bucket, "_create", real)
+        monkeypatch.setattr(Bucket, "_write", real)
         store.publish(REGION, Epoch(1), b"one")
     assert calls
     assert store.epochs(REGION) == [1]
@@ -153,19 +153,19 @@ def test_a_creation_whose_answer_is_lost_is_read_back(
 
 def test_a_change_that_arrives_late_is_built_upon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = owned(tmp_path)
-    real, late = Bucket._create, []
+    real, late = Bucket._write, []
 
-    def lost(bucket: Bucket, name: str, data: bytes) -> None:
+    def lost(bucket: Bucket, name: str, data: bytes, *, exclusive: bool) -> None:
         if not name.startswith("log/"):
-            return real(bucket, name, data)
+            return real(bucket, name, data, exclusive=exclusive)
         late.append((name, data))
         raise TimeoutError("no answer")
 
-    monkeypatch.setattr(Bucket, "_create", lost)
+    monkeypatch.setattr(Bucket, "_write", lost)
     with pytest.raises(StoreError):
         store.save_record("first", b"1")
-    monkeypatch.setattr(Bucket, "_create", real)
-    real(store._bucket, *late[0])  # it arrives after all
+    monkeypatch.setattr(Bucket, "_write", real)
+    real(store._bucket, *late[0], exclusive=True)  # it arrives after all
     store.save_record("second", b"2")
     assert (store.load_record("first"), store.load_record("second")) == (b"1", b"2")
     store.close()
@@ -174,11 +174,11 @@ def test_a_change_that_arrives_late_is_built_upon(tmp_path: Path, monkeypatch: p
 def test_a_full_disk_is_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = owned(tmp_path)
 
-    def full(bucket: Bucket, name: str, data: bytes) -> None:
+    def full(bucket: Bucket, name: str, data: bytes, *, exclusive: bool) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Bucket, "_create", full)
+        patch.setattr(Bucket, "_write", full)
         with pytest.raises(NoSpaceError):
             store.put("entry", {"k": b"v"})
         assert not store.accepts_writes()

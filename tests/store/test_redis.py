@@ -10,11 +10,11 @@ from holdfast.durable import checksum
 from holdfast.errors import ConfigError, MismatchError, NoSpaceError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import FORMAT, Identity, Store
-from holdfast.store.redis import log as redis_log
+from holdfast.store.redis import events_and_mail as redis_log
 from holdfast.store.redis import segments as redis_segments
-from holdfast.store.redis import settings as redis_settings
+from holdfast.store.redis import server_settings as redis_settings
 from holdfast.store.redis.redis_store import RedisStore
-from holdfast.store.redis.settings import Settings
+from holdfast.store.redis.server_settings import Settings
 from holdfast.store.redis.values import seal_identity
 from holdfast.testing.redis_server import RedisServer
 from holdfast.testing.store_races import RacingStores

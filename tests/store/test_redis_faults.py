@@ -18,7 +18,7 @@ from holdfast.durable import checksum
 from holdfast.errors import DamagedError, FencedError, NoSpaceError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.redis import segments as redis_segments
-from holdfast.store.redis.link import Command, Line
+from holdfast.store.redis.connection import Command, Line
 from holdfast.store.redis.redis_store import RedisStore
 from holdfast.testing.redis_server import RedisServer
 from tests.store.proxy import Proxy

@@ -68,8 +68,8 @@ def test_other_urls_are_refused_with_a_cure_and_without_the_secret(url: str) -> 
 
 def test_the_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PASSWORD_VARIABLE, "from outside")
-    assert parse("redis://localhost").password == "from outside"
-    assert parse("redis://:p@localhost").password == "p"
+    assert parse("redis://localhost").server.password == "from outside"
+    assert parse("redis://:p@localhost").server.password == "p"
     assert "outside" not in repr(parse("redis://localhost"))
 
 

@@ -11,9 +11,9 @@ import pytest
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError, NoSpaceError, StoreError
 from holdfast.ids import Epoch, RegionName
+from holdfast.store import chunks
 from holdfast.store.base import Store
-from holdfast.store.sqlite import chunks, database
-from holdfast.store.sqlite import sqlite_store as sqlite
+from holdfast.store.sqlite import database, database_store
 from holdfast.store.sqlite.sqlite_store import SqliteStore
 from holdfast.testing.store_conformance import TOPOLOGY
 from holdfast.testing.store_races import RacingStores
@@ -130,7 +130,7 @@ def test_a_file_locked_by_a_stopped_process_is_reported(
 
 
 def test_the_event_log_is_bounded(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "EVENTS_MAX", 10)
+    monkeypatch.setattr(database_store, "EVENTS_MAX", 10)
     for step in range(15):
         store.append_events([("e", {"step": step}), ("large", {"x": "y" * 100_000})])
     assert len(store.events()) == 10

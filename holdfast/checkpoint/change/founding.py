@@ -24,6 +24,7 @@ from holdfast.checkpoint.blobs import BlobRef, put_blobs
 from holdfast.checkpoint.look.epochs import identity_of
 from holdfast.checkpoint.manifest import Manifest, Origin
 from holdfast.checkpoint.parts import Piece, Place
+from holdfast.checkpoint.stored_names import controller_record, schema_record
 from holdfast.durable import translate_os_errors
 from holdfast.errors import ConfigError, DamagedError, StoreError
 from holdfast.failpoints import fp
@@ -107,7 +108,7 @@ def found_store(store: Store, seed: Seed, wall: float) -> Founded:
         pieces = distinct(kept)
         refs = _copy(store, seed.pieces, pieces)
         for name, schema in seed.schemas.items():
-            store.save_record(f"schema.{name}", schema)
+            store.save_record(schema_record(name), schema)
         fp("founding.copied")
         for manifest in kept:
             _publish(store, _as_own(manifest, refs, identity, token, seed, wall))
@@ -197,7 +198,7 @@ def _near(store: Store) -> Path | None:
 def _publish(store: Store, manifest: Manifest) -> None:
     # Attempts go on where they were: names of segments carry them and must not come again.
     record = ControllerRecord(manifest.epoch, Epoch(manifest.epoch + 1), manifest.attempt, 0)
-    store.save_record(f"controller.{manifest.region}", json.dumps(asdict(record)).encode())
+    store.save_record(controller_record(manifest.region), json.dumps(asdict(record)).encode())
     if manifest.epoch not in store.epochs(manifest.region):
         store.publish(manifest.region, manifest.epoch, manifests.encode(manifest))
 
@@ -242,7 +243,7 @@ def _as_own(
 def schemas_of(store: Store, manifests_: Sequence[Manifest]) -> dict[str, bytes]:
     """Stored schemas of the sources that take part in these epochs."""
     names = [name for one in manifests_ for name, text in one.fingerprint.items() if is_source(text)]
-    found = {name: store.load_record(f"schema.{name}") for name in names}
+    found = {name: store.load_record(schema_record(name)) for name in names}
     return {name: schema for name, schema in found.items() if schema is not None}
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from holdfast.checkpoint import chain, savepoints
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import OperatorPart, Place
+from holdfast.checkpoint.stored_names import region_of
 from holdfast.errors import ConfigError, StoreError
 from holdfast.ids import INITIAL_EPOCH, Epoch, RegionName
 from holdfast.state.values import codec
@@ -32,19 +33,19 @@ def open_reader(where: str | Path | Store) -> Store:
 
 def identity_of(store: Store) -> Identity:
     """Whose store it is. Every back end tells readers, whether or not they know the topology."""
-    return cast(Identity, store.read_identity())  # type: ignore[attr-defined]
+    return store.read_identity()
 
 
 # --- which epochs there are -----------------------------------------------------------------------------------------
 
 
 def regions(store: Store) -> list[RegionName]:
-    """Regions that have a published epoch. Entries are called `operator@region`; the last summary names regions whose
-    entries are gone."""
-    names = {entry.rpartition("@")[2] for entry in store.entries() if "@" in entry}
+    """Regions that have a published epoch. Their entries name them; the last summary names regions whose entries are
+    gone."""
+    names = {region_of(entry) for entry in store.entries()} - {None}
     summaries = [event.data for event in store.events() if event.kind == "summary"]
-    names.update(str(name) for data in summaries[-1:] for name in data.get("regions", {}))
-    return sorted(RegionName(name) for name in names if name and store.epochs(RegionName(name)))
+    names.update(RegionName(name) for data in summaries[-1:] for name in data.get("regions", {}))
+    return sorted(name for name in names if name and store.epochs(name))
 
 
 def choose_region(store: Store, region: str | None, operator: str | None = None) -> RegionName:

@@ -19,6 +19,7 @@ from holdfast.checkpoint import chain, index, own_records
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.change.archive import read_members
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.stored_names import OWN_PREFIX
 from holdfast.checkpoint.typed_json import plain
 from holdfast.durable import checksum, checksum_file
 from holdfast.errors import ConfigError, DamagedError, HoldfastError
@@ -173,8 +174,8 @@ def _sealed(path: Path, data: bytes) -> Printed:
 
 def _content(path: Path, name: str, payload: bytes) -> Any:
     """What a record holds: a checkpoint of an operator outside of regions, JSON, a schema or an encoded value."""
-    if name.startswith(own_records.PREFIX):
-        return plain(own_records.decode(payload, name.removeprefix(own_records.PREFIX), str(path)))
+    if name.startswith(OWN_PREFIX):
+        return plain(own_records.decode(payload, name.removeprefix(OWN_PREFIX), str(path)))
     try:
         content = json.loads(payload)
     except ValueError:

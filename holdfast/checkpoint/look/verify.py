@@ -21,6 +21,7 @@ from holdfast.checkpoint.look.epochs import identity_of, read_manifest
 from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
+from holdfast.checkpoint.stored_names import controller_record, schema_record
 from holdfast.errors import DamagedError, HoldfastError, MismatchError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.state.values import codec
@@ -119,11 +120,11 @@ def _manifests(store: Store, chosen: Sequence[tuple[RegionName, Epoch]]) -> _Fou
 
 def _records(store: Store, known: Iterable[Manifest]) -> Iterator[Problem]:
     """Small records that a restore reads beside the epoch: absent ones are fine."""
-    names = dict.fromkeys(f"controller.{manifest.region}" for manifest in known)
+    names = dict.fromkeys(controller_record(manifest.region) for manifest in known)
     for manifest in known:
         names.update(
             dict.fromkeys(
-                f"schema.{op}" for op, text in manifest.fingerprint.items() if text.startswith("source ")
+                schema_record(op) for op, text in manifest.fingerprint.items() if text.startswith("source ")
             )
         )
     for name in names:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from holdfast.checkpoint.stored_names import BOOKS, account_record, positions_record
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.compiler.traverse import sinks_behind
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
@@ -34,8 +35,6 @@ from holdfast.runtime.element.own_checkpoints import TellEvent, covered_by
 from holdfast.runtime.source_positions import KnownPosition
 from holdfast.state.values import codec
 from holdfast.store.base import Store
-
-BOOKS = "books"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class AccountBooks:
                 "uncounted": [[u.source, u.detail, u.absorbed] for u in uncounted],
                 "taken_s": taken_s,
             }
-            self._store.save_record(f"account.{account.element}", codec.encode(record))
+            self._store.save_record(account_record(account.element), codec.encode(record))
 
     def close(
         self,
@@ -246,7 +245,7 @@ class AccountBooks:
 
     def _bring_up_to_date(self, ledger: Ledger, name: ElementName) -> None:
         assert self._store is not None
-        raw = self._store.load_record(f"account.{name}")
+        raw = self._store.load_record(account_record(name))
         record = None if raw is None else codec.decode(raw)
         if record is None or record["account"]["run"] != ledger.run:
             return
@@ -279,7 +278,7 @@ class AccountBooks:
         assert self._store is not None
         ledger = Ledger(closed=False)
         for element in self._plan.elements:
-            raw = self._store.load_record(f"positions.{element.name}")
+            raw = self._store.load_record(positions_record(element.name))
             if raw is None:
                 continue
             record = codec.decode(raw)

@@ -111,7 +111,7 @@ class Evaluation:
         for stream in self._worker.out_streams:
             frame = self._frames.get(stream)
             if frame is not None:
-                batch = self._engine.materialise(frame, self._name, str(stream))
+                batch = self._engine.materialise(frame, self._name, f"{stream.operator}.{stream.port}")
                 if batch is not None:
                     self._outcome.batches[stream] = batch
         # All at once, at the end: a step that fails leaves every operator the version before it.

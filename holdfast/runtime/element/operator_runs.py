@@ -6,7 +6,7 @@ Each can be pinned between steps (`pin`, quick), made durable in the background 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -101,21 +101,25 @@ class SinkRun(Remembering):
 
 
 def store_values(
-    store: Store, entry: str, prefix: str, epoch: Epoch, prepared: Mapping[Remembering, Prepared]
+    store: Store,
+    entry: str,
+    key_of: Callable[[str], str],
+    epoch: Epoch,
+    prepared: Mapping[Remembering, Prepared],
 ) -> dict[str, OperatorPart]:
-    """Make the values of prepared parts durable, all in one write; returns the whole parts by operator. Keys are
-    `<prefix>-<operator>`, of pairs with ~ and the kind behind it."""
+    """Make the values of prepared parts durable, all in one write; returns the whole parts by operator. `key_of`: what
+    the state of an operator is called; its pairs have ~ and the kind behind it."""
     values: dict[str, bytes] = {}
     for run, each in prepared.items():
-        values |= {} if each.blob is None else {f"{prefix}-{run.name}": each.blob}
-        values |= {f"{prefix}-{run.name}~{kind}": data for kind, data in each.pairs.items()}
+        values |= {} if each.blob is None else {key_of(run.name): each.blob}
+        values |= {f"{key_of(run.name)}~{kind}": data for kind, data in each.pairs.items()}
     refs = put_blobs(store, entry, values)
     parts: dict[str, OperatorPart] = {}
     for run, each in prepared.items():
-        pairs = [refs[f"{prefix}-{run.name}~{kind}"] for kind in each.pairs]
+        pairs = [refs[f"{key_of(run.name)}~{kind}"] for kind in each.pairs]
         if pairs:
             run.stored(epoch, pairs)
-        blob = refs.get(f"{prefix}-{run.name}")
+        blob = refs.get(key_of(run.name))
         parts[run.name] = replace(each.part, blob=blob, pairs=(*each.part.pairs, *pairs))
     return parts
 

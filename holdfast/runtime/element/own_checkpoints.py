@@ -10,24 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.own_records import OwnCheckpoint
 from holdfast.checkpoint.parts import places
-from holdfast.checkpoint.retention import entry_of
+from holdfast.checkpoint.stored_names import entry_of, own_entries, own_key
 from holdfast.clock import Clock
 from holdfast.errors import DamagedError, NoSpaceError
-from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName, RegionName
+from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName
 from holdfast.protocol.accounts import Covered
 from holdfast.runtime.element.aging import Aging
 from holdfast.runtime.element.keyed_run import KeyedRun
 from holdfast.runtime.element.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.element.worker import Worker
 from holdfast.store.base import Store
-
-AUTONOMOUS = RegionName("autonomous")
-"""Stands for the region in the names of entries."""
 
 TellEvent = Callable[[str, Mapping[str, Any]], None]
 
@@ -130,14 +128,18 @@ class OwnCheckpoints:
         number, rows = (1, rows) if before is None else (before.number + 1, before.rows + rows)
         pace = self.aging.measured(run) if isinstance(run, KeyedRun) else None
         prepared = run.part_of(Epoch(number), run.pin(Epoch(number)))
-        entry = entry_of(AUTONOMOUS, run.name)
-        key = f"e{number}-t{self._clock.wall():.6f}"
-        part = store_values(self._store, entry, key, Epoch(number), {run: prepared})[run.name]
+        key = partial(own_key, number, self._clock.wall())
+        part = store_values(self._store, entry_of(None, run.name), key, Epoch(number), {run: prepared})[
+            run.name
+        ]
         made = OwnCheckpoint(number, part, pace, (covers.run, covers.step), rows)
         own_records.save(self._store, run.name, made)
         self._newest[run.name] = made
         needed = places(part.pieces(run.name))
-        self._store.delete(entry, [key for key in self._store.keys(entry) if (entry, key) not in needed])
+        for entry in own_entries(run.name):
+            gone = [name for name in self._store.keys(entry) if (entry, name) not in needed]
+            if gone:
+                self._store.delete(entry, gone)
         self._tell("operator.checkpoint", {"operator": run.name, "number": number})
 
 

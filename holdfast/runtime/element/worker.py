@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
-from holdfast.checkpoint.retention import entry_of
+from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
@@ -89,7 +90,7 @@ class Worker:
         self.inside = {op.name for op in element.operators}
         self.out_streams = tuple(dict.fromkeys(c.stream for c in element.outputs))
         self.uses = uses_of(element, self.out_streams)
-        region = element.region or RegionName("autonomous")
+        region = element.region
         self.runs: dict[OperatorName, Remembering] = {}
         for op in element.operators:
             run = self._run_of(op, entry_of(region, op.name))
@@ -175,15 +176,16 @@ class Worker:
                 batch.hold.let_go()
 
     def _upload(self, pinned: Pinned, store: Store, region: RegionName) -> ElementPart:
-        entry, prefix = entry_of(region, self.element.name), f"e{pinned.epoch}-a{pinned.attempt}"
+        entry = entry_of(region, self.element.name)
+        key = partial(state_key, pinned.epoch, pinned.attempt)
         prepared = {run: run.part_of(pinned.epoch, pinned.operators[name]) for name, run in self.runs.items()}
-        operators = store_values(store, entry, prefix, pinned.epoch, prepared)
+        operators = store_values(store, entry, key, pinned.epoch, prepared)
         before, self._stored_files = self._stored_files, {}
 
         def put(file: str) -> SegmentRef:
             # A batch that waits for long is captured by epoch after epoch, and stored once.
             ref = before.get(file) or self._stored_files.get(file)
-            self._stored_files[file] = ref or _put_file(file, store, entry, prefix)
+            self._stored_files[file] = ref or _put_file(file, store, entry, pinned)
             return self._stored_files[file]
 
         def put_all(found: Batches) -> Kept:
@@ -261,6 +263,7 @@ class Worker:
         return schema
 
 
-def _put_file(file: str, store: Store, entry: str, prefix: str) -> SegmentRef:
+def _put_file(file: str, store: Store, entry: str, pinned: Pinned) -> SegmentRef:
     path = Path(file)
-    return store.put_segment(entry, f"{prefix}-{path.name}", path, checksum_file(path)[0])
+    key = batch_key(pinned.epoch, pinned.attempt, path.name)
+    return store.put_segment(entry, key, path, checksum_file(path)[0])

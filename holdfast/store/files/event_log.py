@@ -13,16 +13,15 @@ import json
 import os
 import re
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from holdfast import durable
 from holdfast.durable import checksum
 from holdfast.errors import HoldfastError
 from holdfast.store import sealed_file
-from holdfast.store.base import Event
+from holdfast.store.base import Event, NewEvent
+from holdfast.store.event_mail_bytes import encode_event
 from holdfast.store.files.lease import Lease
 
 SEGMENT_BYTES = 1 << 20
@@ -42,11 +41,9 @@ class EventLog:
         self._path: Path | None = None
         self._size = 0
         self._next: int | None = None
-        self.dropped = 0
-        """Events that could not be written."""
 
-    def append(self, lease: Lease, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Append what can be appended; count the rest."""
+    def append(self, lease: Lease, events: Sequence[NewEvent]) -> int:
+        """Append what can be appended; returns how many could not."""
         with self._lock:
             written = 0
             try:
@@ -59,10 +56,10 @@ class EventLog:
                     self._next += len(batch)
                     written += len(batch)
             except (OSError, HoldfastError, TypeError, ValueError, RecursionError):
-                self.dropped += len(events) - written
                 if self._next is not None:
                     self._next += len(events) - written  # a number is never used twice
                 self._path = None  # the file may end in half a line: begin another one
+            return len(events) - written
 
     def read(self, after: int = -1) -> list[Event]:
         """Events in order, without those lost to damage."""
@@ -79,11 +76,12 @@ class EventLog:
                 break
         return [event for event in result if event.number > after]
 
-    def _batches(self, first: int, events: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[list[bytes]]:
+    def _batches(self, first: int, events: Sequence[NewEvent]) -> Iterator[list[bytes]]:
         """Lines in pieces, each small enough for a file of its own."""
         batch: list[bytes] = []
         for index, (kind, data) in enumerate(events):
-            batch.append(encode(Event(first + index, time.time(), kind, data)))
+            text = encode_event(kind, data, LINE_BYTES_MAX, first + index)
+            batch.append(b"%08x %b\n" % (checksum(text), text))
             if sum(map(len, batch)) > SEGMENT_BYTES // 4:
                 yield batch
                 batch = []
@@ -119,14 +117,6 @@ class EventLog:
         return [(match["token"], int(match["first"]), self._directory / match[0]) for match in found]
 
 
-def encode(event: Event) -> bytes:
-    """A line of the log. Data that is too large is replaced by its size."""
-    text = _text(event.number, event.wall, event.kind, event.data)
-    if len(text) > LINE_BYTES_MAX:
-        text = _text(event.number, event.wall, event.kind[:100], {"left_out_bytes": len(text)})
-    return b"%08x %b\n" % (checksum(text), text)
-
-
 def decode(line: bytes) -> Event | None:
     """The event of a line. None: the line is damaged."""
     crc, _, text = line.partition(b" ")
@@ -134,10 +124,6 @@ def decode(line: bytes) -> Event | None:
         return None
     number, wall, kind, data = json.loads(text)
     return Event(number, wall, kind, data)
-
-
-def _text(number: int, wall: float, kind: str, data: Mapping[str, Any]) -> bytes:
-    return json.dumps([number, wall, kind, dict(data)], default=str, separators=(",", ":")).encode()
 
 
 def _read_file(path: Path) -> list[Event]:

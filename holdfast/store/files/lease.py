@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import DamagedError, FencedError, StoreError
-from holdfast.failpoints import fp
+from holdfast.errors import StoreError
 from holdfast.ids import OwnerToken
-from holdfast.store import locks, sealed_file
+from holdfast.store import locks, refusals, sealed_file
 
 OWNER = "owner"
 TMP = "tmp"
@@ -45,14 +44,6 @@ def token_name(token: int) -> str:
 def private_directory(root: Path, token: int) -> Path:
     """Where the owner with this token prepares its changes. Missing: the owner was replaced."""
     return root / TMP / token_name(token)
-
-
-def fenced(root: Path, token: int) -> FencedError:
-    """The error of an owner that was replaced."""
-    return FencedError(
-        f"{root} has a newer owner than this run (token {token}).",
-        cure="This run stops here; the newer one goes on from the last published epoch.",
-    )
 
 
 class Lease:
@@ -75,7 +66,7 @@ class Lease:
     def check(self) -> None:
         """FencedError if this owner was replaced."""
         if self.is_fenced():
-            raise fenced(self.root, self.token)
+            raise refusals.fenced(self.root, self.token)
 
     def discard(self, path: Path) -> bool:
         """Delete a file or directory by way of the private directory: at once, and only as the owner.
@@ -110,11 +101,10 @@ class Lease:
 
 def acquire(root: Path, job: str, *, take_over: bool) -> Lease:
     """Become the owner of the store: see what must hold above."""
-    fp("lease.acquire")
     while True:
         current = highest_token(root)
         if current and not take_over and _is_live(root, current):
-            raise locks.owned(str(root), _info_or_none(root, job, current))
+            raise refusals.owned(str(root), _info_or_none(root, job, current))
         lease = _claim(root, job, OwnerToken(current + 1))
         if lease is not None:
             break
@@ -124,12 +114,11 @@ def acquire(root: Path, job: str, *, take_over: bool) -> Lease:
         durable.fsync_directory(root / TMP)
         newest = highest_token(root)
         if newest != lease.token:
-            raise locks.owned(str(root), _info_or_none(root, job, newest))
+            raise refusals.owned(str(root), _info_or_none(root, job, newest))
     except BaseException:
         lease.abandon()
         remove_tree(lease.private)
         raise
-    fp("lease.acquired")
     return lease
 
 
@@ -221,5 +210,5 @@ def _info(root: Path, job: str, token: int) -> dict[str, Any] | None:
 def _info_or_none(root: Path, job: str, token: int) -> dict[str, Any] | None:
     try:
         return _info(root, job, token)
-    except (DamagedError, StoreError):
+    except StoreError:
         return None

@@ -10,7 +10,6 @@ by a process that dies before it acts is lost; whoever posted it sees no effect 
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections.abc import Mapping
@@ -18,29 +17,26 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import HoldfastError, StoreError
+from holdfast.errors import HoldfastError
 from holdfast.store import sealed_file
+from holdfast.store.base import Mail
+from holdfast.store.event_mail_bytes import MAIL_BYTES_MAX, decode_mail, encode_mail
 from holdfast.store.files.lease import Lease
 
-MAIL_BYTES_MAX = 1 << 16
 _KIND = "mail"
 
 
 def post(directory: Path, job: str, command: str, data: Mapping[str, Any]) -> None:
     """Leave a command. Durable when this returns."""
-    payload = json.dumps([command, dict(data)]).encode()
-    if len(payload) > MAIL_BYTES_MAX:
-        raise StoreError(
-            f"the command {command[:40]!r} has {len(payload)} bytes; {MAIL_BYTES_MAX} are allowed."
-        )
+    payload = encode_mail(command, data)
     with durable.translate_os_errors(str(directory)):
         while not _post_as(directory, job, _last_number(directory) + 1, payload):
             pass
 
 
-def collect(directory: Path, job: str, lease: Lease) -> tuple[list[tuple[str, Mapping[str, Any]]], list[str]]:
+def collect(directory: Path, job: str, lease: Lease) -> tuple[list[Mail], list[str]]:
     """Take what was posted, oldest first. Also returns a sentence per mail that was set aside."""
-    mails: list[tuple[str, Mapping[str, Any]]] = []
+    mails: list[Mail] = []
     refused: list[str] = []
     for name in sealed_file.list_directory(directory):
         if not name.endswith(".mail"):
@@ -62,14 +58,10 @@ def collect(directory: Path, job: str, lease: Lease) -> tuple[list[tuple[str, Ma
     return mails, refused
 
 
-def _open(taken: Path, posted: Path, job: str) -> tuple[str, Mapping[str, Any]]:
+def _open(taken: Path, posted: Path, job: str) -> Mail:
     data = sealed_file.read_whole(taken) or b""
     payload = sealed_file.unseal(data[: 2 * MAIL_BYTES_MAX], posted, _KIND, job, posted.stem)
-    try:
-        command, arguments = json.loads(payload)
-        return str(command), dict(arguments)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise sealed_file.damaged(posted, "does not hold a command") from error
+    return decode_mail(payload, posted)
 
 
 def _post_as(directory: Path, job: str, number: int, payload: bytes) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from holdfast import durable
 from holdfast.durable import checksum
 from holdfast.errors import StoreError
 from holdfast.failpoints import fp
-from holdfast.store import sealed_file
+from holdfast.store import refusals, sealed_file, segment_copy
 from holdfast.store.base import LocalSegment, SegmentRef
 from holdfast.store.files import lease
 from holdfast.store.names import check_name
@@ -50,11 +51,11 @@ def link_segments(
             durable.settle_name(segment_path(root, entry, refs[-1].key))
     except StoreError as error:
         if not private.is_dir():
-            raise lease.fenced(root, token) from error
+            raise refusals.fenced(root, token) from error
         raise
     if not private.is_dir():
         # The files stay: the new owner may meanwhile have stored the same bytes under their keys and rely on them.
-        raise lease.fenced(root, token)
+        raise refusals.fenced(root, token)
     for _ in refs:
         fp("ckpt.op.put_done")
     return refs
@@ -67,9 +68,11 @@ def _link(root: Path, private: Path, entry: str, key: str, local: Path, crc: int
     with durable.translate_os_errors(str(target)):
         fp("ckpt.op.put")
         try:
-            size = _bring(local, staged, crc)
+            copied = _bring(local, staged, refusals.no_local_file(local))
+            if copied and _measured(staged)[0] != crc:
+                raise refusals.wrong_checksum(local)
             durable.fsync_file(staged)
-            ref = SegmentRef(entry, key, size, crc)
+            ref = SegmentRef(entry, key, staged.lstat().st_size, crc)
             _link_new(root, staged, target, ref)
             return ref
         finally:
@@ -78,42 +81,36 @@ def _link(root: Path, private: Path, entry: str, key: str, local: Path, crc: int
 
 def fetch(target: Path, ref: SegmentRef, local: Path) -> None:
     """Bring a segment to `local`, verified. Linked where possible: it is immutable on both sides."""
-    fd = sealed_file.open_regular(target)
-    if fd is None:
-        raise sealed_file.damaged(target, "is missing, but an epoch refers to it")
-    staged = local.with_name(f".{local.name}.{secrets.token_hex(4)}")
+    staged = segment_copy.staged_beside(local)
     try:
-        _verify(fd, target, ref)
         with durable.translate_os_errors(str(local)):
-            try:
-                os.link(target, staged, follow_symlinks=False)
-            except OSError as error:
-                if error.errno not in _NO_LINK:
-                    raise
-                _copy(fd, staged)
+            _bring(target, staged, sealed_file.damaged(target, "is missing, but an epoch refers to it"))
+            crc, size = _measured(staged)
+            if (crc, size) != (ref.crc, ref.size):
+                told = f"has {size} bytes or a checksum that differ from its reference"
+                raise sealed_file.damaged(target, told)
             os.replace(staged, local)
     finally:
-        os.close(fd)
         durable.remove_quietly(staged)
 
 
-def _bring(local: Path, staged: Path, crc: int) -> int:
-    """The local file's bytes under a name in the private directory; returns their number."""
-    fd = sealed_file.open_regular(local)
+def _bring(source: Path, staged: Path, absent: StoreError) -> bool:
+    """A regular file's bytes under a new private name. True: copied, because they could not be linked."""
+    fd = sealed_file.open_regular(source)
     if fd is None:
-        raise StoreError(f"{local} is to be stored as a segment, but does not exist.")
-    try:
+        raise absent
+    with os.fdopen(fd, "rb") as file:
         try:
-            os.link(local, staged, follow_symlinks=False)
+            os.link(source, staged, follow_symlinks=False)
             os.fchmod(fd, durable.FILE_MODE)
+            return False
         except OSError as error:
             if error.errno not in _NO_LINK:
                 raise
-            if _copy(fd, staged) != crc:
-                raise StoreError(f"{local} does not have the checksum its writer gave.") from error
-        return os.fstat(fd).st_size
-    finally:
-        os.close(fd)
+        with open(staged, "xb") as out:
+            os.fchmod(out.fileno(), durable.FILE_MODE)
+            shutil.copyfileobj(file, out, _CHUNK)
+        return True
 
 
 def _link_new(root: Path, staged: Path, target: Path, ref: SegmentRef) -> None:
@@ -124,51 +121,17 @@ def _link_new(root: Path, staged: Path, target: Path, ref: SegmentRef) -> None:
     try:
         os.link(staged, target)
     except FileExistsError:
-        fd = sealed_file.open_regular(target)
-        if fd is not None:
-            try:
-                if _checksum(fd) != (ref.crc, ref.size):
-                    raise StoreError(
-                        f"{target} exists with other bytes; a segment is never overwritten."
-                    ) from None
-            finally:
-                os.close(fd)
+        if _measured(target) != (ref.crc, ref.size):
+            raise refusals.other_bytes(target) from None
     except FileNotFoundError as error:
         if entry.is_dir():
             raise
-        raise StoreError(f"{root} has no entry {ref.entry!r}.", cure="Create the entry first.") from error
+        raise refusals.no_entry(root, ref.entry) from error
 
 
-def _verify(fd: int, target: Path, ref: SegmentRef) -> None:
-    try:
-        found = _checksum(fd)
-    except OSError as error:
-        raise sealed_file.reading_failed(target, error) from error
-    if found != (ref.crc, ref.size):
-        raise sealed_file.damaged(
-            target, f"has {found[1]} bytes or a checksum that differ from its reference"
-        )
-
-
-def _checksum(fd: int) -> tuple[int, int]:
-    crc = offset = 0
-    while chunk := os.pread(fd, _CHUNK, offset):
-        crc = checksum(chunk, crc)
-        offset += len(chunk)
-    return crc, offset
-
-
-def _copy(fd: int, target: Path) -> int:
-    """Copy bytes into a new private file; returns their checksum."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    out = os.open(target, flags, durable.FILE_MODE)
-    crc = offset = 0
-    try:
-        os.fchmod(out, durable.FILE_MODE)
-        while chunk := os.pread(fd, _CHUNK, offset):
-            durable.write_all(out, chunk)
-            crc = checksum(chunk, crc)
-            offset += len(chunk)
-    finally:
-        os.close(out)
-    return crc
+def _measured(path: Path) -> tuple[int, int]:
+    """(checksum, size) of a regular file that is there."""
+    crc = size = 0
+    for piece in segment_copy.read_pieces(path, _CHUNK):
+        crc, size = checksum(piece, crc), size + len(piece)
+    return crc, size

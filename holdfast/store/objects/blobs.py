@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from holdfast.errors import StoreError
 from holdfast.store import sealed_file
+from holdfast.store.names import named_crc
 from holdfast.store.objects.bucket import Bucket
-from holdfast.store.objects.state import Ref
-from holdfast.store.sqlite.database import row_crc
+from holdfast.store.objects.contents_log import Ref
 
 
 def upload(
@@ -25,7 +25,7 @@ def upload(
     start = 0
     refs: list[Ref] = []
     for value, names in values:
-        refs.append((f"blobs/{name}", start, len(value), row_crc(job, *names, value=value)))
+        refs.append((f"blobs/{name}", start, len(value), named_crc(job, *names, value=value)))
         start += len(value)
     if values and not bucket.create(f"blobs/{name}", b"".join(value for value, _ in values)):
         raise StoreError(f"{bucket.url}/blobs/{name} was written by somebody else.")
@@ -42,7 +42,7 @@ def read(bucket: Bucket, ref: Ref) -> bytes | None:
 
 def verified(bucket: Bucket, job: str, ref: Ref, data: bytes | None, *names: object) -> bytes:
     """The bytes, if they are what was written under these names. DamagedError otherwise."""
-    if data is not None and len(data) == ref[2] and row_crc(job, *names, value=data) == ref[3]:
+    if data is not None and len(data) == ref[2] and named_crc(job, *names, value=data) == ref[3]:
         return data
     how = "is missing" if data is None else "does not match its checksum"
     raise sealed_file.damaged(f"{bucket.url}/{ref[0]}", f"holds {' '.join(map(str, names))}, which {how}")

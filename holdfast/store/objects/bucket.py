@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast import durable
 from holdfast.durable import checksum
 from holdfast.errors import ConfigError, HoldfastError, NoSpaceError, StoreError
 from holdfast.store.objects.url import OURS, Place
 
-_STREAM_BYTES = 4 << 20
+T = TypeVar("T")
+PIECE_BYTES = 4 << 20
 _in_memory = threading.Lock()
 """fsspec's file system in memory looks first and writes then: one thread at a time."""
 
@@ -42,120 +44,87 @@ class Bucket:
 
     def create(self, name: str, data: bytes) -> bool:
         """Create an object. False: there is one of this name with other bytes. The same bytes count as created."""
-        try:
-            self._create(name, data)
-            return True
-        except Exception as error:
-            found = self.read(name)
-            if found is None:
-                raise self.translated(f"creating {name}", error) from error
-            return found == data
-
-    def _create(self, name: str, data: bytes) -> None:
-        path = self.path(name)
-        if self.place.protocol in ("file", "local"):
-            _link_new(Path(path), lambda staged: durable.write_staged(staged, data))
-        elif self.place.protocol == "memory":
-            with _in_memory:
-                self.fs.pipe_file(path, data, mode="create")
-        else:
-            self.fs.pipe_file(path, data, mode="create")
+        return self._create(name, data, data, self.read)
 
     def create_file(self, name: str, local: Path, crc: int, size: int) -> bool:
-        """Create an object from a local file, in pieces. False: there is one of this name with other bytes."""
-        path = self.path(name)
+        """The same from a local file, in pieces."""
+        return self._create(name, local, (crc, size), self.measure)
+
+    def _create(self, name: str, source: bytes | Path, wanted: T, look: Callable[[str], T | None]) -> bool:
         try:
-            if self.place.protocol in ("file", "local"):
-                _link_new(Path(path), lambda staged: _copy(local, staged))
-            elif self.place.protocol == "memory":
-                self._create(name, Path(local).read_bytes())
-            else:
-                self.fs.put_file(str(local), path, mode="create")
+            self._write(name, source, exclusive=True)
             return True
         except Exception as error:
-            found = self.measure(name)
+            found = look(name)
             if found is None:
-                raise self.translated(f"creating {name}", error) from error
-            return found == (crc, size)
+                raise self._translated(f"creating {name}", error) from error
+            return found == wanted
 
     def replace(self, name: str, data: bytes) -> None:
         """Create an object or replace it: for hints and signs of life, never for what is restored."""
         try:
-            if self.place.protocol in ("file", "local"):
-                _replace(Path(self.path(name)), data)
-            else:
-                self.fs.pipe_file(self.path(name), data)
+            self._write(name, data, exclusive=False)
         except Exception as error:
-            raise self.translated(f"writing {name}", error) from error
+            raise self._translated(f"writing {name}", error) from error
+
+    def _write(self, name: str, source: bytes | Path, *, exclusive: bool) -> None:
+        path, mode = self.path(name), {"mode": "create"} if exclusive else {}
+        if self.place.protocol in ("file", "local"):
+            _write_file(Path(path), source, os.link if exclusive else os.replace)
+        elif self.place.protocol == "memory":
+            data = source.read_bytes() if isinstance(source, Path) else source
+            with _in_memory:
+                self.fs.pipe_file(path, data, **mode)
+        elif isinstance(source, Path):
+            self.fs.put_file(str(source), path, **mode)
+        else:
+            self.fs.pipe_file(path, source, **mode)
 
     def read(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
         """An object's bytes, or some of them. None: there is no such object."""
-        try:
-            return bytes(self.fs.cat_file(self.path(name), start=start, end=end))
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            raise self.translated(f"reading {name}", error) from error
+        found = self._ask(f"reading {name}", self.fs.cat_file, name, start=start, end=end)
+        return None if found is None else bytes(found)
 
     def exists(self, name: str) -> bool:
-        try:
-            return bool(self.fs.exists(self.path(name)))
-        except Exception as error:
-            raise self.translated(f"looking for {name}", error) from error
+        return bool(self._ask(f"looking for {name}", self.fs.exists, name))
 
     def names(self, directory: str = "") -> list[str]:
         """Sorted last parts of the names in a directory; empty if there is none."""
-        try:
-            found = self.fs.ls(self.path(directory), detail=False)
-        except FileNotFoundError:
-            return []
-        except Exception as error:
-            raise self.translated(f"listing {directory or 'it'}", error) from error
+        found = self._ask(f"listing {directory or 'it'}", self.fs.ls, directory, detail=False) or []
         names = (str(path).rstrip("/").rpartition("/")[2] for path in found)
         return sorted(name for name in names if name and not name.startswith("."))
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; those that are not there are fine."""
         for name in names:
-            try:
-                self.fs.rm_file(self.path(name))
-            except FileNotFoundError:
-                pass
-            except Exception as error:
-                raise self.translated(f"deleting {name}", error) from error
+            self._ask(f"deleting {name}", self.fs.rm_file, name)
 
     def measure(self, name: str) -> tuple[int, int] | None:
         """(checksum, size) of an object, read in pieces. None: there is no such object."""
         crc = size = 0
-        for piece in self._pieces(name):
+        for piece in self.pieces(name):
             if piece is None:
                 return None
             crc, size = checksum(piece, crc), size + len(piece)
         return crc, size
 
-    def fetch(self, name: str, local: Path) -> tuple[int, int] | None:
-        """Copy an object to a new local file; its (checksum, size). None: there is no such object."""
-        crc = size = 0
-        with durable.translate_os_errors(str(local)), open(local, "xb") as out:
-            os.fchmod(out.fileno(), durable.FILE_MODE)
-            for piece in self._pieces(name):
-                if piece is None:
-                    return None
-                out.write(piece)
-                crc, size = checksum(piece, crc), size + len(piece)
-        return crc, size
-
-    def _pieces(self, name: str) -> Iterator[bytes | None]:
+    def pieces(self, name: str) -> Iterator[bytes | None]:
         """An object piece by piece; None if it is not there, or not any more."""
-        try:
-            size = int(self.fs.size(self.path(name)))
-        except FileNotFoundError:
+        size = self._ask(f"reading {name}", self.fs.size, name)
+        if size is None:
             yield None
             return
+        for start in range(0, size, PIECE_BYTES):
+            yield self.read(name, start, min(size, start + PIECE_BYTES))
+
+    def _ask(self, what: str, call: Callable[..., Any], name: str, **settings: Any) -> Any:
+        """What the file system answers about an object. None: there is no such object."""
+        try:
+            return call(self.path(name), **settings)
+        except FileNotFoundError:
+            return None
         except Exception as error:
-            raise self.translated(f"reading {name}", error) from error
-        for start in range(0, size, _STREAM_BYTES):
-            yield self.read(name, start, min(size, start + _STREAM_BYTES))
+            raise self._translated(what, error) from error
 
     def check_exclusive(self) -> None:
         """ConfigError if a second creation of the same object succeeds: old servers ignore the condition."""
@@ -172,7 +141,7 @@ class Bucket:
         finally:
             self.delete([name])
 
-    def translated(self, what: str, error: Exception) -> HoldfastError:
+    def _translated(self, what: str, error: Exception) -> HoldfastError:
         """Our error for one of the file system's."""
         if isinstance(error, HoldfastError):
             return error
@@ -188,34 +157,18 @@ class Bucket:
         )
 
 
-def _link_new(path: Path, write: Any) -> None:
-    """A new local file, whole from the moment it has its name. FileExistsError if the name is taken."""
+def _write_file(path: Path, source: bytes | Path, give_name: Callable[[Path, Path], None]) -> None:
+    """A local file, whole from the moment it has its name. `give_name` may refuse one that is taken."""
     durable.make_directory(path.parent)
     staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        write(staged)
-        os.link(staged, path)
+        if isinstance(source, Path):
+            shutil.copyfile(source, staged)
+            os.chmod(staged, durable.FILE_MODE)
+            durable.fsync_file(staged)
+        else:
+            durable.write_staged(staged, source)
+        give_name(staged, path)
     finally:
         durable.remove_quietly(staged)
     durable.fsync_directory(path.parent)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """A local file with these bytes. Others may replace it at the same moment: the last one counts."""
-    durable.make_directory(path.parent)
-    staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        durable.write_staged(staged, data)
-        os.replace(staged, path)
-    finally:
-        durable.remove_quietly(staged)
-    durable.fsync_directory(path.parent)
-
-
-def _copy(local: Path, staged: Path) -> None:
-    with open(local, "rb") as source, open(staged, "xb") as out:
-        os.fchmod(out.fileno(), durable.FILE_MODE)
-        while piece := source.read(_STREAM_BYTES):
-            out.write(piece)
-        out.flush()
-        os.fsync(out.fileno())

@@ -8,23 +8,17 @@ any other, whoever wants the store waits until the number changes (alive) or a w
 
 from __future__ import annotations
 
-import logging
 import secrets
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from holdfast.errors import HoldfastError
 from holdfast.ids import OwnerToken
-from holdfast.store import liveness, locks
+from holdfast.store import liveness, refusals
+from holdfast.store.heart import Heart
 from holdfast.store.objects.bucket import Bucket
-from holdfast.store.objects.state import Log, State
-
-logger = logging.getLogger("holdfast")
-
-_BEATS_PER_LEASE = 4
+from holdfast.store.objects.contents_log import Log, State
 
 
 def sign(token: int) -> str:
@@ -63,7 +57,7 @@ def claim(log: Log, *, take_over: bool) -> OwnerToken:
             return None
         if state.owner and state.token != judged and not take_over:
             if is_alive(bucket, state.owner):
-                raise locks.owned(bucket.url, dict(state.owner))
+                raise refusals.owned(bucket.url, state.owner)
             judged = state.token
         token = state.token + 1
         if token != signed:
@@ -90,37 +84,11 @@ def clear_up(log: Log, token: int) -> None:
     bucket.delete(f"alive/{name}" for name in signs)
 
 
-class Heart:
-    """The thread that shows signs of life."""
+def start_heart(bucket: Bucket, token: int) -> Heart:
+    """Show signs of life for the owner with this token."""
 
-    def __init__(self, bucket: Bucket, token: int) -> None:
-        self._bucket = bucket
-        self._sign = sign(token)
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
-        self.beat()
-        threading.Thread(target=self._run, name="holdfast-lease", daemon=True).start()
+    def beat() -> None:
+        bucket.replace(sign(token), secrets.token_hex(8).encode())
 
-    def beat(self) -> None:
-        with self._lock:
-            if not self._stopped.is_set():
-                self._bucket.replace(self._sign, secrets.token_hex(8).encode())
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def let_go(self) -> None:
-        """Stop, and take the sign of life away if the store can be reached."""
-        self.stop()
-        try:
-            with self._lock:
-                self._bucket.delete([self._sign])
-        except HoldfastError as error:
-            logger.info("the lease ends by itself: %s", error.message)
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self._bucket.place.lease_s / _BEATS_PER_LEASE):
-            try:
-                self.beat()
-            except HoldfastError as error:
-                logger.warning("no sign of life could be given: %s", error.message)
+    beat()
+    return Heart(bucket.place.lease_s, beat, lambda: bucket.delete([sign(token)]))

@@ -9,19 +9,18 @@ before and after: an owner that was replaced hears of it, and what it may have l
 from __future__ import annotations
 
 import os
-import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from holdfast import durable
-from holdfast.errors import StoreError
 from holdfast.failpoints import fp
-from holdfast.store import sealed_file
+from holdfast.store import refusals, sealed_file, segment_copy
 from holdfast.store.base import SegmentRef
 from holdfast.store.names import check_name
-from holdfast.store.objects.bucket import Bucket
-from holdfast.store.objects.state import Log
+from holdfast.store.objects.bucket import PIECE_BYTES, Bucket
+from holdfast.store.objects.contents_log import Log
 from holdfast.store.objects.url import Place
 
 
@@ -56,41 +55,22 @@ def put(log: Log, token: int, entry: str, key: str, local: Path, crc: int) -> Se
     log.check_owner(token)
     state = log.seen()
     if entry not in state.entries:
-        raise StoreError(f"{url} has no entry {entry!r}.", cure="Create the entry first.")
+        raise refusals.no_entry(url, entry)
+    where = refusals.key_of(url, entry, key)
     if key in state.entries[entry]:
-        raise StoreError(f"{url} ({entry}/{key}) holds a pair; a segment cannot replace it.")
-    size = _checked_size(local, crc)
+        raise refusals.is_pair(where)
+    size = sum(map(len, segment_copy.pieces(local, crc, PIECE_BYTES)))
     if not log.bucket.create_file(name_of(entry, key), local, crc, size):
-        raise StoreError(f"{url} ({entry}/{key}) exists with other bytes; a segment is never overwritten.")
+        raise refusals.other_bytes(where)
     log.check_owner(token)
     fp("ckpt.op.put_done")
     return SegmentRef(entry, key, size, crc)
 
 
-def fetch(bucket: Bucket, ref: SegmentRef, local: Path) -> None:
-    """Write a segment's bytes to `local`, verified. Nothing is left there on failure."""
+def stored(bucket: Bucket, ref: SegmentRef) -> Iterator[bytes]:
+    """A segment's bytes, piece by piece."""
     name = name_of(check_name("entry", ref.entry), check_name("key", ref.key))
-    staged = local.with_name(f".{local.name}.{secrets.token_hex(4)}")
-    try:
-        found = bucket.fetch(name, staged)
-        if found is None:
+    for piece in bucket.pieces(name):
+        if piece is None:
             raise sealed_file.damaged(f"{bucket.url}/{name}", "is missing, but an epoch refers to it")
-        if found != (ref.crc, ref.size):
-            raise sealed_file.damaged(
-                f"{bucket.url}/{name}", "has a size or checksum that differ from its reference"
-            )
-        with durable.translate_os_errors(str(local)):
-            os.replace(staged, local)
-    finally:
-        durable.remove_quietly(staged)
-
-
-def _checked_size(local: Path, crc: int) -> int:
-    fd = sealed_file.open_regular(local)
-    if fd is None:
-        raise StoreError(f"{local} is to be stored as a segment, but does not exist.")
-    os.close(fd)
-    found, size = durable.checksum_file(local)
-    if found != crc:
-        raise StoreError(f"{local} does not have the checksum its writer gave.")
-    return size
+        yield piece

@@ -11,12 +11,13 @@ looks for them (environment, profile, role); in a URL they are refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any
+from urllib.parse import unquote
 
 import fsspec
 
 from holdfast.errors import ConfigError
+from holdfast.store.url_options import Options
 
 PREFIX = "objects+"
 EXCLUSIVE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
@@ -69,39 +70,17 @@ class Place:
 
 def parse(url: str) -> Place:
     """The place of a URL. ConfigError for anything that is not one; its text never holds the URL."""
-    try:
-        parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError:
-        _refuse("the URL of an object store cannot be read")
-    unknown = sorted(set(options) - set(_OPTIONS))
-    if unknown:
-        _refuse(f"the URL of an object store has an option {unknown[0][:40]!r} nobody knows")
+    options = Options("the URL of an object store", url, _OPTIONS, _SHAPE)
+    parts = options.parts
     if "@" in parts.netloc or parts.fragment:
-        _refuse("the URL of an object store holds a user, a password or a '#'")
+        options.refuse("holds a user, a password or a '#'")
     path = (parts.netloc + unquote(parts.path)).rstrip("/")
     if not path or ".." in path.split("/"):
-        _refuse("the URL of an object store names no place")
-    if options.get("exclusive", "yes") not in ("yes", "no"):
-        _refuse("the option exclusive is neither yes nor no")
+        options.refuse("names no place")
     return Place(
         protocol=parts.scheme.removeprefix(PREFIX),
         path=path,
-        endpoint=options.get("endpoint", ""),
-        exclusive=options.get("exclusive", "yes") == "yes",
-        lease_s=_seconds(options.get("lease", "20")),
+        endpoint=options.text("endpoint"),
+        exclusive=options.flag("exclusive", default=True),
+        lease_s=options.seconds("lease", Place.lease_s),
     )
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 3600:
-        _refuse("the option lease is not a number of seconds up to 3600")
-    return value
-
-
-def _refuse(what: str) -> NoReturn:
-    raise ConfigError(f"{what}.", cure=_SHAPE) from None

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from holdfast.store import refusals, sealed_file
 from holdfast.store.base import Identity
-from holdfast.store.redis.link import Command, Link
-from holdfast.store.redis.session import Session
+from holdfast.store.redis.connection import Command, Link
+from holdfast.store.redis.transactions import Session
 from holdfast.store.redis.values import Layout, Sealer, seal_identity
 
 
 def create(link: Link, identity: Identity) -> None:
     """Write the first values, all at once. If another process was faster, its values count."""
-    refuse_leftovers(link)
     layout, sealer = Layout(link.address.name), Sealer(link.address.url, identity.job_id)
     values: dict[str, bytes] = {
         layout.identity: seal_identity(identity),
@@ -38,7 +38,7 @@ def refuse_leftovers(link: Link) -> None:
         ("EXISTS", layout.identity), ("EXISTS", *layout.founding[1:], layout.records, layout.events)
     )
     if others and not identity:
-        raise link.damaged("has no identity, but holds a store's data")
+        raise sealed_file.damaged(link.address.url, "has no identity, but holds a store's data")
 
 
 def read(session: Session, which: str, value: Any) -> Any:
@@ -49,6 +49,12 @@ def read(session: Session, which: str, value: Any) -> Any:
 def write(session: Session, which: str, content: Any) -> Command:
     """The command that replaces a catalogue."""
     return ("SET", session.layout.key(which), session.sealer.seal_json(content, "catalogue", which))
+
+
+def require_entry(session: Session, value: Any, entry: str) -> None:
+    """StoreError unless the catalogue of entries has this one."""
+    if entry not in read(session, "entries", value):
+        raise refusals.no_entry(session.place, entry)
 
 
 def change_list(

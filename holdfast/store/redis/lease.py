@@ -7,21 +7,17 @@ the lease: an owner that was silent for too long and replaced is refused every c
 
 from __future__ import annotations
 
-import logging
 import secrets
-import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from holdfast.errors import HoldfastError, NoSpaceError
+from holdfast.errors import NoSpaceError
 from holdfast.ids import OwnerToken
-from holdfast.store import liveness, locks
-from holdfast.store.redis.link import Command, Link, Unreachable
-from holdfast.store.redis.session import Session
-
-logger = logging.getLogger("holdfast")
-
-_BEATS_PER_LEASE = 4
+from holdfast.store import liveness, refusals
+from holdfast.store.heart import Heart
+from holdfast.store.redis.connection import Command, Link, Unreachable
+from holdfast.store.redis.transactions import Session
 
 
 def owner_info(session: Session) -> dict[str, Any] | None:
@@ -51,7 +47,7 @@ def acquire(session: Session, *, take_over: bool) -> OwnerToken:
         if not take_over and record["token"] and not record.get("released"):
             info = owner_info(session)
             if info and info["alive"]:
-                raise locks.owned(session.place, info)
+                raise refusals.owned(session.place, info)
         token = record["token"] + 1
         mine = {"token": token, **liveness.this_process(), "nonce": nonce}
         return [
@@ -82,41 +78,23 @@ def lease_ms(link: Link) -> int:
     return int(link.address.lease_s * 1000)
 
 
-class Heart:
-    """The thread that keeps an owner's key alive."""
+def beat(link: Link, key: str) -> None:
+    """Renew a lease. That stores nothing new, so that it works without memory, too."""
+    try:
+        with link.line() as line:
+            if not line.exchange([("PEXPIRE", key, lease_ms(link))])[0]:
+                line.exchange([("SET", key, "late", "PX", lease_ms(link))])
+    except Unreachable:
+        pass  # the next beat comes soon; every change checks the token anyway
 
-    def __init__(self, session: Session, token: OwnerToken) -> None:
-        self._link = session.link
-        self._key = session.layout.alive(token)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-lease", daemon=True)
-        self._thread.start()
 
-    def stop(self) -> None:
-        self._stopped.set()
+def end(link: Link, key: str) -> None:
+    """Let a lease end now."""
+    with link.line() as line:
+        line.exchange([("DEL", key)])
 
-    def let_go(self) -> None:
-        """Stop, and let the lease end now if the server can be told; else it ends by itself."""
-        self.stop()
-        try:
-            with self._link.line() as line:
-                line.exchange([("DEL", self._key)])
-        except HoldfastError as error:
-            logger.info("the lease ends by itself: %s", error.message)
 
-    def _run(self) -> None:
-        period = self._link.address.lease_s / _BEATS_PER_LEASE
-        while not self._stopped.wait(period):
-            try:
-                self._beat()
-            except Unreachable:
-                pass  # the next beat comes soon; every change checks the token anyway
-            except HoldfastError as error:
-                logger.warning("the lease could not be renewed: %s", error.message)
-
-    def _beat(self) -> None:
-        """Renewing stores nothing new, so that it works without memory, too."""
-        with self._link.line() as line:
-            renewed = line.exchange([("PEXPIRE", self._key, lease_ms(self._link))])[0]
-            if not renewed and not self._stopped.is_set():
-                line.exchange([("SET", self._key, "late", "PX", lease_ms(self._link))])
+def start_heart(session: Session, token: OwnerToken) -> Heart:
+    """Keep an owner's key alive."""
+    link, key = session.link, session.layout.alive(token)
+    return Heart(link.address.lease_s, partial(beat, link, key), partial(end, link, key))

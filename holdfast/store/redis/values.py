@@ -13,10 +13,10 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.durable import checksum
-from holdfast.errors import DamagedError, MismatchError
-from holdfast.store.base import FORMAT, Identity
-from holdfast.store.redis.link import RESTORE
+from holdfast.errors import DamagedError
+from holdfast.store import identity_record, sealed_file
+from holdfast.store.base import Identity
+from holdfast.store.names import named_crc
 
 NO_JOB = "-"
 _CRC = struct.Struct("<I")
@@ -25,55 +25,25 @@ PAIR, SEGMENT, CHUNK = "p:", "s:", "c:"
 """How the fields of an entry's hash begin. No name holds a colon."""
 
 
-@dataclass(frozen=True)
 class Layout:
     """The keys of one store. The braces make them share a slot of a cluster."""
 
-    name: str
+    def __init__(self, name: str) -> None:
+        self._start = f"holdfast:{{{name}}}"
+        self.identity = self.key("identity")
+        self.owner = self.key("owner")
+        self.clock = self.key("clock")
+        """Counts changes. It never goes back, unless the server lost some."""
+        self.entries = self.key("entries")
+        self.names = self.key("names")
+        self.epochs = self.key("epochs")
+        self.records = self.key("records")
+        self.events = self.key("events")
+        self.event_count = self.key("events", "count")
+        self.mail = self.key("mail")
 
     def key(self, *parts: str) -> str:
-        return ":".join((f"holdfast:{{{self.name}}}", *parts))
-
-    @property
-    def identity(self) -> str:
-        return self.key("identity")
-
-    @property
-    def owner(self) -> str:
-        return self.key("owner")
-
-    @property
-    def clock(self) -> str:
-        """Counts changes. It never goes back, unless the server lost some."""
-        return self.key("clock")
-
-    @property
-    def entries(self) -> str:
-        return self.key("entries")
-
-    @property
-    def names(self) -> str:
-        return self.key("names")
-
-    @property
-    def epochs(self) -> str:
-        return self.key("epochs")
-
-    @property
-    def records(self) -> str:
-        return self.key("records")
-
-    @property
-    def events(self) -> str:
-        return self.key("events")
-
-    @property
-    def event_count(self) -> str:
-        return self.key("events", "count")
-
-    @property
-    def mail(self) -> str:
-        return self.key("mail")
+        return ":".join((self._start, *parts))
 
     def entry(self, entry: str) -> str:
         return self.key("entry", entry)
@@ -99,7 +69,7 @@ class Sealer:
     job: str
 
     def seal(self, data: bytes, kind: str, *names: object) -> bytes:
-        return _CRC.pack(self._crc(data, kind, *names)) + data
+        return self._crc(data, kind, *names) + data
 
     def open(self, value: Any, kind: str, *names: object) -> bytes:
         """The bytes of a value, verified. A missing one is damage: ask only for what must be there."""
@@ -107,7 +77,7 @@ class Sealer:
         if value is None:
             raise self.damaged(f"has lost its {what}")
         data = bytes(value[_CRC.size :])
-        if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != self._crc(data, kind, *names):
+        if value[: _CRC.size] != self._crc(data, kind, *names):
             raise self.damaged(f"holds a damaged {what}: it does not match its checksum")
         return data
 
@@ -118,29 +88,17 @@ class Sealer:
         return json.loads(self.open(value, kind, *names))
 
     def damaged(self, what: str) -> DamagedError:
-        return DamagedError(f"{self.place} {what}.", cure=RESTORE)
+        return sealed_file.damaged(self.place, what)
 
-    def _crc(self, data: bytes, kind: str, *names: object) -> int:
-        return checksum(data, checksum("\0".join(map(str, (self.job, kind, *names))).encode()))
+    def _crc(self, data: bytes, kind: str, *names: object) -> bytes:
+        return _CRC.pack(named_crc(self.job, kind, *names, value=data))
 
 
 def seal_identity(identity: Identity) -> bytes:
     """The first value of a store."""
-    fields = {"format": identity.format, "job_id": identity.job_id, "topology": identity.topology}
-    return Sealer("", NO_JOB).seal_json(fields, "identity")
+    return Sealer("", NO_JOB).seal(identity_record.encode(identity), "identity")
 
 
 def open_identity(place: str, value: bytes) -> Identity:
     """The identity of a store, verified. MismatchError if a newer holdfast made it."""
-    sealer = Sealer(place, NO_JOB)
-    fields = sealer.open_json(value, "identity")
-    try:
-        identity = Identity(str(fields["job_id"]), str(fields["topology"]), int(fields["format"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise sealer.damaged("does not hold an identity") from error
-    if identity.format > FORMAT:
-        raise MismatchError(
-            f"{place} has format {identity.format}; this program knows formats up to {FORMAT}.",
-            cure="Use the holdfast version that wrote it, or a newer one. Nothing was changed.",
-        )
-    return identity
+    return identity_record.decode(place, Sealer(place, NO_JOB).open(value, "identity"))

@@ -8,7 +8,6 @@ docs/formats/store-sqlite.md.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import sqlite3
@@ -16,11 +15,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from holdfast import durable
-from holdfast.errors import ConfigError, DamagedError, MismatchError, NoSpaceError, StoreError
-from holdfast.store import sealed_file
+from holdfast.errors import DamagedError, NoSpaceError, StoreError
+from holdfast.store import identity_record, refusals, sealed_file
 from holdfast.store.base import FORMAT, Identity
+from holdfast.store.names import named_crc
 
 APPLICATION_ID = 0x486F6C64
 BUSY_TIMEOUT_S = 10.0
@@ -46,9 +47,10 @@ _CHECKED = {
 """Tables whose rows are all verified before an owner goes on, and their keys."""
 
 
-def row_crc(table: str, *key: object, value: bytes = b"") -> int:
-    """The checksum of a row: a row under another key does not match."""
-    return durable.checksum(value, durable.checksum("\0".join(map(str, (table, *key))).encode()))
+def put(connection: sqlite3.Connection, table: str, *key: object, value: bytes) -> None:
+    """Write a row with its checksum, or replace it."""
+    row = (*key, value, named_crc(table, *key, value=value))
+    connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
 class Database:
@@ -120,11 +122,26 @@ class Database:
                 for *names, data, crc in connection.execute(
                     f"SELECT {', '.join(key)}, {value}, crc FROM {table}"
                 ):
-                    self.check(crc, table, *names, value=data or b"")
+                    self._check(crc, table, *names, value=data or b"")
 
-    def check(self, crc: int, table: str, *key: object, value: bytes) -> None:
+    def rows(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        with self.reading() as connection:
+            return connection.execute(sql, arguments).fetchall()
+
+    def value(self, table: str, *key: object) -> bytes | None:
+        """The verified value of a row; inside of a transaction, as it sees it. None: there is no such row."""
+        where = " AND ".join(f"{column} = ?" for column in _CHECKED[table])
+        rows = self.rows(f"SELECT value, crc FROM {table} WHERE {where}", *key)
+        if not rows:
+            return None
+        value, crc = rows[0]
+        self._check(crc, table, *key, value=value)
+        return bytes(value)
+
+    def _check(self, crc: int, table: str, *key: object, value: bytes) -> None:
         """DamagedError unless a row is as it was written."""
-        if not isinstance(value, bytes) or row_crc(table, *key, value=value) != crc:
+        if not isinstance(value, bytes) or named_crc(table, *key, value=value) != crc:
             name = "/".join(map(str, key))
             raise sealed_file.damaged(
                 self.path, f"holds a row that does not match its checksum ({table} {name})"
@@ -139,10 +156,8 @@ class Database:
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
             if not self.exists():
-                raise StoreError(
-                    f"there is no store at {self.path}.", cure="A run creates its store when it starts."
-                )
-            connection = _connect(self.path)
+                raise refusals.no_store(str(self.path))
+            connection = connect(self.path)
             try:
                 self._refuse_strange(connection)
             except BaseException:
@@ -156,8 +171,7 @@ class Database:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise sealed_file.damaged(self.path, "is not a holdfast store")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > FORMAT:
-            sealed_file.refuse_newer(self.path, str(version))
+        sealed_file.refuse_newer(self.path, str(version))
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         size = connection.execute("PRAGMA page_size").fetchone()[0]
         if pages * size != self.path.stat().st_size:
@@ -175,28 +189,30 @@ class Database:
             raise sealed_file.damaged(self.path, "is damaged: its schema is no text") from error
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path | str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     for pragma in ("synchronous=EXTRA", "cell_size_check=ON", "trusted_schema=OFF", "foreign_keys=OFF"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
 
 
+def put_identity(connection: sqlite3.Connection, identity: Identity) -> None:
+    put(connection, "identity", 1, value=identity_record.encode(identity))
+
+
 def _fill(path: Path, identity: Identity) -> None:
     """The schema and the first record."""
-    value = json.dumps({"job_id": identity.job_id, "topology": identity.topology, "format": FORMAT}).encode()
-    connection = _connect(path)
+    connection = connect(path)
     try:
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={FORMAT}")
         connection.executescript("BEGIN;" + SCHEMA + "COMMIT;")
-        crc = row_crc("identity", 1, value=value)
-        connection.execute("INSERT INTO identity VALUES (1, ?, ?)", (value, crc))
+        put_identity(connection, identity)
     finally:
         connection.close()
 
 
-def _translated(path: Path, error: sqlite3.Error) -> StoreError | ConfigError | MismatchError:
+def _translated(path: Path, error: sqlite3.Error) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return NoSpaceError(

@@ -16,17 +16,15 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import sealed_file
-from holdfast.store.base import Event
+from holdfast.store.base import Event, Mail, NewEvent
+from holdfast.store.event_mail_bytes import decode_mail, encode_event, encode_mail, open_mails
 from holdfast.store.objects.bucket import Bucket
 
 OBJECTS_MAX = 256
 """Objects of the event log, at most; a quarter is deleted at once when there are more."""
 EVENT_BYTES_MAX = 16 << 10
-MAIL_BYTES_MAX = 1 << 16
 MAIL_MAX = 1000
 EVENTS, MAIL = "events", "mail"
-
-Mails = list[tuple[str, Mapping[str, Any]]]
 
 
 class EventLog:
@@ -38,10 +36,10 @@ class EventLog:
         self._next: int | None = None
         self._appends = 0
 
-    def append(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    def append(self, events: Sequence[NewEvent]) -> None:
         if self._next is None:
             self._next = max((first + count for first, count in self._spans()), default=0)
-        lines = b"\n".join(_line(kind, data) for kind, data in events)
+        lines = b"\n".join(encode_event(kind, data, EVENT_BYTES_MAX) for kind, data in events)
         name = f"{self._next:015d}-{len(events)}"
         self._next += len(events)  # a number is never used twice, written or not
         if not self._bucket.create(f"{EVENTS}/{name}", sealed_file.seal("events", self._job, name, lines)):
@@ -79,45 +77,27 @@ class EventLog:
 
 def post(bucket: Bucket, job: str, command: str, data: Mapping[str, Any]) -> None:
     """Leave a command for the owner."""
-    payload = json.dumps([command, dict(data)]).encode()
-    if len(payload) > MAIL_BYTES_MAX:
-        raise StoreError(
-            f"the command {command[:40]!r} has {len(payload)} bytes; {MAIL_BYTES_MAX} are allowed."
-        )
+    # The time makes two mails of the same words differ: the second is not taken for the first.
+    payload = json.dumps([time.time_ns()]).encode() + b"\n" + encode_mail(command, data)
     while True:
         waiting = [name for name in bucket.names(MAIL) if name.isdigit()]
         if len(waiting) >= MAIL_MAX:
             raise StoreError(f"{bucket.url} holds {len(waiting)} commands nobody collected.", cure="Wait.")
         name = f"{max(map(int, waiting), default=0) + 1:012d}"
-        # The time makes two mails of the same words differ: the second is not taken for the first.
-        sealed_mail = sealed_file.seal(
-            "mail", job, name, json.dumps([time.time_ns()]).encode() + b"\n" + payload
-        )
-        if bucket.create(f"{MAIL}/{name}", sealed_mail):
+        if bucket.create(f"{MAIL}/{name}", sealed_file.seal("mail", job, name, payload)):
             return
 
 
-def collect(bucket: Bucket, job: str) -> tuple[Mails, int]:
-    """Take what was posted, oldest first. Also returns how many mails were damaged."""
-    mails: Mails = []
-    damaged = 0
-    for name in bucket.names(MAIL):
-        data = bucket.read(f"{MAIL}/{name}")
-        if data is None:
-            continue
-        try:
-            payload = sealed_file.unseal(data, f"{bucket.url}/{MAIL}/{name}", "mail", job, name)
-            command, arguments = json.loads(payload.partition(b"\n")[2])
-            mails.append((str(command), dict(arguments)))
-        except (HoldfastError, ValueError, TypeError):
-            damaged += 1
-        bucket.delete([f"{MAIL}/{name}"])
-    return mails, damaged
+def collect(bucket: Bucket, job: str) -> tuple[list[Mail], list[str]]:
+    """Take what was posted, oldest first. Also returns a sentence per mail that was damaged."""
 
+    def open_one(mail: tuple[str, bytes]) -> Mail:
+        name, data = mail
+        place = f"{bucket.url}/{MAIL}/{name}"
+        payload = sealed_file.unseal(data, place, "mail", job, name)
+        return decode_mail(payload.partition(b"\n")[2], place)
 
-def _line(kind: str, data: Mapping[str, Any]) -> bytes:
-    """An event as JSON on one line. Data that is too large is replaced by its size."""
-    value = json.dumps([time.time(), kind, dict(data)], default=str).encode()
-    if len(value) > EVENT_BYTES_MAX:
-        value = json.dumps([time.time(), kind[:100], {"left_out_bytes": len(value)}]).encode()
-    return value
+    found = [(name, bucket.read(f"{MAIL}/{name}")) for name in bucket.names(MAIL)]
+    waiting = [(name, data) for name, data in found if data is not None]
+    bucket.delete(f"{MAIL}/{name}" for name, _ in waiting)
+    return open_mails(waiting, open_one)

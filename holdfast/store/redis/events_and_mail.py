@@ -9,31 +9,29 @@ Anybody may leave a mail. If the server does not answer, the mail's id tells whe
 
 from __future__ import annotations
 
-import json
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import DamagedError, StoreError
-from holdfast.store.base import Event
-from holdfast.store.redis.link import Command, Unreachable
-from holdfast.store.redis.session import Session
+from holdfast.store.base import Event, Mail, NewEvent
+from holdfast.store.event_mail_bytes import decode_mail, encode_event, encode_mail, open_mails
+from holdfast.store.redis.connection import Command, Unreachable
+from holdfast.store.redis.transactions import Session
 
 EVENTS_MAX = 4096
 EVENT_BYTES_MAX = 16 << 10
-MAIL_BYTES_MAX = 1 << 16
 MAIL_MAX = 1000
 _SLACK = 64
 """Events that may arrive between asking for their number and reading them."""
 
-Mail = tuple[str, Mapping[str, Any]]
 
-
-def append_events(session: Session, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+def append_events(session: Session, events: Sequence[NewEvent]) -> None:
     """Append, and drop the oldest beyond the bound."""
     layout = session.layout
-    values = [session.sealer.seal(_event(kind, data), "event") for kind, data in events]
+    values = [
+        session.sealer.seal(encode_event(kind, data, EVENT_BYTES_MAX), "event") for kind, data in events
+    ]
     before: list[int] = []
 
     def decide(replies: list[Any], again: bool) -> list[Command]:
@@ -69,12 +67,7 @@ def read_events(session: Session, after: int) -> list[Event]:
 def post(session: Session, command: str, data: Mapping[str, Any]) -> None:
     """Leave a command for the owner."""
     layout, name = session.layout, secrets.token_hex(8)
-    payload = json.dumps([name, command, dict(data)]).encode()
-    if len(payload) > MAIL_BYTES_MAX:
-        raise StoreError(
-            f"the command {command[:40]!r} has {len(payload)} bytes; {MAIL_BYTES_MAX} are allowed."
-        )
-    value = session.sealer.seal(payload, "mail")
+    value = session.sealer.seal(encode_mail(command, data, name), "mail")
     waiting, identity = session.link.ask(("LLEN", layout.mail), ("GET", layout.identity))
     if identity != session.identity:
         raise session.sealer.damaged("holds another store than a moment ago")
@@ -94,8 +87,8 @@ def post(session: Session, command: str, data: Mapping[str, Any]) -> None:
             ) from error
 
 
-def collect_mail(session: Session) -> tuple[list[Mail], int]:
-    """Take what was posted, oldest first. Also returns how many mails were damaged."""
+def collect_mail(session: Session) -> tuple[list[Mail], list[str]]:
+    """Take what was posted, oldest first. Also returns a sentence per mail that was damaged."""
     layout = session.layout
     taken: list[bytes] = []
 
@@ -107,17 +100,7 @@ def collect_mail(session: Session) -> tuple[list[Mail], int]:
         return [("LTRIM", layout.mail, len(waiting), -1)] if waiting else []
 
     session.change(decide, reads=[("LRANGE", layout.mail, 0, -1)])
-    mails = [_open_mail(session, value) for value in taken]
-    good = [mail for mail in mails if mail is not None]
-    return good, len(mails) - len(good)
-
-
-def _event(kind: str, data: Mapping[str, Any]) -> bytes:
-    """An event's bytes. Data that is too large is replaced by its size."""
-    value = json.dumps([time.time(), kind, dict(data)], default=str).encode()
-    if len(value) > EVENT_BYTES_MAX:
-        value = json.dumps([time.time(), kind[:100], {"left_out_bytes": len(value)}]).encode()
-    return value
+    return open_mails(taken, lambda value: decode_mail(session.sealer.open(value, "mail"), session.place))
 
 
 def _open_event(session: Session, value: bytes) -> list[Any] | None:
@@ -125,11 +108,3 @@ def _open_event(session: Session, value: bytes) -> list[Any] | None:
         return list(session.sealer.open_json(value, "event"))
     except DamagedError:
         return None
-
-
-def _open_mail(session: Session, value: bytes) -> Mail | None:
-    try:
-        _, command, data = session.sealer.open_json(value, "mail")
-    except (DamagedError, ValueError, TypeError):
-        return None
-    return str(command), dict(data)

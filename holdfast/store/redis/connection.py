@@ -15,13 +15,13 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from holdfast.errors import ConfigError, DamagedError, HoldfastError, NoSpaceError, StoreError
+from holdfast.errors import ConfigError, HoldfastError, NoSpaceError, StoreError
+from holdfast.store import sealed_file
 from holdfast.store.redis.url import Address
 
 Command = tuple[str | bytes | int, ...]
 T = TypeVar("T")
 
-RESTORE = "Restore the server's data from a backup. Nothing was changed."
 _WAIT_MAX_S = 1.0
 _FIRST_WAIT_S = 0.02
 
@@ -111,17 +111,13 @@ class Link:
 
     def unreachable(self, why: str) -> Unreachable:
         return Unreachable(
-            f"{self.address.url} cannot be reached: {self.address.mask(why)}.",
+            f"{self.address.url} cannot be reached: {self.address.server.mask(why)}.",
             cure="Start the server or mend the network, then run again: nothing published is lost.",
         )
 
-    def damaged(self, what: str) -> DamagedError:
-        """The error for values that are not what was written."""
-        return DamagedError(f"{self.address.url} {what}.", cure=RESTORE)
-
     def translated(self, error: Exception) -> HoldfastError:
         """Our error for one of the client's. Its text is kept, a password in it is not."""
-        place, text = self.address.url, self.address.mask(str(error)).rstrip(".")
+        place, text = self.address.url, self.address.server.mask(str(error)).rstrip(".")
         match error:
             case redis.AuthenticationError() | redis.exceptions.AuthorizationError():
                 return ConfigError(
@@ -147,7 +143,7 @@ class Link:
         if text.startswith("MISCONF") and "space" in text:
             return _no_space(place, text)
         if text.startswith("WRONGTYPE"):
-            return self.damaged(f"holds a value of another kind than was written ({text})")
+            return sealed_file.damaged(place, f"holds a value of another kind than was written ({text})")
         return StoreError(f"{place} refused a command: {text}.", cure="Look into the server's log.")
 
 
@@ -179,23 +175,24 @@ def _no_space(place: str, text: str) -> NoSpaceError:
 
 
 def _pool(address: Address) -> redis.ConnectionPool:
+    server = address.server
     settings: dict[str, Any] = {
-        "db": address.db,
-        "username": address.user,
-        "password": address.password,
+        "db": server.db,
+        "username": server.user,
+        "password": server.password,
         "socket_timeout": address.timeout_s,
-        "socket_connect_timeout": min(5.0, address.timeout_s),
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "client_name": "holdfast",
     }
-    if address.socket:
-        return redis.ConnectionPool(
-            connection_class=redis.UnixDomainSocketConnection,
-            path=address.socket,
-            **{name: value for name, value in settings.items() if name != "socket_connect_timeout"},
-        )
-    settings |= {"host": address.host, "port": address.port}
-    if address.tls:
-        settings |= {"connection_class": redis.SSLConnection, "ssl_ca_certs": address.ca or None}
+    if server.socket:
+        settings |= {"connection_class": redis.UnixDomainSocketConnection, "path": server.socket}
+        return redis.ConnectionPool(**settings)
+    settings |= {
+        "host": server.host,
+        "port": server.port,
+        "socket_connect_timeout": min(5.0, address.timeout_s),
+    }
+    if server.tls:
+        settings |= {"connection_class": redis.SSLConnection, "ssl_ca_certs": server.ca or None}
     return redis.ConnectionPool(**settings)

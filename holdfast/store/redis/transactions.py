@@ -18,17 +18,30 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from holdfast.errors import FencedError, StoreError
+from holdfast.errors import StoreError
 from holdfast.ids import OwnerToken
-from holdfast.store.redis.link import Command, Line, Link, Patience, Unreachable
+from holdfast.store import refusals
+from holdfast.store.redis.connection import Command, Line, Link, Patience, Unreachable
 from holdfast.store.redis.values import Layout, Sealer
 
 Decide = Callable[[list[Any], bool], Sequence[Command]]
 """From the replies to the reads, and whether this is another try, to the commands of the change (none: all is done)."""
 
 _CONFIRM_MS = 10_000
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change: what it reads, what may not be touched meanwhile, and what it does then."""
+
+    decide: Decide
+    watch: Sequence[str]
+    reads: Sequence[Command]
+    confirm: bool
+    as_owner: bool
 
 
 class _Raced(Exception):
@@ -61,14 +74,15 @@ class Session:
         as_owner: bool = True,
     ) -> None:
         """Perform a change. A confirmed one is on the server's disk when this returns."""
+        change = _Change(decide, watch, reads, confirm, as_owner)
         again = False
         patience = Patience(self.link.address.patience_s)
         while True:
             try:
                 if again:
-                    self._settle(as_owner, confirm)
+                    self._settle(change)
                 with self.link.line() as line:
-                    self._try(line, decide, watch, reads, again, confirm, as_owner)
+                    self._try(line, change, again)
                 return
             except _Raced:
                 continue
@@ -86,47 +100,37 @@ class Session:
         """The owner record."""
         return dict(self.sealer.open_json(value, "owner"))
 
-    def _try(
-        self,
-        line: Line,
-        decide: Decide,
-        watch: Sequence[str],
-        reads: Sequence[Command],
-        again: bool,
-        confirm: bool,
-        as_owner: bool,
-    ) -> None:
+    def _try(self, line: Line, change: _Change, again: bool) -> None:
+        _, *replies = self._look(line, change.as_owner, change.watch, change.reads)
+        commands = list(change.decide(replies, again))
+        if not commands:
+            line.exchange([("UNWATCH",)])
+            return
+        done = _perform(line, [*commands, ("INCR", self.layout.clock)])
+        with self._lock:
+            self._seen = max(self._seen, int(done[-1]))
+        self._confirm(line, change)
+
+    def _settle(self, change: _Change) -> None:
+        """Touch the owner record: whatever is still on its way to the server is not performed any more."""
+        with self.link.line() as line:
+            (owner,) = self._look(line, change.as_owner)
+            _perform(line, [("SET", self.layout.owner, owner)])
+            self._confirm(line, change)
+
+    def _look(
+        self, line: Line, as_owner: bool, watch: Sequence[str] = (), reads: Sequence[Command] = ()
+    ) -> list[Any]:
+        """The owner record, and the replies to some reads. Watched from before on: who may write, and `watch`."""
         seen = self._seen
         watched: Command = ("WATCH", self.layout.identity, self.layout.owner, *watch)
         _, state, *replies = line.exchange([watched, self._state_command(), *reads])
         self._check(state, seen, as_owner)
-        commands = list(decide(replies, again))
-        if not commands:
-            line.exchange([("UNWATCH",)])
+        return [state[1], *replies]
+
+    def _confirm(self, line: Line, change: _Change) -> None:
+        if not change.confirm or not self.confirms:
             return
-        tick: Command = ("INCR", self.layout.clock)
-        done = line.exchange([("MULTI",), *commands, tick, ("EXEC",)])[-1]
-        if done is None:
-            raise _Raced
-        with self._lock:
-            self._seen = max(self._seen, int(done[-1]))
-        if confirm and self.confirms:
-            self._wait_for_disk(line)
-
-    def _settle(self, as_owner: bool, confirm: bool) -> None:
-        """Touch the owner record: whatever is still on its way to the server is not performed any more."""
-        seen = self._seen
-        with self.link.line() as line:
-            watched: Command = ("WATCH", self.layout.identity, self.layout.owner)
-            _, state = line.exchange([watched, self._state_command()])
-            self._check(state, seen, as_owner)
-            same: Command = ("SET", self.layout.owner, state[1])
-            if line.exchange([("MULTI",), same, ("EXEC",)])[-1] is None:
-                raise _Raced
-            if confirm and self.confirms:
-                self._wait_for_disk(line)
-
-    def _wait_for_disk(self, line: Line) -> None:
         local, _ = line.exchange([("WAITAOF", 1, 0, _CONFIRM_MS)])[0]
         if not local:
             raise self.link.unreachable(f"its disk did not confirm a change within {_CONFIRM_MS // 1000} s")
@@ -137,9 +141,7 @@ class Session:
     def _check(self, state: Sequence[Any], seen: int, as_owner: bool) -> None:
         identity, owner, clock = state
         if as_owner and self.token is None:
-            raise StoreError(
-                f"{self.place} is not owned by this run.", cure="Acquire the store before writing."
-            )
+            raise refusals.not_owned(self.place)
         if as_owner and self._pid != os.getpid():
             raise StoreError(f"{self.place} is owned by process {self._pid}, of which this one is a copy.")
         if identity is None:
@@ -150,7 +152,7 @@ class Session:
         if clock is None or not bytes(clock).isdigit():
             raise self.sealer.damaged("has lost its clock")
         if as_owner and found != self.token and found > (self.token or 0):
-            raise fenced(self.place, self.token)
+            raise refusals.fenced(self.place, self.token)
         if int(clock) < seen or (as_owner and found != self.token):
             raise self.sealer.damaged(
                 "went back in time: the server lost changes it had confirmed"
@@ -158,9 +160,9 @@ class Session:
             )
 
 
-def fenced(place: str, token: int | None) -> FencedError:
-    """The error of an owner that was replaced."""
-    return FencedError(
-        f"{place} has a newer owner than this run (token {token}).",
-        cure="This run stops here; the newer one goes on from the last published epoch.",
-    )
+def _perform(line: Line, commands: Sequence[Command]) -> list[Any]:
+    """Do all of it, unless something watched was touched."""
+    done = line.exchange([("MULTI",), *commands, ("EXEC",)])[-1]
+    if done is None:
+        raise _Raced
+    return list(done)

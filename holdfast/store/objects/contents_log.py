@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.errors import DamagedError, FencedError, StoreError
-from holdfast.store import sealed_file
+from holdfast.errors import DamagedError, StoreError
+from holdfast.store import refusals, sealed_file
 from holdfast.store.objects.bucket import Bucket
 
 KEEP = 16
@@ -52,6 +52,12 @@ class State:
         """Every object that something here refers to."""
         parts: list[Mapping[Any, Ref]] = [*self.entries.values(), *self.epochs.values(), self.records]
         return {ref[0] for part in parts for ref in part.values()}
+
+    def with_entry(self, entry: str, keys: Mapping[str, Ref]) -> State:
+        return replace(self, entries={**self.entries, entry: keys})
+
+    def with_region(self, region: str, epochs: Mapping[int, Ref]) -> State:
+        return replace(self, epochs={**self.epochs, region: epochs})
 
     def encode(self) -> bytes:
         fields = {
@@ -179,11 +185,11 @@ class Log:
         if newest.number <= state.number:
             raise self._went_back()
         if newest.token > state.token:
-            raise fenced(self.bucket.url, state.token)
+            raise refusals.fenced(self.bucket.url, state.token)
 
     def _check(self, state: State, token: int | None) -> None:
         if token is not None and state.token > token:
-            raise fenced(self.bucket.url, token)
+            raise refusals.fenced(self.bucket.url, token)
         if token is not None and state.token < token:
             raise self._went_back()
 
@@ -214,11 +220,3 @@ class Log:
 
 def number_name(number: int) -> str:
     return f"{number:015d}"
-
-
-def fenced(place: str, token: int) -> FencedError:
-    """The error of an owner that was replaced."""
-    return FencedError(
-        f"{place} has a newer owner than this run (token {token}).",
-        cure="This run stops here; the newer one goes on from the last published epoch.",
-    )

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from holdfast.errors import ConfigError, StoreError
-from holdfast.store.redis.link import Link, Unreachable
+from holdfast.store.redis.connection import Link, Unreachable
 
 logger = logging.getLogger("holdfast")
 

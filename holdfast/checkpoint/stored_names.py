@@ -1,0 +1,112 @@
+"""What things are called in a store: entries, keys, records. In one place, so that no two things get one name.
+
+Operators and regions are called what `holdfast.ids.is_safe_name` allows: letters, digits, `_`, `-`, `.`. What separates
+their names here is none of these, so that every name can be read in one way only.
+
+    entry     <operator>@<region>                     of an operator, and of the element it begins
+              <operator>@~autonomous                  of an operator outside of regions
+    key       e<epoch>-a<attempt>+<operator>          its state in a region; +<operator>~<kind>: of its variables
+              e<number>-t<wall>+<operator>            the same outside of regions
+              e<epoch>-a<attempt>=<file>              a batch on its way
+              <segment>                               as state/keyed/segment.py names them: no `+`, `=`, `~`
+    record    controller.<region>   savepoints.<region>   restore-speed.<region>
+              schema.<source>   state.<operator outside of regions>
+              books   account.<element outside of regions>   (before: positions.<element>)
+
+Earlier versions wrote `-` for `+` and `=`, and `<operator>@autonomous` for operators outside of regions. Both are read:
+references hold whole names.
+"""
+
+from __future__ import annotations
+
+from holdfast.ids import Epoch, RegionName, is_safe_name
+from holdfast.store.base import Store
+
+OUTSIDE = "~autonomous"
+"""What stands for the region outside of regions. No region can be called so."""
+_OUTSIDE_BEFORE = RegionName("autonomous")
+
+
+# --- entries ---
+def entry_of(region: RegionName | None, operator: str) -> str:
+    """The entry of an operator's state; None: outside of regions."""
+    return f"{operator}@{OUTSIDE if region is None else region}"
+
+
+def own_entries(operator: str) -> tuple[str, str]:
+    """Where the state of an operator outside of regions may lie: the entry of now, and that of earlier versions."""
+    return entry_of(None, operator), entry_of(_OUTSIDE_BEFORE, operator)
+
+
+def region_of(entry: str) -> RegionName | None:
+    """The region whose state an entry holds. None: of an operator outside of regions, or nothing of ours."""
+    region = entry.partition("@")[2]
+    return RegionName(region) if is_safe_name(region) else None
+
+
+def entries_of(store: Store, region: RegionName) -> list[str]:
+    """The entries that belong to a region."""
+    found = [entry for entry in store.entries() if region_of(entry) == region]
+    if region != _OUTSIDE_BEFORE:
+        return found
+    return [entry for entry in found if not _is_own(store, entry.partition("@")[0])]
+
+
+def _is_own(store: Store, operator: str) -> bool:
+    """Whether an operator has checkpoints of its own. Those of earlier versions look like the state of a region."""
+    return store.load_record(own_record(operator)) not in (None, b"null")
+
+
+# --- keys ---
+def state_key(epoch: Epoch, attempt: int, operator: str) -> str:
+    """An operator's state in a region. With `~<kind>` behind it: a pair of its variables."""
+    return f"e{epoch}-a{attempt}+{operator}"
+
+
+def own_key(number: int, wall: float, operator: str) -> str:
+    """The same outside of regions."""
+    return f"e{number}-t{wall:.6f}+{operator}"
+
+
+def batch_key(epoch: Epoch, attempt: int, file: str) -> str:
+    """A file of a batch that is on its way."""
+    return f"e{epoch}-a{attempt}={file}"
+
+
+# --- records ---
+def controller_record(region: RegionName) -> str:
+    """How far the region's controller is."""
+    return f"controller.{region}"
+
+
+def savepoints_record(region: RegionName) -> str:
+    return f"savepoints.{region}"
+
+
+def restore_speed_record(region: RegionName) -> str:
+    """What restores of the region taught."""
+    return f"restore-speed.{region}"
+
+
+def schema_record(source: str) -> str:
+    return f"schema.{source}"
+
+
+OWN_PREFIX = "state."
+BOOKS = "books"
+"""The accounts of all elements outside of regions, as of the beginning or the end of a run."""
+
+
+def account_record(element: str) -> str:
+    """The account of an element outside of regions, and where its sources are."""
+    return f"account.{element}"
+
+
+def positions_record(element: str) -> str:
+    """What earlier versions wrote instead."""
+    return f"positions.{element}"
+
+
+def own_record(operator: str) -> str:
+    """The checkpoint of an operator outside of regions; `null`: it has none."""
+    return f"{OWN_PREFIX}{operator}"
