@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.checkpoint.blobs import BlobRef, keys_of
+from holdfast.checkpoint.old_fingerprints import old_fingerprint
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError, MismatchError
 from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.operators.fingerprint import Fingerprint
 
 MAGIC = b"holdfast-manifest"
 VERSION = 2
@@ -37,7 +39,7 @@ class Manifest:
     attempt: Attempt
     token: OwnerToken
     wall: float
-    fingerprint: Mapping[str, str]
+    fingerprint: Mapping[str, Fingerprint]
     parts: Mapping[ElementName, Part]
     previous: Epoch
     origin: Mapping[str, Any] | None = None
@@ -72,7 +74,7 @@ def encode(manifest: Manifest) -> bytes:
             "attempt": manifest.attempt,
             "token": manifest.token,
             "wall": manifest.wall,
-            "fingerprint": dict(manifest.fingerprint),
+            "fingerprint": {name: of.to_json() for name, of in manifest.fingerprint.items()},
             "parts": dict(manifest.parts),
             "previous": manifest.previous,
         }
@@ -117,12 +119,17 @@ def _from_json(raw: Any) -> Manifest:
         attempt=Attempt(raw["attempt"]),
         token=OwnerToken(raw["token"]),
         wall=raw["wall"],
-        fingerprint=raw["fingerprint"],
+        fingerprint={name: _fingerprint(of) for name, of in raw["fingerprint"].items()},
         parts={ElementName(name): part for name, part in raw["parts"].items()},
         previous=Epoch(raw["previous"]),
         origin=raw.get("origin"),
         numbers=raw.get("numbers", {}),
     )
+
+
+def _fingerprint(raw: Any) -> Fingerprint:
+    """Versions 1 and 2 held it as text."""
+    return old_fingerprint(raw) if isinstance(raw, str) else Fingerprint.from_json(raw)
 
 
 def references(manifest: Manifest) -> set[tuple[str, str]]:

@@ -21,30 +21,24 @@ from holdfast.language.annotations import Duration, region_settings, seconds
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
-from holdfast.language.graph import (
-    FilterSpec,
-    HostedSpec,
-    InputPort,
-    MapArrowSpec,
-    RowWindow,
-    SelectSpec,
-    SinkSpec,
-    Spec,
-    SplitSpec,
-    SqlSpec,
-    StreamRef,
-    TimeWindow,
-    TransformSpec,
-    Ttl,
-    UnionSpec,
-    WithColumnsSpec,
-)
+from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hosted import maker
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.operators.expiry import checked_ttl
 from holdfast.language.operators.join_verbs import JoinVerbs
 from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.row_verbs import RowVerbs
+from holdfast.language.operators.stateless import (
+    FilterSpec,
+    MapArrowSpec,
+    SelectSpec,
+    SplitSpec,
+    SqlSpec,
+    TransformSpec,
+    UnionSpec,
+    WithColumnsSpec,
+)
+from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
 from holdfast.language.schema import to_arrow
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."

@@ -8,6 +8,7 @@ from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.durable import checksum
 from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.operators.fingerprint import Fingerprint
 from holdfast.store.base import Store
 
 REGION = RegionName("main")
@@ -28,7 +29,7 @@ def manifest(epoch: int, pieces: Iterable[str], wall: float = 0.0, job: str = "j
     operator = {"blob": refs[0] if refs else None, "pairs": refs[1:], "segments": []}
     part = {"epoch": epoch, "attempt": 1, "operators": {"op": operator}, "kept": {}}
     return Manifest(
-        job, "t", REGION, Epoch(epoch), Attempt(1), OwnerToken(1), wall, {"op": "hosted"}, {ElementName("e"): part},
+        job, "t", REGION, Epoch(epoch), Attempt(1), OwnerToken(1), wall, {"op": Fingerprint("hosted")}, {ElementName("e"): part},
         Epoch(epoch - 1),
     )  # fmt: skip
 

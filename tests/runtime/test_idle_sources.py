@@ -16,7 +16,6 @@ from driven import Driven
 
 import holdfast as hf
 from holdfast.errors import TopologyError
-from holdfast.language.graph import Latest
 from holdfast.language.operators.joins import (
     asof_spec,
     interval_spec,
@@ -24,6 +23,7 @@ from holdfast.language.operators.joins import (
     right_names,
     window_join_spec,
 )
+from holdfast.language.operators.values import Latest
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.joins.asof import AsofJoin
 from holdfast.operators.joins.interval import IntervalJoin

@@ -11,8 +11,8 @@ import pytest
 from driven import Driven
 from test_joins import LEFT, RIGHT, SECOND, Row, drawn, found, in_time, mark, ports, run, table_of
 
-from holdfast.language.graph import Latest
 from holdfast.language.operators.joins import join_schema, right_names, window_join_spec
+from holdfast.language.operators.values import Latest
 from holdfast.operators.joins.joining import PairShape
 from holdfast.operators.joins.ordered_join import OrderedJoin
 from holdfast.operators.joins.window_join import WindowJoin

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from holdfast.checkpoint import manifest as manifests
-from holdfast.checkpoint.change.founding import is_sink, is_source, refuse_unfinished
+from holdfast.checkpoint.change.founding import refuse_unfinished
 from holdfast.checkpoint.change.offline import owning
 from holdfast.checkpoint.look.epochs import choose_region, newest_manifest
 from holdfast.checkpoint.manifest import Manifest, Part
@@ -86,21 +86,19 @@ def _own_checkpoint(store: Store, operator: str) -> int | None:
 
 
 def _refuse_what_cannot_be_reset(newest: Manifest, operator: str) -> None:
-    kind = newest.fingerprint.get(operator)
-    stateful = sorted(
-        n for n, text in newest.fingerprint.items() if not is_sink(text) and not is_source(text)
-    )
-    if kind is None:
+    kinds = {name: of.kind for name, of in newest.fingerprint.items()}
+    stateful = sorted(name for name, kind in kinds.items() if kind not in ("source", "sink"))
+    if operator not in kinds:
         raise ConfigError(
             f"epoch {newest.epoch} of region {newest.region!r} has no operator {operator!r} with a state.",
             cure=f"Operators that can be reset are {', '.join(stateful) or 'none'}.",
         )
-    if is_source(kind):
+    if kinds[operator] == "source":
         raise ConfigError(
             f"{operator!r} is a source: from its beginning all its rows would come again and be shown twice.",
             cure=f"Fork without it, with other places for the output: `holdfast checkpoints fork … --drop {operator}`.",
         )
-    if is_sink(kind):
+    if kinds[operator] == "sink":
         raise ConfigError(
             f"{operator!r} is a sink: what it showed cannot be taken back.",
             cure="Fork the store, with another place for its output.",
@@ -133,6 +131,6 @@ def _without_state(newest: Manifest, operator: str, epoch: Epoch, token: OwnerTo
 def _part(part: Part, newest: Manifest, operator: str, epoch: Epoch) -> Part:
     operators: dict[str, Any] = {name: dict(o) for name, o in part["operators"].items() if name != operator}
     for name, carried in operators.items():
-        if is_sink(newest.fingerprint.get(name, "")):
+        if name in newest.fingerprint and newest.fingerprint[name].kind == "sink":
             carried.setdefault("epoch", newest.epoch)
     return {**part, "epoch": epoch, "operators": operators}

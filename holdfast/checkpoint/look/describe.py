@@ -12,10 +12,11 @@ from holdfast.checkpoint import savepoints
 from holdfast.checkpoint.look.epoch_difference import StateFiles, decoded
 from holdfast.checkpoint.look.epochs import find_operator
 from holdfast.checkpoint.look.segment_files import SegmentFiles
-from holdfast.checkpoint.look.state_rows import Part, rows_that_count
-from holdfast.checkpoint.look.views import View
+from holdfast.checkpoint.look.state_rows import rows_that_count
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import ConfigError
+from holdfast.operators.stored.parts import Part
+from holdfast.operators.stored.views import View
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
 
@@ -65,7 +66,7 @@ def _describe_operator(
     share: Mapping[str, Any],
     in_detail: bool,
 ) -> dict[str, Any]:
-    fingerprint = manifest.fingerprint.get(name, "")
+    fingerprint = manifest.fingerprint.get(name)
     chains = [
         [{**_named(ref), "rows": _rows(store, SegmentRef(*ref), in_detail)} for ref in partition]
         for partition in share.get("segments", ())
@@ -75,8 +76,8 @@ def _describe_operator(
     return {
         "operator": name,
         "element": element,
-        "kind": fingerprint.partition(" ")[0],
-        "fingerprint": fingerprint,
+        "kind": "" if fingerprint is None else fingerprint.kind,
+        "fingerprint": None if fingerprint is None else fingerprint.to_json(),
         "form": share.get("form"),
         "bytes": sum(sizes),
         "blob": share.get("blob"),

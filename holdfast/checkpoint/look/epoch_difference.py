@@ -9,23 +9,20 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.checkpoint.look.epochs import segments_of, value_of
-from holdfast.checkpoint.look.fingerprint_reader import Described
 from holdfast.checkpoint.look.segment_files import SegmentFiles
-from holdfast.checkpoint.look.state_rows import (
-    RANGE_ROWS,
-    Part,
-    between,
-    counted,
-    make_part,
-    part_name,
-    ranges,
-)
+from holdfast.checkpoint.look.state_rows import between, counted, ranges
 from holdfast.checkpoint.look.table_matching import Matched, match_by_key, match_rows
-from holdfast.checkpoint.look.views import View, make_view
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import HoldfastError
+from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.kinds import stored_rows
+from holdfast.operators.stored.parts import RANGE_ROWS, Part
+from holdfast.operators.stored.rows import NOTHING_KNOWN, Known
+from holdfast.operators.stored.views import View
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.store.base import SegmentRef, Store
+
+UNKNOWN = Fingerprint("?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +101,12 @@ class StateFiles:
     def __init__(self, store: Store, files: SegmentFiles, manifest: Manifest, operator: str) -> None:
         self._files = files
         self.share = manifest.operators().get(operator) or {}
-        self.described = Described.of(manifest.fingerprint.get(operator, ""))
+        self.fingerprint = manifest.fingerprint.get(operator, UNKNOWN)
+        self._rows = stored_rows(self.fingerprint)
         self.partitions = segments_of(self.share)
         value = value_of(store, self.share) if self.partitions else None
-        self.meta = value.get("meta") if isinstance(value, dict) else None
+        meta = value.get("meta") if isinstance(value, dict) else None
+        self.meta = meta if isinstance(meta, Mapping) else {}
 
     def parts(self, known: Aggregation | None = None) -> dict[str, Part]:
         """The parts there are, by name, in the order in which they are first met. `known`: the aggregation, if somebody has
@@ -115,21 +114,20 @@ class StateFiles:
         found: dict[str, Part] = {}
         for ref in (ref for partition in self.partitions for ref in partition):
             schema = self._files.schema(ref)
-            name = part_name(ref.key, schema, self.described)
+            name = self._part_of(ref)
             if name not in found:
-                found[name] = make_part(name, schema, self.described, self.meta, known)
+                found[name] = self._rows.part(name, schema, self.fingerprint, self.meta, known)
         return found
 
     def refs(self, part: str, partition: int) -> list[SegmentRef]:
         """The segments of a part in a partition, oldest first."""
-        return [
-            ref
-            for ref in self.partitions[partition]
-            if part_name(ref.key, self._files.schema(ref), self.described) == part
-        ]
+        return [ref for ref in self.partitions[partition] if self._part_of(ref) == part]
 
-    def view(self, part: Part) -> View:
-        return make_view(part, self.described, self.meta)
+    def _part_of(self, ref: SegmentRef) -> str:
+        return self._rows.part_of(ref.key, self._files.schema(ref), self.fingerprint)
+
+    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+        return self._rows.view(part, self.fingerprint, self.meta, known)
 
     def side(self, part: Part, partition: int | None, view: View | None = None) -> Side:
         """One partition, or (None) all of them; with a view, its rows as the view prepares them."""
@@ -160,7 +158,7 @@ def _compare_operator(
     same_segments = old.partitions == new.partitions
     return OperatorDiff(
         operator=name,
-        kind=(new if new.share else old).described.kind or "?",
+        kind=(new if new.share else old).fingerprint.kind,
         present=(bool(old.share), bool(new.share)),
         parts={} if same_segments else _compare_parts(old, new, rows),
         blob=_compare_blobs(store, old.share, new.share),

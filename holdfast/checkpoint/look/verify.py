@@ -120,9 +120,7 @@ def _records(store: Store, known: Iterable[Manifest]) -> Iterator[Problem]:
     names = dict.fromkeys(f"controller.{manifest.region}" for manifest in known)
     for manifest in known:
         names.update(
-            dict.fromkeys(
-                f"schema.{op}" for op, text in manifest.fingerprint.items() if text.startswith("source ")
-            )
+            dict.fromkeys(f"schema.{op}" for op, of in manifest.fingerprint.items() if of.kind == "source")
         )
     for name in names:
         try:

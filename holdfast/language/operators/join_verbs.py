@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import Latest
 from holdfast.language.operators.joins import By, On, Within, asof_spec, interval_spec, window_join_spec
+from holdfast.language.operators.values import Latest
 from holdfast.language.operators.windows import Delay
 from holdfast.language.verbs import Verbs
 

@@ -8,14 +8,17 @@ suffix on the right. Null keys are equal to nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import AsofMatch, IntervalMatch, JoinSpec, Latest, WindowMatch
+from holdfast.language.graph import Spec
+from holdfast.language.operators.columns import column_type
+from holdfast.language.operators.values import Latest
 from holdfast.language.operators.windows import Delay, delays_us, idle_us, micros
 
 By = str | Sequence[str] | Mapping[str, str]
@@ -25,6 +28,57 @@ On = str | tuple[str, str]
 """The column of the event time; two names where they differ: (left, right)."""
 
 Within = Duration | tuple[Duration, Duration]
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalMatch:
+    """The right row's time is at least the left's minus `before_us`, and at most the left's plus `after_us`."""
+
+    before_us: int
+    after_us: int
+
+    def __str__(self) -> str:
+        return f"from {self.before_us / 1e6:g} s before to {self.after_us / 1e6:g} s after"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMatch:
+    """A row meets what the other stream keeps at that moment."""
+
+    left: Latest
+    right: Latest
+
+    def __str__(self) -> str:
+        return f"left keeps {self.left}, right keeps {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class AsofMatch:
+    """A left row meets the latest right row that is not later; `exact`: one of the same time will do."""
+
+    tolerance_us: int | None
+    exact: bool
+
+    def __str__(self) -> str:
+        reach = "" if self.tolerance_us is None else f", at most {self.tolerance_us / 1e6:g} s older"
+        return f"latest not later{reach}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec(Spec):
+    """Rows of two streams with equal keys. `on`: the event times of left and right; None: in the order of arrival.
+    `where`: a function of output rows, or an expression of Arrow. `how="left"`: left rows without a match come out."""
+
+    left_by: tuple[str, ...]
+    right_by: tuple[str, ...]
+    match: IntervalMatch | WindowMatch | AsofMatch
+    on: tuple[str, str] | None
+    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+    how: Literal["inner", "left"] = "inner"
+    where: Any = None
+    suffix: str = "_right"
+    idle_us: int | None = None
+    """As in windows."""
 
 
 def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bool = False) -> Latest:
@@ -184,7 +238,7 @@ def _suffix(suffix: str) -> str:
 def join_schema(left: pa.Schema, right: pa.Schema, spec: JoinSpec) -> pa.Schema:
     """Columns that come out; refuses keys and event times that are not there or do not fit."""
     for mine, other in zip(spec.left_by, spec.right_by, strict=True):
-        kinds = (_type(left, mine, "left"), _type(right, other, "right"))
+        kinds = (column_type(left, mine, " on the left"), column_type(right, other, " on the right"))
         if kinds[0] != kinds[1]:
             raise TopologyError(
                 f"The key is of type {kinds[0]} on the left ({mine!r}) and {kinds[1]} on the right ({other!r}).",
@@ -192,7 +246,7 @@ def join_schema(left: pa.Schema, right: pa.Schema, spec: JoinSpec) -> pa.Schema:
             )
     if spec.on is not None:
         for schema, name, side in ((left, spec.on[0], "left"), (right, spec.on[1], "right")):
-            kind = _type(schema, name, side)
+            kind = column_type(schema, name, f" on the {side}")
             if not pa.types.is_timestamp(kind):
                 raise TopologyError(
                     f"The event time {name!r} on the {side} is of type {kind}.",
@@ -215,12 +269,3 @@ def join_schema(left: pa.Schema, right: pa.Schema, spec: JoinSpec) -> pa.Schema:
 def right_names(right: pa.Schema, spec: JoinSpec) -> tuple[str, ...]:
     """The columns of the right stream that come out: the left ones tell the keys."""
     return tuple(name for name in right.names if name not in spec.right_by)
-
-
-def _type(schema: pa.Schema, name: str, side: str) -> pa.DataType:
-    index = schema.get_field_index(name)
-    if index < 0:
-        raise TopologyError(
-            f"There is no column {name!r} on the {side}.", cure=f"It has {', '.join(schema.names)}."
-        )
-    return schema.field(index).type

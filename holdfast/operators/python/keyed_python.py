@@ -17,34 +17,34 @@ import pyarrow as pa
 
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import KeyedSpec, Ttl
+from holdfast.language.operators.keyed_python import KeyedSpec, keyed_schema
+from holdfast.language.operators.values import Ttl
+from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas
 from holdfast.operators.python.key_turns import Answer, Turn, Turns
 from holdfast.operators.shared import lifetimes
+from holdfast.operators.shared.keyed_maps import MapLogic
 from holdfast.operators.shared.lifetimes import Arrived, Marked
-from holdfast.operators.shared.logic import (
-    Applied,
-    KeyedLogic,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-)
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share
+from holdfast.operators.stored.parts import STATE_PART, Part
+from holdfast.operators.stored.rows import NOTHING_KNOWN, Known, StoredRows
+from holdfast.operators.stored.variables_view import Variables
+from holdfast.operators.stored.views import Stored, View
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, lift, single
 from holdfast.state.columns.grouping import Grouping, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, owned
-from holdfast.state.keyed.compaction import advance
 from holdfast.state.keyed.expiry import LONG_AGO, SEEN
-from holdfast.state.keyed.keyed_map import Version, merge_versions_for
 from holdfast.state.keyed.lookup import find_rows
-from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.keyed.opaque_values import OpaqueRows, present
+from holdfast.state.keyed.segment import Segment
 from holdfast.state.values import user_classes
 from holdfast.state.variables import wakeups
-from holdfast.state.variables.declarations import declared
+from holdfast.state.variables.declarations import VariableShape, declared
+from holdfast.state.variables.variables import Value
 
 
 @dataclass(frozen=True)
-class KeyedPython(KeyedLogic):
+class KeyedPython(MapLogic):
     """`meta`, with event time only: {"reached": the largest so far, "mark": the watermark up to which keys were woken}."""
 
     operator: OperatorName
@@ -167,9 +167,7 @@ class KeyedPython(KeyedLogic):
         data = pa.array([answers[row].data for row in changed], pa.large_binary())
         rows = [single(column) for column in keys.take(pa.array(changed)).columns]
         table = pa.Table.from_arrays([*rows, data], schema=self.map.state_schema)
-        return advance(
-            states, table, self.map, place.directory, place.prefix, DEFAULT_BOUNDS, keep_in_base=present
-        )
+        return self.advanced(states, table, place, keep_in_base=present)
 
     def _fresh(self, keys: pa.Table, answers: Sequence[Answer]) -> pa.Table:
         """Entries to be added to the index."""
@@ -179,7 +177,7 @@ class KeyedPython(KeyedLogic):
         return pa.Table.from_arrays([times, *(single(c) for c in rows.columns)], schema=self._entries)
 
     @property
-    def chained(self) -> Aggregation:
+    def keyed_map(self) -> Aggregation:
         return self.map
 
     def parted(self, segments: Segments) -> tuple[Segments, Segments]:
@@ -187,16 +185,21 @@ class KeyedPython(KeyedLogic):
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         both = [wakeups.parted(segments) for segments in old]
-        versions = [Version(states) for states, _ in both]
-        merged = merge_versions_for(
-            partition, partitions, versions, self.map, place.directory, place.prefix
-        ).segments
+        merged = super().repartition([states for states, _ in both], partition, partitions, place)
 
         def mine(hashes: I64) -> Any:
             return owned(hashes, partition, partitions)
 
         entries = [entry for _, entries in both for entry in entries]
         return (*merged, *wakeups.joined(entries, self._entries, mine, place.directory, place.prefix))
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return table  # states are bytes, in which variables are found by name
+
+    def known(self, meta: Any) -> Known:
+        found = declared(type(self.spec.make()))
+        defaults = {name: variable.default for name, variable in found.items() if isinstance(variable, Value)}
+        return Known(variables=Variables(self.map.state_schema, self.spec.variables, defaults, self.classes))
 
 
 def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, int]:
@@ -205,3 +208,53 @@ def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, 
     size = sum(len(answer.data) for answer in answers if answer.data is not None)
     changes = {"keys": keys, "state_bytes": size - sum(map(len, stored.values()))}
     return {name: change for name, change in changes.items() if change}
+
+
+class StoredStates(StoredRows):
+    """States of keys, and entries of the index of wake-ups."""
+
+    def part_of(self, key: str, schema: pa.Schema, fingerprint: Fingerprint) -> str:
+        return "wake-ups" if schema.names[0] == wakeups.WAKE else STATE_PART
+
+    def part(
+        self, name: str, schema: pa.Schema, fingerprint: Fingerprint, meta: Any, known: Aggregation | None
+    ) -> Part:
+        if name == STATE_PART:
+            return super().part(name, schema, fingerprint, meta, known)
+        mark = meta.get("mark")
+        return Part(name, "rows", schema, used_up=None if mark is None else (wakeups.WAKE, mark + 1))
+
+    def view(self, part: Part, fingerprint: Fingerprint, meta: Any, known: Known = NOTHING_KNOWN) -> View:
+        if part.name != STATE_PART:
+            return Stored(part.schema)
+        shapes = {name: VariableShape(**of) for name, of in fingerprint.entries["variables"].items()}
+        return known.variables or Variables(part.schema, tuple(shapes.items()))
+
+
+class KeyedPythonKind(KeyedKind[KeyedSpec]):
+    spec = KeyedSpec
+    stored = StoredStates()
+
+    def schemas(self, op: OperatorOf[KeyedSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [keyed_schema(inputs[0], op.spec)]
+
+    def ordering(self, op: OperatorOf[KeyedSpec]) -> Ordering:
+        cure = (
+            "Use one keyed operator per source, before the union; ordering several sources needs event time, which is"
+            " not available yet."
+        )
+        return Ordering("processes the rows of a key in their order", cure)
+
+    def what(self, op: OperatorOf[KeyedSpec]) -> str:
+        state = ", ".join(f"{name} {shape}" for name, shape in op.spec.variables)
+        return f"{op.spec.label} by {', '.join(op.spec.by)}: {state or 'no state'}"
+
+    def fingerprint(self, op: OperatorOf[KeyedSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
+        frame = keyed_frame(key_of(inputs[0], op.spec.by), on=op.spec.on)
+        variables = {
+            name: {"form": shape.form, "of": shape.of, **shape.lengths} for name, shape in op.spec.variables
+        }
+        return Fingerprint(self.name, frame, {"variables": variables})
+
+    def logic(self, planned: Planned[KeyedSpec]) -> KeyedPython:
+        return KeyedPython.plan(planned.op.name, planned.op.spec, planned.inputs[0])

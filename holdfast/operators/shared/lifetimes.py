@@ -6,7 +6,7 @@ how far the source came, so that `meta` is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import Ttl
+from holdfast.language.operators.values import Ttl
 from holdfast.operators.shared.logic import Share, own_rows, split, with_hashes
 from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, as_bytes
 from holdfast.state.aggregates.aggregation import as_int64, single
@@ -105,6 +105,13 @@ def marked(arrived: Arrived, ttl: Ttl | None, meta: Any) -> Marked:
     furthest = max(before, arrived.reached)
     rows = rows.append_column(SEEN, pa.array(times))
     return Marked(rows, reached - ttl.delay_us, furthest - ttl.delay_us, {"reached": furthest})
+
+
+def ended(ttl: Ttl | None, meta: Mapping[str, Any]) -> tuple[int, int] | None:
+    """(lifetime, the time up to which keys have ended) after a step; None: no key has."""
+    if ttl is not None and "reached" in meta:
+        return ttl.length_us, meta["reached"] - ttl.delay_us
+    return (ttl.length_us, meta["now"]) if ttl is not None and "now" in meta else None
 
 
 def clocked(ttl: Ttl | None, meta: Any, now_us: int) -> Any:

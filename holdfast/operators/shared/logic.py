@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from holdfast.operators.stored.rows import Known
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, key_group, key_hash, owned, partition_of_group
 from holdfast.state.keyed.segment import Segment
@@ -116,6 +117,10 @@ class KeyedLogic(ABC):
     def parted(self, segments: Segments) -> tuple[Segments, Segments]:
         """(segments of that map, others)."""
         return ((), segments) if self.chained is None else (segments, ())
+
+    def known(self, meta: Any) -> Known:
+        """What it tells those who read stored rows, beside which they found this `meta`."""
+        return Known()
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         """The rows of a stored segment in today's form: the same table if the operator has not changed. Raises

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.logic import own_rows, split, with_hashes
+from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
+from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, own_rows, split, with_hashes
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.keyed_map import sort_by_position
@@ -45,6 +46,17 @@ class Arrived:
     rows: pa.Table
     reached: dict[int, int]
     total: int = 0
+
+
+@dataclass(frozen=True)
+class Passage:
+    """How time goes on in a step: how far each source had come, the watermark before the step and after it, the `meta`
+    that remembers it. A watermark never falls, also if an idle source comes back."""
+
+    before: dict[int, int]
+    was: int | None
+    now: int | None
+    meta: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,21 @@ class TimedPort:
         idle = self.idle(silent or {})
         return watermark(reached, {source: us for source, us in self.delays.items() if source not in idle})
 
+    def passage(self, meta: Mapping[str, Any], arrived: Arrived) -> Passage:
+        """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}, sources by name;
+        and what `idleness.py` keeps if sources may be idle."""
+        before, was = self.from_stored(meta.get("reached", [])), meta.get("watermark")
+        reached = self.after(before, arrived)
+        silent = self.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
+        now = later(self.mark(reached, silent), was)
+        told = noted(self.idle_us, meta, self.to_stored(silent))
+        return Passage(before, was, now, {"reached": self.to_stored(reached), "watermark": now, **told})
+
+    def marks_in(self, passage: Passage, arrived: Arrived) -> I64:
+        """The watermark at each row: that of its own source, but not below the one before the step."""
+        marks = self.marks(arrived, passage.before)
+        return marks if passage.was is None else np.maximum(marks, passage.was)
+
     def idle(self, silent: Mapping[int, int]) -> frozenset[int]:
         """The sources that have been silent for too long."""
         if self.idle_us is None:
@@ -144,6 +171,33 @@ class TimedPort:
     def after(self, before: Mapping[int, int], arrived: Arrived | None) -> dict[int, int]:
         """How far the sources have come after a step."""
         return raised(before, arrived.reached if arrived is not None else {})
+
+
+class TimedLogic(KeyedLogic):
+    """An operator with one port that has event time."""
+
+    port: TimedPort
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
+        return self.port.own(rows[0], partition, partitions)
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return self.port.shares(rows, partitions)
+
+    def gather(self, shares: Sequence[Share]) -> Arrived | None:
+        return self.port.gather([rows for _, rows in shares])
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        return clocked(self.port.idle_us, meta, now_us)
+
+    def resumed(self, meta: Any) -> Any:
+        return resumed(self.port.idle_us, meta)
+
+
+def later(mark: int | None, other: int | None) -> int | None:
+    """The later watermark of two, either of which may not be there."""
+    known = [each for each in (mark, other) if each is not None]
+    return max(known, default=None)
 
 
 def longs(table: pa.Table, name: str) -> I64:

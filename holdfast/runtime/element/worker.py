@@ -15,6 +15,7 @@ import pyarrow as pa
 from holdfast.checkpoint.blobs import put_blobs
 from holdfast.checkpoint.retention import entry_of
 from holdfast.clock import Clock
+from holdfast.compiler.logics import logic_of
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
@@ -23,14 +24,13 @@ from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
 from holdfast.language.checkpoint_form import INCREMENTAL
 from holdfast.language.connectors import POSITION_FIELDS, Stamp
 from holdfast.language.graph import (
-    KEYED,
     HostedSpec,
     Operator,
     SinkSpec,
     SourceSpec,
     StreamRef,
 )
-from holdfast.operators.build import logic_of
+from holdfast.operators.kinds import kind_of
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
 from holdfast.runtime.element.hosted_run import HostedRun
 from holdfast.runtime.element.keyed_run import KeyedRun
@@ -85,7 +85,7 @@ class Worker:
         self.deliveries = {
             op.name: delivery_of(element, op.name, self.out_streams)
             for op in element.operators
-            if isinstance(op.spec, KEYED)
+            if kind_of(op).role == "keyed"
         }
 
     # --- a step -------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Worker:
                 return SourceRun(op.name, source, Stamp(plan.source_index[op.name]) if stamped else None)
             case SinkSpec(sink=sink):
                 return SinkRun(op.name, sink)
-            case spec if isinstance(spec, KEYED):
+            case spec if kind_of(op).role == "keyed":
                 chooser = self._budget.chooser(
                     op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)
                 )

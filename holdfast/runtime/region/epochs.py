@@ -17,13 +17,13 @@ from holdfast.checkpoint.change.founding import refuse_unfinished
 from holdfast.checkpoint.manifest import Manifest, references
 from holdfast.checkpoint.retention import Collector, Retention
 from holdfast.checkpoint.savepoints import Savepoints
-from holdfast.compiler.evolution import changes
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.durable import remove_quietly
 from holdfast.errors import MismatchError, NoSpaceError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OwnerToken
 from holdfast.language.graph import SinkSpec
+from holdfast.operators.fingerprint import changes
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.runtime.element.worker import Pinned, Worker
 from holdfast.runtime.links.batch import Batch, batch_of

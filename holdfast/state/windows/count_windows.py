@@ -29,6 +29,7 @@ from holdfast.state.columns.grouping import Grouping, Runs, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, KEY_GROUPS
 from holdfast.state.columns.range_merge import Parts, merged_ranges, taken
 from holdfast.state.keyed.lookup import Found, find_rows
+from holdfast.state.keyed.row_evolution import evolved_sums
 from holdfast.state.keyed.segment import Segment
 
 SLOT = "__hf_slot"
@@ -55,6 +56,27 @@ class CountWindows:
         widened = schema.append(pa.field(SLOT, pa.int64()))
         counted = ((ROWS, "count", None), *aggregates)
         return CountWindows(size, every, Aggregation.plan((SLOT, *by), counted, widened))
+
+    @property
+    def map(self) -> Aggregation:
+        """What the state rows are."""
+        return self.aggregation
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The input columns that are needed, but for positions."""
+        return tuple(name for name in self.aggregation.schema.names if name != SLOT)
+
+    def present(self, rows: pa.Table) -> pa.Table:
+        """The rows that count: all of them."""
+        return rows
+
+    def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
+        return step(self, segments, rows)
+
+    def evolved(self, table: pa.Table, what: str) -> pa.Table:
+        """State rows of an earlier form."""
+        return evolved_sums(table, self.map, what)
 
     @cached_property
     def pane_rows(self) -> int:

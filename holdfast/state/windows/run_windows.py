@@ -23,6 +23,7 @@ from holdfast.state.columns.grouping import Bools, Grouping, Runs, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.columns.range_merge import Parts, taken
 from holdfast.state.keyed.lookup import Found, find_rows
+from holdfast.state.keyed.row_evolution import evolved_sums
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.attributes import Attribute, Climb, Numbers
 from holdfast.state.windows.count_windows import ROWS, SLOT, Stepped
@@ -84,6 +85,10 @@ class RunWindows:
         results = finish(self.aggregation, _state_rows(self, batch, runs, done[order]))
         changed = _state_rows(self, batch, runs, np.flatnonzero(runs.is_last))
         return Stepped(changed, results.drop_columns([NOTE]), completed_by[order])
+
+    def evolved(self, table: pa.Table, what: str) -> pa.Table:
+        """State rows of an earlier form."""
+        return evolved_sums(table, self.map, what)
 
 
 @dataclass(frozen=True, slots=True)
