@@ -80,7 +80,7 @@ def _entry(name: str, text: str) -> tuple[str, dict[str, Any]]:
         of = tuple(part for part, is_length, _ in parts if not is_length)
         return variable, {
             "form": form,
-            "of": of,
+            "type": of,
             **{part: int(n) for part, is_length, n in parts if is_length},
         }
     column, kind = _typed(text)

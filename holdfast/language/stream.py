@@ -289,15 +289,18 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         return replace(self, _isolated=True)
 
     def _beside(self, others: Sequence[Stream], spec: Spec, name: str | None) -> Stream:
-        together = (self, *others)
-        ports = [input_port(self._builder, (stream,)) for stream in together]
-        made = self._builder.add(spec, ports, name=name, isolated=any_isolated(together))
-        return Stream(self._builder, StreamRef(made))
+        return attach(spec, (self, *others), name)
 
     def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
-        port = input_port(self._builder, (self,))
-        made = self._builder.add(spec, [port], name=name, outputs=outputs, isolated=self._isolated)
-        return Stream(self._builder, StreamRef(made))
+        return attach(spec, (self,), name, outputs)
+
+
+def attach(spec: Spec, streams: Sequence[Stream], name: str | None = None, outputs: int = 1) -> Stream:
+    """Add an operator that reads these streams, each at a port of its own: what verbs are made of."""
+    builder = streams[0]._builder
+    ports = [input_port(builder, (stream,)) for stream in streams]
+    made = builder.add(spec, ports, name=name, outputs=outputs, isolated=any_isolated(streams))
+    return Stream(builder, StreamRef(made))
 
 
 def input_port(builder: Builder, streams: Iterable[Stream], control: bool = False) -> InputPort:

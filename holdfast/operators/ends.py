@@ -13,12 +13,10 @@ class SourceKind(Kind[SourceSpec]):
     spec = SourceSpec
     role = "source"
     ports = Ports(0, 0)
+    makes_positions = True
 
     def schemas(self, op: OperatorOf[SourceSpec], inputs: Schemas) -> list[pa.Schema]:
         return [op.spec.source.schema()]
-
-    def stamps(self, op: OperatorOf[SourceSpec]) -> bool:
-        return True
 
     def what(self, op: OperatorOf[SourceSpec]) -> str:
         return op.spec.source.describe()

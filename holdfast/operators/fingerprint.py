@@ -57,14 +57,14 @@ def misfit(then: Fingerprint, now: Fingerprint) -> str | None:
     """Why the state of an operator with fingerprint `then` cannot be taken over by one with `now`; None: it can."""
     if then.kind != now.kind:
         return f"it was {then.kind}, now it is {now.kind}"
-    if found := _difference(then.frame, now.frame):
-        return f"its {found}"
+    for field_name, change in _differences(then.frame, now.frame):
+        return f"its {field_name} {change}"
     if then.entries.keys() != now.entries.keys():
         return f"it kept {', '.join(then.entries)}, now it keeps {', '.join(now.entries)}"
     after = dict(now.named_entries())
     for name, before in then.named_entries():
-        if name in after and (found := _difference(before, after[name])):
-            return f"of {name!r} the {found}"
+        for field_name, change in _differences(before, after.get(name, before)):
+            return f"the {field_name} of {name!r} {change}"
     return None
 
 
@@ -74,12 +74,11 @@ def changes(then: Fingerprint, now: Fingerprint) -> tuple[list[str], list[str]]:
     return sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
 
 
-def _difference(then: Fields, now: Fields) -> str | None:
-    """The first field that differs, and how."""
+def _differences(then: Fields, now: Fields) -> Iterator[tuple[str, str]]:
+    """The fields that differ, and how."""
     for name in sorted(then.keys() | now.keys()):
         if then.get(name) != now.get(name):
-            return f"{name} was {_told(then.get(name))}, now it is {_told(now.get(name))}"
-    return None
+            yield name, f"was {_told(then.get(name))}, now it is {_told(now.get(name))}"
 
 
 def _told(value: Any) -> str:

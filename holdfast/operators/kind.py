@@ -108,6 +108,9 @@ class Kind(ABC, Generic[S]):
     spec: ClassVar[type[Spec]]
     role: ClassVar[Role]
     ports: ClassVar[Ports] = Ports()
+    makes_positions: ClassVar[bool] = False
+    keeps_positions: ClassVar[bool] = False
+    needs_positions: ClassVar[Ordering | None] = None
 
     @property
     def name(self) -> str:
@@ -130,15 +133,15 @@ class Kind(ABC, Generic[S]):
 
     def stamps(self, op: OperatorOf[S]) -> bool:
         """Whether positions of its output rows begin here."""
-        return False
+        return self.makes_positions
 
     def carries(self, op: OperatorOf[S]) -> bool:
         """Whether its output rows have the positions of input rows, of the first port."""
-        return False
+        return self.keeps_positions
 
     def ordering(self, op: OperatorOf[S]) -> Ordering | None:
         """Why it needs to know the positions of its input rows, if it does."""
-        return None
+        return self.needs_positions
 
     # --- for people, and from run to run ---
 
@@ -155,7 +158,7 @@ class KeyedKind(Kind[S]):
     """Operators whose state lies with the executors, by key."""
 
     role = "keyed"
-    stored: ClassVar[StoredRows] = StoredRows()
+    stored: ClassVar[type[StoredRows]] = StoredRows
     """How its rows are read where there is no topology."""
 
     @abstractmethod

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.errors import TopologyError
 from holdfast.language.graph import Operator, Spec
+from holdfast.operators import stateless
 from holdfast.operators.aggregates.kinds import AggregateKind, WindowKind
 from holdfast.operators.ends import SinkKind, SourceKind
 from holdfast.operators.fingerprint import Fingerprint
@@ -17,17 +19,7 @@ from holdfast.operators.rows.barrier import BarrierKind
 from holdfast.operators.rows.dedup import DedupKind
 from holdfast.operators.rows.ranked import TopNKind
 from holdfast.operators.rows.sorting import SortKind
-from holdfast.operators.stateless import (
-    FilterKind,
-    MapArrowKind,
-    SelectKind,
-    SplitKind,
-    SqlKind,
-    StatelessKind,
-    TransformKind,
-    UnionKind,
-    WithColumnsKind,
-)
+from holdfast.operators.stateless import StatelessKind
 from holdfast.operators.stored.rows import StoredRows
 
 _KINDS: dict[type[Spec], Kind[Any]] = {}
@@ -40,14 +32,14 @@ def register(kind: Kind[Any]) -> None:
 
 for _kind in (
     SourceKind(),
-    FilterKind(),
-    SelectKind(),
-    WithColumnsKind(),
-    TransformKind(),
-    SqlKind(),
-    MapArrowKind(),
-    UnionKind(),
-    SplitKind(),
+    stateless.FilterKind(),
+    stateless.SelectKind(),
+    stateless.WithColumnsKind(),
+    stateless.TransformKind(),
+    stateless.SqlKind(),
+    stateless.MapArrowKind(),
+    stateless.UnionKind(),
+    stateless.SplitKind(),
     AggregateKind(),
     WindowKind(),
     DedupKind(),
@@ -76,20 +68,18 @@ def kind_of(op: Operator) -> Kind[Any]:
 def keyed_kind(op: Operator) -> KeyedKind[Any]:
     """The kind of an operator that keeps keyed state."""
     kind = kind_of(op)
-    if not isinstance(kind, KeyedKind):
-        raise TopologyError(f"operator {op.name!r} ({op.kind}) keeps no keyed state.")
+    assert isinstance(kind, KeyedKind), f"{op.name!r} ({op.kind}) keeps no keyed state"
     return kind
 
 
 def stateless_kind(op: Operator) -> StatelessKind[Any]:
     """The kind of an operator without state."""
     kind = kind_of(op)
-    if not isinstance(kind, StatelessKind):
-        raise TopologyError(f"operator {op.name!r} ({op.kind}) is not stateless.")
+    assert isinstance(kind, StatelessKind), f"{op.name!r} ({op.kind}) is not stateless"
     return kind
 
 
-def stored_rows(fingerprint: Fingerprint) -> StoredRows:
-    """How the stored rows of an operator are read, also of a kind that nobody here knows."""
-    kinds = [kind for kind in _KINDS.values() if kind.name == fingerprint.kind]
-    return kinds[0].stored if kinds and isinstance(kinds[0], KeyedKind) else StoredRows()
+def stored_rows(fingerprint: Fingerprint, meta: Mapping[str, Any]) -> StoredRows:
+    """The stored rows of an operator, also of a kind that nobody here knows."""
+    kind = next((kind for kind in _KINDS.values() if kind.name == fingerprint.kind), None)
+    return (kind.stored if isinstance(kind, KeyedKind) else StoredRows)(fingerprint, meta)

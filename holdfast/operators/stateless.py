@@ -55,10 +55,6 @@ class StatelessKind(Kind[S]):
 
     role = "stateless"
     expressions: ClassVar[bool] = True
-    keeps_positions: ClassVar[bool] = False
-
-    def carries(self, op: OperatorOf[S]) -> bool:
-        return self.keeps_positions
 
     @abstractmethod
     def frames(self, op: OperatorOf[S], rows: Any, stamped: bool, spark: Frames) -> list[Any]:

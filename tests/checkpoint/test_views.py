@@ -179,10 +179,10 @@ def test_a_function_nobody_knows_leaves_the_columns_as_they_are() -> None:
     fingerprint = told(x=("mystery", "int64"))
     assert told_aggregation(functions_of(fingerprint), schema) is None
     for found in (fingerprint, Fingerprint("of nobody")):
-        rows = stored_rows(found)
-        part = rows.part("state", schema, found, {}, None)
+        rows = stored_rows(found, {})
+        part = rows.part("state", schema)
         assert part.keys == ("k",)
-        assert rows.view(part, found, {}).schema.names == ["k", "x_thing"]
+        assert rows.view(part).schema.names == ["k", "x_thing"]
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_rows_that_were_used_up_do_not_count(
 ) -> None:
     """They stay in their segment until it is rewritten."""
     table = pa.table({column: [10, 20, 30], "__hf_hash": [3, 1, 2], "k": ["a", "b", "c"]})
-    reading, fingerprint = stored_rows(Fingerprint(kind)), Fingerprint(kind)
-    assert reading.part_of("x", table.schema, fingerprint) == part
-    made = reading.part(part, table.schema, fingerprint, meta, None)
+    stored = stored_rows(Fingerprint(kind), meta)
+    assert stored.part_of("x", table.schema) == part
+    made = stored.part(part, table.schema)
     found = [row[column] for rows in rows_that_count(made, [table], rows=1) for row in rows.to_pylist()]
     assert sorted(found) == left

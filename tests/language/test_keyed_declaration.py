@@ -153,9 +153,9 @@ def test_the_fingerprint_covers_keys_and_variables() -> None:
         {"key": (("word", "string"),), "on": "at", "groups": 128},
         {
             "variables": {
-                "n": {"form": "value", "of": ("int",)},
-                "seen": {"form": "map", "of": ("str", "int")},
-                "late": {"form": "value", "of": ("int",), "ttl_us": 5000000},
+                "n": {"form": "value", "type": ("int",)},
+                "seen": {"form": "map", "type": ("str", "int")},
+                "late": {"form": "value", "type": ("int",), "ttl_us": 5000000},
             }
         },
     )
@@ -194,7 +194,7 @@ def test_a_declaration_may_serve_two_functions() -> None:
         stream.map_state("word", print, "word string", {name: last}, name=name)
     for name in ("one", "two"):
         variables = compiled(t).fingerprint[OperatorName(name)].entries["variables"]
-        assert variables == {name: {"form": "value", "of": ("float",)}}
+        assert variables == {name: {"form": "value", "type": ("float",)}}
 
 
 def test_timers_belong_to_a_run() -> None:

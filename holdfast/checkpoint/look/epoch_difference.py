@@ -102,11 +102,11 @@ class StateFiles:
         self._files = files
         self.share = manifest.operators().get(operator) or {}
         self.fingerprint = manifest.fingerprint.get(operator, UNKNOWN)
-        self._rows = stored_rows(self.fingerprint)
         self.partitions = segments_of(self.share)
         value = value_of(store, self.share) if self.partitions else None
         meta = value.get("meta") if isinstance(value, dict) else None
         self.meta = meta if isinstance(meta, Mapping) else {}
+        self._rows = stored_rows(self.fingerprint, self.meta)
 
     def parts(self, known: Aggregation | None = None) -> dict[str, Part]:
         """The parts there are, by name, in the order in which they are first met. `known`: the aggregation, if somebody has
@@ -116,7 +116,7 @@ class StateFiles:
             schema = self._files.schema(ref)
             name = self._part_of(ref)
             if name not in found:
-                found[name] = self._rows.part(name, schema, self.fingerprint, self.meta, known)
+                found[name] = self._rows.part(name, schema, known)
         return found
 
     def refs(self, part: str, partition: int) -> list[SegmentRef]:
@@ -124,10 +124,10 @@ class StateFiles:
         return [ref for ref in self.partitions[partition] if self._part_of(ref) == part]
 
     def _part_of(self, ref: SegmentRef) -> str:
-        return self._rows.part_of(ref.key, self._files.schema(ref), self.fingerprint)
+        return self._rows.part_of(ref.key, self._files.schema(ref))
 
     def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
-        return self._rows.view(part, self.fingerprint, self.meta, known)
+        return self._rows.view(part, known)
 
     def side(self, part: Part, partition: int | None, view: View | None = None) -> Side:
         """One partition, or (None) all of them; with a view, its rows as the view prepares them."""

@@ -99,108 +99,77 @@ def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bo
     return Latest(rows, None, per_key)
 
 
-def interval_spec(
-    by: By,
-    within: Within,
-    on: On | None,
-    delay: Delay,
-    how: str,
-    where: Any,
-    suffix: str,
-    idle: Duration | None = None,
-) -> JoinSpec:
-    """The spec of a join of rows at most `within` apart."""
+def interval_match(within: Within) -> IntervalMatch:
+    """Rows at most `within` apart."""
     ends = within if isinstance(within, tuple) else (within, within)
     if len(ends) != 2:
         raise TopologyError(f"within={within!r} has not two ends.", cure="Write within=(before, after).")
     before, after = (micros(end, "within", zero=True) for end in ends)
-    return _spec(by, on, delay, how, where, suffix, IntervalMatch(before, after), idle)
+    return IntervalMatch(before, after)
 
 
-def window_join_spec(
-    by: By,
-    window: Latest | None,
-    other: Latest | None,
-    on: On | None,
-    delay: Delay,
-    how: str,
-    where: Any,
-    suffix: str,
-    idle: Duration | None = None,
-) -> JoinSpec:
-    """The spec of a sliding-window join."""
+def window_match(window: Latest | None, other: Latest | None) -> WindowMatch:
+    """Rows that the other stream keeps."""
     windows = (window or Latest(0, None), other or Latest(0, None))
     for given in windows:
         if not isinstance(given, Latest):
             raise TopologyError(f"{given!r} is no window of a join.", cure="Use holdfast.latest(…).")
-        if given.size_us is not None and on is None:
-            raise TopologyError("A window of time needs on=.", cure="Name the column of the event time.")
     if all(given.rows == 0 for given in windows):
         raise TopologyError("Nothing is kept on either side: nothing would meet.", cure="Give a window.")
-    if how != "inner":
-        raise TopologyError(
-            f"how={how!r} does not go with windows of a join.", cure="Use within=, or how='inner'."
-        )
-    keys = _keys(by)
-    if any(given.per_key for given in windows) and not keys[0]:
-        raise TopologyError("per_key needs keys.", cure="Name them in by=.")
-    match = WindowMatch(windows[0], windows[1])
-    if on is None:
-        if idle is not None:
-            raise TopologyError(
-                "idle= needs on=: in the order of arrival nobody waits.",
-                cure="Leave it out, or give on='at'.",
-            )
-        return JoinSpec(keys[0], keys[1], match, None, (("", 0),), "inner", _where(where), _suffix(suffix))
-    return _spec(by, on, delay, how, where, suffix, match, idle)
+    return WindowMatch(*windows)
 
 
-def asof_spec(
+def asof_match(tolerance: Duration | None, exact: bool) -> AsofMatch:
+    """The latest row that is not later."""
+    reach = None if tolerance is None else micros(tolerance, "tolerance", zero=True)
+    return AsofMatch(reach, bool(exact))
+
+
+def join_spec(
+    match: IntervalMatch | AsofMatch | WindowMatch,
     by: By,
     on: On | None,
-    tolerance: Duration | None,
-    exact: bool,
-    delay: Delay,
-    how: str,
-    where: Any,
-    suffix: str,
+    delay: Delay = 0,
+    how: str = "inner",
+    where: Any = None,
+    suffix: str = "_right",
     idle: Duration | None = None,
 ) -> JoinSpec:
-    """The spec of an as-of join."""
-    reach = None if tolerance is None else micros(tolerance, "tolerance", zero=True)
-    return _spec(by, on, delay, how, where, suffix, AsofMatch(reach, bool(exact)), idle)
-
-
-def _spec(
-    by: By,
-    on: On | None,
-    delay: Delay,
-    how: str,
-    where: Any,
-    suffix: str,
-    match: IntervalMatch | AsofMatch | WindowMatch,
-    idle: Duration | None,
-) -> JoinSpec:
-    if how not in ("inner", "left"):
+    """The spec of a join; refuses what can be refused without knowing the columns."""
+    left, right = _keys(by)
+    in_order_of_arrival = isinstance(match, WindowMatch) and on is None
+    if isinstance(match, WindowMatch):
+        _check_windows((match.left, match.right), left, on, how, idle)
+    elif how not in ("inner", "left"):
         raise TopologyError(f"how={how!r} is not known.", cure="Use 'inner' or 'left'.")
     names = (on, on) if isinstance(on, str) else on
-    if not isinstance(names, tuple) or len(names) != 2 or not all(isinstance(n, str) and n for n in names):
+    named = isinstance(names, tuple) and len(names) == 2 and all(isinstance(n, str) and n for n in names)
+    if not named and not in_order_of_arrival:
         raise TopologyError(
             f"on={on!r} does not name the event time.",
             cure="Write on='at', or on=('at', 'time') if they differ.",
         )
-    left, right = _keys(by)
-    return JoinSpec(
-        left,
-        right,
-        match,
-        names,
-        delays_us(delay),
-        "left" if how == "left" else "inner",
-        _where(where),
-        _suffix(suffix),
-        idle_us(idle),
-    )
+    outer: Literal["inner", "left"] = "left" if how == "left" else "inner"
+    delays = (("", 0),) if in_order_of_arrival else delays_us(delay)
+    return JoinSpec(left, right, match, names, delays, outer, _where(where), _suffix(suffix), idle_us(idle))
+
+
+def _check_windows(
+    windows: tuple[Latest, Latest], keys: Sequence[str], on: On | None, how: str, idle: Duration | None
+) -> None:
+    """What goes with windows of a join."""
+    if on is None and any(window.size_us is not None for window in windows):
+        raise TopologyError("A window of time needs on=.", cure="Name the column of the event time.")
+    if how != "inner":
+        raise TopologyError(
+            f"how={how!r} does not go with windows of a join.", cure="Use within=, or how='inner'."
+        )
+    if any(window.per_key for window in windows) and not keys:
+        raise TopologyError("per_key needs keys.", cure="Name them in by=.")
+    if on is None and idle is not None:
+        raise TopologyError(
+            "idle= needs on=: in the order of arrival nobody waits.", cure="Leave it out, or give on='at'."
+        )
 
 
 def _keys(by: By) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -30,6 +30,7 @@ import pyarrow as pa
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
 from holdfast.language.graph import Spec
+from holdfast.language.hosted import copied
 from holdfast.language.operators.columns import event_time, key_fields, key_names, time_type
 from holdfast.language.operators.windows import micros
 from holdfast.language.schema import to_arrow
@@ -189,14 +190,7 @@ def _maker(operator: Any) -> tuple[Callable[[], KeyedOperator], type]:
             ) from error
         return operator, operator
     if isinstance(operator, KeyedOperator):
-        try:
-            pristine = copy.deepcopy(operator)
-        except Exception as error:
-            raise TopologyError(
-                f"The {type(operator).__name__} cannot be copied: {error}.",
-                cure="Make connections and the like in open() instead of in __init__.",
-            ) from error
-        return functools.partial(copy.deepcopy, pristine), type(operator)
+        return functools.partial(copy.deepcopy, copied(operator)), type(operator)
     raise TopologyError(
         f"{operator!r} is not a keyed operator.",
         cure="Pass a class derived from holdfast.KeyedOperator, or an instance of one; for a function use map_state().",

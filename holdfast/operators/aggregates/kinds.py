@@ -150,7 +150,7 @@ class WindowKind(AggregatingKind[WindowSpec]):
     """Aggregates over windows."""
 
     spec = WindowSpec
-    stored = RowsOfWindows()
+    stored = RowsOfWindows
 
     def check(self, op: OperatorOf[WindowSpec]) -> None:
         if not op.spec.aggregates:

@@ -15,10 +15,8 @@ from holdfast.operators.shared.logic import Applied, Place, Segments
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.keyed.segment import Segment
-from holdfast.state.windows.count_windows import CountWindows
-from holdfast.state.windows.delta_windows import DeltaWindows
+from holdfast.state.windows.count_windows import CountWindows, RowWindows
 from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
-from holdfast.state.windows.run_windows import RunWindows
 
 TAKEN = "_rows"
 """Under this name the operator counts the rows it took, for itself: how fast they come tells how many a failure cost."""
@@ -29,7 +27,7 @@ class RowWindowAggregate(MapLogic):
     """Rows with positions travel and are applied in their order. `stamped`: the output carries positions, a window's
     being that of the row that completed it."""
 
-    windows: CountWindows | RunWindows | DeltaWindows
+    windows: RowWindows
     by: tuple[str, ...]
     output: pa.Schema
     stamped: bool = False

@@ -30,7 +30,7 @@ from holdfast.operators.shared.timed import longs
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, latest, sorted_side
-from holdfast.state.joins.sides import Shelf
+from holdfast.state.joins.sides import Pile
 from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.windows.watermarks import NEVER
 
@@ -52,14 +52,14 @@ class AsofJoin(TimedJoin):
         return (with_positions(self.shape.output, self.stamp is not None),)
 
     @property
-    def shelves(self) -> tuple[Shelf, ...]:
+    def piles(self) -> tuple[Pile, ...]:
         waiting = pa.schema([*self.schemas[LEFT], *POSITION_FIELDS])
-        return Shelf(0, self.ports[LEFT].by, waiting), Shelf(1, self.ports[RIGHT].by, self.schemas[RIGHT])
+        return Pile(0, self.ports[LEFT].by, waiting), Pile(1, self.ports[RIGHT].by, self.schemas[RIGHT])
 
     def step(
         self, segments: Segments, rows: Sides, was: Marks, now: Marks, place: Place
     ) -> tuple[Segments, pa.Table]:
-        waiting, known = self.shelves
+        waiting, known = self.piles
         kept_waiting, kept_known = waiting.among(segments), known.among(segments)
         arrived = rows[RIGHT]
         if arrived is not None:  # among equal times the last one counts

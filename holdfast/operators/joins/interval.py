@@ -18,7 +18,7 @@ from holdfast.operators.shared.logic import Place, Segments
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches
-from holdfast.state.joins.sides import Shelf
+from holdfast.state.joins.sides import Pile
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class IntervalJoin(TimedJoin):
     after_us: int
 
     @property
-    def shelves(self) -> tuple[Shelf, ...]:
+    def piles(self) -> tuple[Pile, ...]:
         left, right = (
-            Shelf(n, port.by, schema)
+            Pile(n, port.by, schema)
             for n, (port, schema) in enumerate(zip(self.ports, self.schemas, strict=True))
         )
         return left, right
@@ -39,18 +39,18 @@ class IntervalJoin(TimedJoin):
     def step(
         self, segments: Segments, rows: Sides, was: Marks, now: Marks, place: Place
     ) -> tuple[Segments, pa.Table]:
-        shelves = self.shelves
-        kept = [shelf.among(segments) for shelf in shelves]
-        stored = [[shelf.rows(segment) for segment in of] for shelf, of in zip(shelves, kept, strict=True)]
+        piles = self.piles
+        kept = [pile.among(segments) for pile in piles]
+        stored = [[pile.rows(segment) for segment in of] for pile, of in zip(piles, kept, strict=True)]
         fresh, output = [], []
-        for side, shelf in enumerate(shelves):
+        for side, pile in enumerate(piles):
             arrived = rows[side]
             if arrived is not None:
-                whole = with_keys(arrived, shelf.by)
+                whole = with_keys(arrived, pile.by)
                 if side == LEFT and self.outer and not whole.all():
                     output.append(self.shape.alone(arrived, np.flatnonzero(~whole), self.schemas[RIGHT]))
                 arrived = chosen(arrived, whole)
-            fresh.append(self.fresh(side, shelf, arrived))
+            fresh.append(self.fresh(side, pile, arrived))
         for right in (*stored[RIGHT], fresh[RIGHT]):
             output.append(self._meet(fresh[LEFT], right))
         for left in stored[LEFT]:
@@ -60,8 +60,8 @@ class IntervalJoin(TimedJoin):
         result = pa.concat_tables([self.shape.output.empty_table(), *output])
         needed = (lambda side: self._left_needed(side, now), lambda side: self._right_needed(side, now))
         after_step = [
-            shelf.advance(kept[n], fresh[n], needed[n], place.directory, place.prefix)
-            for n, shelf in enumerate(shelves)
+            pile.advance(kept[n], fresh[n], needed[n], place.directory, place.prefix)
+            for n, pile in enumerate(piles)
         ]
         return tuple(segment for of in after_step for segment in of), result
 

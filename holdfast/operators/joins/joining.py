@@ -19,7 +19,7 @@ from holdfast.operators.shared.timed import Arrived, TimedPort, later
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, joined
-from holdfast.state.joins.sides import Needed, Shelf, repartitioned
+from holdfast.state.joins.sides import Needed, Pile, repartitioned
 from holdfast.state.keyed.row_evolution import evolved
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.watermarks import NEVER
@@ -77,7 +77,7 @@ class JoinLogic(KeyedLogic):
 
     @property
     @abstractmethod
-    def shelves(self) -> tuple[Shelf, ...]:
+    def piles(self) -> tuple[Pile, ...]:
         """What is kept."""
 
     @property
@@ -89,12 +89,12 @@ class JoinLogic(KeyedLogic):
         return (self.shape.output,)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        return repartitioned(self.shelves, old, partition, partitions, place.directory, place.prefix)
+        return repartitioned(self.piles, old, partition, partitions, place.directory, place.prefix)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         """Kept rows of a stream whose columns have changed: new ones are null."""
-        (shelf,) = [shelf for shelf in self.shelves if shelf.among([segment])]
-        return table if table.schema.equals(shelf.schema) else evolved(table, shelf.schema, {}, segment.name)
+        (pile,) = [pile for pile in self.piles if pile.among([segment])]
+        return table if table.schema.equals(pile.schema) else evolved(table, pile.schema, {}, segment.name)
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ class TimedJoin(JoinLogic):
     ) -> tuple[Segments, pa.Table]:
         """(new segments, output) from the rows of each side that are in time, and the watermarks before and after."""
 
-    def fresh(self, side: int, shelf: Shelf, rows: pa.Table | None) -> SideRows:
+    def fresh(self, side: int, pile: Pile, rows: pa.Table | None) -> SideRows:
         """Rows of one side that arrived, as they will be kept: by event time."""
-        return shelf.empty() if rows is None else shelf.fresh(rows, self.ports[side].times(rows))
+        return pile.empty() if rows is None else pile.fresh(rows, self.ports[side].times(rows))
 
     def _in_time(self, arrived: Arrivals, before: Reached, was: Marks) -> tuple[Sides, int]:
         found: list[pa.Table | None] = []
@@ -224,9 +224,9 @@ def between(side: SideRows, low: int | None, high: int | None) -> pa.Table:
     return side.table.filter(pa.array((side.at < high) & (side.at >= (NEVER if low is None else low))))
 
 
-def released(shelf: Shelf, kept: Segments, new: SideRows, since: int | None, upto: int | None) -> pa.Table:
+def released(pile: Pile, kept: Segments, new: SideRows, since: int | None, upto: int | None) -> pa.Table:
     """The waiting rows that a watermark has passed now. A kept segment may still hold some that came out before."""
-    ready = [between(shelf.rows(segment), since, upto) for segment in kept]
+    ready = [between(pile.rows(segment), since, upto) for segment in kept]
     return pa.concat_tables([*ready, between(new, None, upto)])
 
 

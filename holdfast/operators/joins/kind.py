@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from holdfast.language.operators.joins import (
@@ -36,25 +34,23 @@ _SIDES = ("left", "right", "left waiting", "right waiting")
 class StoredJoin(StoredRows):
     """Rows of both sides as they came, and those that wait."""
 
-    def part_of(self, key: str, schema: pa.Schema, fingerprint: Fingerprint) -> str:
+    def part_of(self, key: str, schema: pa.Schema) -> str:
         side = number_of(key)
         if side is None:
             return STATE_PART
-        return _SIDES[2 if fingerprint.frame["match"] == "asof" and side == 0 else side]
+        return _SIDES[2 if self.fingerprint.frame["match"] == "asof" and side == 0 else side]
 
-    def part(
-        self, name: str, schema: pa.Schema, fingerprint: Fingerprint, meta: Any, known: Aggregation | None
-    ) -> Part:
+    def part(self, name: str, schema: pa.Schema, known: Aggregation | None = None) -> Part:
         return Part(name, "rows", schema)
 
-    def view(self, part: Part, fingerprint: Fingerprint, meta: Any, known: Known = NOTHING_KNOWN) -> View:
-        return Stored(part.schema, numbered="on" not in fingerprint.frame)
+    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+        return Stored(part.schema, numbered="on" not in self.fingerprint.frame)
 
 
 class JoinKind(KeyedKind[JoinSpec]):
     spec = JoinSpec
     ports = Ports(2, 2, "has not two data ports", "Write a.join(b, …).")
-    stored = StoredJoin()
+    stored = StoredJoin
 
     def schemas(self, op: OperatorOf[JoinSpec], inputs: Schemas) -> list[pa.Schema]:
         left, right = inputs

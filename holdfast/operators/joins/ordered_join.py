@@ -31,7 +31,7 @@ from holdfast.operators.shared.stale_windows import Missing, without_stale
 from holdfast.operators.shared.timed import Arrived, longs
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches, with_coordinate
-from holdfast.state.joins.sides import Needed, Shelf
+from holdfast.state.joins.sides import Needed, Pile
 from holdfast.state.joins.window_pairs import before, last_numbers
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.watermarks import NEVER
@@ -49,10 +49,10 @@ class OrderedJoin(TimedJoin):
         return any(window.rows and not window.per_key for window in self.windows)
 
     @property
-    def shelves(self) -> tuple[Shelf, ...]:
-        kept = [Shelf(side, self.ports[side].by, self.schemas[side]) for side in (0, 1)]
+    def piles(self) -> tuple[Pile, ...]:
+        kept = [Pile(side, self.ports[side].by, self.schemas[side]) for side in (0, 1)]
         waiting = [
-            Shelf(2 + side, self.ports[side].by, pa.schema([*self.schemas[side], *POSITION_FIELDS]))
+            Pile(2 + side, self.ports[side].by, pa.schema([*self.schemas[side], *POSITION_FIELDS]))
             for side in (0, 1)
         ]
         return (*kept, *waiting)
@@ -89,7 +89,7 @@ class OrderedJoin(TimedJoin):
         self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
     ) -> tuple[tuple[Segments, ...], int]:
         streams = [Missing(had, more) for had, more in zip(self.had(meta, {}) or (0, 0), missed, strict=True)]
-        return without_stale(self.shelves[:2], self.windows, streams, partitions, places)
+        return without_stale(self.piles[:2], self.windows, streams, partitions, places)
 
     # --- a step ---
 
@@ -99,24 +99,24 @@ class OrderedJoin(TimedJoin):
         since, upto = _both(was), _both(now)
         ready: list[pa.Table] = []
         result_segments: list[Segment] = []
-        for side, shelf in enumerate(self.shelves[2:]):
-            kept, new = shelf.among(segments), self.fresh(side, shelf, rows[side])
-            ready.append(released(shelf, kept, new, since, upto))
-            result_segments += shelf.advance(kept, new, not_before(upto), place.directory, place.prefix)
+        for side, pile in enumerate(self.piles[2:]):
+            kept, new = pile.among(segments), self.fresh(side, pile, rows[side])
+            ready.append(released(pile, kept, new, since, upto))
+            result_segments += pile.advance(kept, new, not_before(upto), place.directory, place.prefix)
         windows, output = self._through_windows(segments, ready, upto, place)
         return (*windows, *result_segments), output
 
     def _through_windows(
         self, segments: Segments, released: Sequence[pa.Table], now: int | None, place: Place
     ) -> tuple[list[Segment], pa.Table]:
-        shelves = self.shelves[:2]
-        kept = [shelf.among(segments) for shelf in shelves]
-        stored = [[shelf.rows(segment) for segment in of] for shelf, of in zip(shelves, kept, strict=True)]
+        piles = self.piles[:2]
+        kept = [pile.among(segments) for pile in piles]
+        stored = [[pile.rows(segment) for segment in of] for pile, of in zip(piles, kept, strict=True)]
         moments = self._moments(released)
-        moved = [shelf.fresh(released[side], moments[side]) for side, shelf in enumerate(shelves)]
+        moved = [pile.fresh(released[side], moments[side]) for side, pile in enumerate(piles)]
         output = [self.shape.output.empty_table()]
         segments_after: list[Segment] = []
-        for side, shelf in enumerate(shelves):
+        for side, pile in enumerate(piles):
             window, every = self.windows[side], moved[1 - side]
             if window.rows == 0:
                 continue
@@ -133,7 +133,7 @@ class OrderedJoin(TimedJoin):
                 pairs = matches(probes, low, seen, other, values)
                 output.append(oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
             needed = self._needed(side, fresh, base + len(moments[side]), now)
-            segments_after += shelf.advance(kept[side], fresh, needed, place.directory, place.prefix)
+            segments_after += pile.advance(kept[side], fresh, needed, place.directory, place.prefix)
         return segments_after, pa.concat_tables(output)
 
     def _moments(self, released: Sequence[pa.Table]) -> list[I64]:

@@ -18,22 +18,13 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.values import Latest
 from holdfast.operators.joins.joining import JoinLogic, PairShape, chosen, with_keys
-from holdfast.operators.shared.logic import (
-    Applied,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    own_rows,
-    split,
-    with_hashes,
-)
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, noted_shares, own_rows
 from holdfast.operators.shared.ranks import note_of, ranks_of
 from holdfast.operators.shared.stale_windows import Missing, without_stale
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches, sorted_side, with_coordinate
-from holdfast.state.joins.sides import MERGED_ROWS, Needed, Shelf
+from holdfast.state.joins.sides import MERGED_ROWS, Needed, Pile
 from holdfast.state.joins.window_pairs import (
     before,
     interleaved,
@@ -69,8 +60,8 @@ class WindowJoin(JoinLogic):
     group_rows: int = MERGED_ROWS
 
     @property
-    def shelves(self) -> tuple[Shelf, ...]:
-        return tuple(Shelf(side, self.by[side], self.schemas[side], self.group_rows) for side in (0, 1))
+    def piles(self) -> tuple[Pile, ...]:
+        return tuple(Pile(side, self.by[side], self.schemas[side], self.group_rows) for side in (0, 1))
 
     # --- how rows arrive ---
 
@@ -84,9 +75,8 @@ class WindowJoin(JoinLogic):
         return found[0], found[1]
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        rows = with_hashes(sort_by_position(rows, POSITION_COLUMNS), self.by[port])
-        parts, empty, note = split(rows, partitions), rows.slice(0, 0), note_of(rows)
-        return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+        rows = sort_by_position(rows, POSITION_COLUMNS)
+        return noted_shares(rows, self.by[port], note_of(rows), partitions)
 
     def gather(self, shares: Sequence[Share]) -> tuple[Arrived | None, Arrived | None] | None:
         if not shares:
@@ -106,9 +96,9 @@ class WindowJoin(JoinLogic):
     ) -> Applied:
         base = (meta or {}).get("rows", [0, 0])
         totals = [0 if these is None else these.total for these in arrived]
-        shelves = self.shelves
-        kept = [shelf.among(segments) for shelf in shelves]
-        stored = [[shelf.rows(segment) for segment in of] for shelf, of in zip(shelves, kept, strict=True)]
+        piles = self.piles
+        kept = [pile.among(segments) for pile in piles]
+        stored = [[pile.rows(segment) for segment in of] for pile, of in zip(piles, kept, strict=True)]
         moved = [self._by_moment(side, arrived[side], totals) for side in (0, 1)]
         numbered = [self._numbered(side, moved[side], totals, base[side], stored[side]) for side in (0, 1)]
         output = [self.shape.output.empty_table()]
@@ -127,18 +117,18 @@ class WindowJoin(JoinLogic):
         after = [had + more for had, more in zip(base, totals, strict=True)]
         result = pa.concat_tables(output)
         left: list[Segment] = []
-        for side, shelf in enumerate(shelves):
+        for side, pile in enumerate(piles):
             needed = in_window(self.windows[side], numbered[side], after[side])
-            left += shelf.advance(kept[side], numbered[side], needed, place.directory, place.prefix)
+            left += pile.advance(kept[side], numbered[side], needed, place.directory, place.prefix)
         return Applied(tuple(left), (result,), {"rows": after})
 
     def _by_moment(self, side: int, arrived: Arrived | None, totals: Sequence[int]) -> SideRows:
         """Own rows that can meet somebody, with moments as coordinates."""
         if arrived is None:
-            return self.shelves[side].empty()
+            return self.piles[side].empty()
         rows = chosen(arrived.rows, with_keys(arrived.rows, self.by[side]))
         ranks = np.asarray(rows.column(RANK).to_numpy(), dtype=np.int64)
-        return self.shelves[side].fresh(rows, interleaved(ranks, totals[side], totals[1 - side], side))
+        return self.piles[side].fresh(rows, interleaved(ranks, totals[side], totals[1 - side], side))
 
     def _numbered(
         self, side: int, moved: SideRows, totals: Sequence[int], base: int, stored: Sequence[SideRows]
@@ -146,7 +136,7 @@ class WindowJoin(JoinLogic):
         """The same rows with their numbers; none if nothing is kept of this stream."""
         window = self.windows[side]
         if not window.rows or not len(moved):
-            return self.shelves[side].empty()
+            return self.piles[side].empty()
         if not window.per_key:
             ranks = ((moved.at - side) // (2 * max(totals[1 - side], 1)) - 1) // 2
             return with_coordinate(moved, base + ranks + 1)
@@ -161,7 +151,7 @@ class WindowJoin(JoinLogic):
         self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
     ) -> tuple[tuple[Segments, ...], int]:
         streams = [Missing(had, more, last=had) for had, more in zip(_had(meta), missed, strict=True)]
-        return without_stale(self.shelves, self.windows, streams, partitions, places)
+        return without_stale(self.piles, self.windows, streams, partitions, places)
 
     def after_missed(self, meta: Any, missed: Sequence[int]) -> Any:
         """Numbers of a whole stream go on behind the rows that were missed: what is left goes in its turn."""

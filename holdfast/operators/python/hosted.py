@@ -13,12 +13,10 @@ class HostedKind(Kind[HostedSpec]):
     spec = HostedSpec
     role = "hosted"
     ports = Ports(most=None, control=True)
+    makes_positions = True
 
     def schemas(self, op: OperatorOf[HostedSpec], inputs: Schemas) -> list[pa.Schema]:
         return list(op.spec.schemas)
-
-    def stamps(self, op: OperatorOf[HostedSpec]) -> bool:
-        return True
 
     def what(self, op: OperatorOf[HostedSpec]) -> str:
         return op.spec.label

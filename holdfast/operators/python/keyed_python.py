@@ -23,9 +23,9 @@ from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas
 from holdfast.operators.python.key_turns import Answer, Turn, Turns
 from holdfast.operators.shared import lifetimes
-from holdfast.operators.shared.keyed_maps import MapLogic
+from holdfast.operators.shared.keyed_maps import TimedMapLogic
 from holdfast.operators.shared.lifetimes import Arrived, Marked
-from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share
+from holdfast.operators.shared.logic import Applied, Place, Segments
 from holdfast.operators.stored.parts import STATE_PART, Part
 from holdfast.operators.stored.rows import NOTHING_KNOWN, Known, StoredRows
 from holdfast.operators.stored.variables_view import Variables
@@ -44,7 +44,7 @@ from holdfast.state.variables.variables import Value
 
 
 @dataclass(frozen=True)
-class KeyedPython(MapLogic):
+class KeyedPython(TimedMapLogic):
     """`meta`, with event time only: {"reached": the largest so far, "mark": the watermark up to which keys were woken}."""
 
     operator: OperatorName
@@ -70,7 +70,7 @@ class KeyedPython(MapLogic):
         return (self.spec.schema,)
 
     @property
-    def _time(self) -> Ttl | None:
+    def time(self) -> Ttl | None:
         """Where event time is. Its length has no meaning here."""
         return None if self.spec.on is None else Ttl(0, self.spec.on, self.spec.delay_us)
 
@@ -78,24 +78,11 @@ class KeyedPython(MapLogic):
     def _entries(self) -> pa.Schema:
         return wakeups.wake_schema(self.map.key_fields)
 
-    # --- how rows arrive ---
-
-    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        return lifetimes.own(rows[0], self.spec.by, self._time, partition, partitions)
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return lifetimes.shares(rows, self.spec.by, self._time, partitions)
-
-    def gather(self, shares: Sequence[Share]) -> Arrived | None:
-        return lifetimes.gather(shares, self._time)
-
-    # --- a step ---
-
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         for registered in self.classes:
             user_classes.register_again(*registered)
         before: int | None = (meta or {}).get("mark")
-        marked = lifetimes.marked(arrived, self._time, meta)
+        marked = lifetimes.marked(arrived, self.time, meta)
         # A run with another delay must not fall back, nor jump over what was not woken yet.
         mark = marked.mark if before is None else max(marked.mark, before)
         after = None if self.spec.on is None else {**marked.meta, "mark": mark}
@@ -213,37 +200,33 @@ def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, 
 class StoredStates(StoredRows):
     """States of keys, and entries of the index of wake-ups."""
 
-    def part_of(self, key: str, schema: pa.Schema, fingerprint: Fingerprint) -> str:
+    def part_of(self, key: str, schema: pa.Schema) -> str:
         return "wake-ups" if schema.names[0] == wakeups.WAKE else STATE_PART
 
-    def part(
-        self, name: str, schema: pa.Schema, fingerprint: Fingerprint, meta: Any, known: Aggregation | None
-    ) -> Part:
+    def part(self, name: str, schema: pa.Schema, known: Aggregation | None = None) -> Part:
         if name == STATE_PART:
-            return super().part(name, schema, fingerprint, meta, known)
-        mark = meta.get("mark")
+            return super().part(name, schema, known)
+        mark = self.meta.get("mark")
         return Part(name, "rows", schema, used_up=None if mark is None else (wakeups.WAKE, mark + 1))
 
-    def view(self, part: Part, fingerprint: Fingerprint, meta: Any, known: Known = NOTHING_KNOWN) -> View:
+    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
         if part.name != STATE_PART:
             return Stored(part.schema)
-        shapes = {name: VariableShape(**of) for name, of in fingerprint.entries["variables"].items()}
-        return known.variables or Variables(part.schema, tuple(shapes.items()))
+        variables = self.fingerprint.entries["variables"].items()
+        shapes = tuple((name, VariableShape(**of)) for name, of in variables)
+        return known.variables or Variables(part.schema, shapes)
 
 
 class KeyedPythonKind(KeyedKind[KeyedSpec]):
     spec = KeyedSpec
-    stored = StoredStates()
+    stored = StoredStates
+    needs_positions = Ordering(
+        "processes the rows of a key in their order",
+        "Use one keyed operator per source, or bring the rows into one order before: .sort(on='at', …).",
+    )
 
     def schemas(self, op: OperatorOf[KeyedSpec], inputs: Schemas) -> list[pa.Schema]:
         return [keyed_schema(inputs[0], op.spec)]
-
-    def ordering(self, op: OperatorOf[KeyedSpec]) -> Ordering:
-        cure = (
-            "Use one keyed operator per source, before the union; ordering several sources needs event time, which is"
-            " not available yet."
-        )
-        return Ordering("processes the rows of a key in their order", cure)
 
     def what(self, op: OperatorOf[KeyedSpec]) -> str:
         state = ", ".join(f"{name} {shape}" for name, shape in op.spec.variables)
@@ -252,7 +235,8 @@ class KeyedPythonKind(KeyedKind[KeyedSpec]):
     def fingerprint(self, op: OperatorOf[KeyedSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
         frame = keyed_frame(key_of(inputs[0], op.spec.by), on=op.spec.on)
         variables = {
-            name: {"form": shape.form, "of": shape.of, **shape.lengths} for name, shape in op.spec.variables
+            name: {"form": shape.form, "type": shape.type, **shape.lengths}
+            for name, shape in op.spec.variables
         }
         return Fingerprint(self.name, frame, {"variables": variables})
 

@@ -131,24 +131,23 @@ class WaitingRows(SimpleView):
 
 
 class StoredBarrier(StoredRows):
-    def view(self, part: Part, fingerprint: Fingerprint, meta: Any, known: Known = NOTHING_KNOWN) -> View:
+    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
         return WaitingRows(part.schema)
 
 
 class BarrierKind(KeyedKind[BarrierSpec]):
     spec = BarrierSpec
     ports = Ports(2, None, "has not two data ports or more", "Write a.barrier(b).")
-    stored = StoredBarrier()
+    stored = StoredBarrier
+    needs_positions = Ordering(
+        "puts rows side by side", "Bring the rows of each input into one order before: .sort(on='at', …)."
+    )
 
     def schemas(self, op: OperatorOf[BarrierSpec], inputs: Schemas) -> list[pa.Schema]:
         return [barrier_schema(inputs, op.spec)]
 
     def carries(self, op: OperatorOf[BarrierSpec]) -> bool:
         return not op.spec.by  # without keys rows leave in the order of the first input
-
-    def ordering(self, op: OperatorOf[BarrierSpec]) -> Ordering:
-        cure = "Bring the rows of each input into one order before: .sort(on='at', …)."
-        return Ordering("puts rows side by side", cure)
 
     def what(self, op: OperatorOf[BarrierSpec]) -> str:
         by = f", by {', '.join(op.spec.by)}" if op.spec.by else ""

@@ -53,16 +53,14 @@ class Dedup(LivingLogic):
 
 class DedupKind(KeyedKind[DedupSpec]):
     spec = DedupSpec
+    keeps_positions = True
+    needs_positions = Ordering(
+        "lets the first row of each key pass",
+        "Dedup each source by itself, or bring the rows into one order before: .sort(on='at', …).",
+    )
 
     def schemas(self, op: OperatorOf[DedupSpec], inputs: Schemas) -> list[pa.Schema]:
         return [dedup_schema(inputs[0], op.spec)]
-
-    def carries(self, op: OperatorOf[DedupSpec]) -> bool:
-        return True
-
-    def ordering(self, op: OperatorOf[DedupSpec]) -> Ordering:
-        cure = "Dedup each source by itself, or bring the rows into one order before: .sort(on='at', …)."
-        return Ordering("lets the first row of each key pass", cure)
 
     def what(self, op: OperatorOf[DedupSpec]) -> str:
         lives = "" if op.spec.ttl is None else f", {op.spec.ttl}"

@@ -146,22 +146,20 @@ def ranked(best: pa.Table, output: pa.Schema) -> pa.Table:
 
 
 class StoredTops(RowsOfWindows):
-    def functions(self, fingerprint: Fingerprint) -> Functions:
-        return {BEST: Function(top_name(fingerprint.frame["n"], fingerprint.frame["order"]))}
+    def functions(self) -> Functions:
+        return {BEST: Function(top_name(self.fingerprint.frame["n"], self.fingerprint.frame["order"]))}
 
 
 class TopNKind(KeyedKind[TopNSpec]):
     spec = TopNSpec
-    stored = StoredTops()
+    stored = StoredTops
+    needs_positions = Ordering(
+        "ranks rows",
+        "Rank the rows of each source by itself, or bring them into one order before: .sort(on='at', …).",
+    )
 
     def schemas(self, op: OperatorOf[TopNSpec], inputs: Schemas) -> list[pa.Schema]:
         return [top_n_schema(inputs[0], op.spec)]
-
-    def ordering(self, op: OperatorOf[TopNSpec]) -> Ordering:
-        cure = (
-            "Rank the rows of each source by itself, or bring them into one order before: .sort(on='at', …)."
-        )
-        return Ordering("ranks rows", cure)
 
     def what(self, op: OperatorOf[TopNSpec]) -> str:
         spec, panes = op.spec, ""

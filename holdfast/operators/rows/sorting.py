@@ -114,29 +114,23 @@ class Sort(TimedLogic):
 class StoredSort(StoredRows):
     """Rows that the watermark has passed stay in their segment until it is written anew."""
 
-    def part_of(self, key: str, schema: pa.Schema, fingerprint: Fingerprint) -> str:
+    def part_of(self, key: str, schema: pa.Schema) -> str:
         return "waiting"
 
-    def part(
-        self, name: str, schema: pa.Schema, fingerprint: Fingerprint, meta: Any, known: Aggregation | None
-    ) -> Part:
-        mark = meta.get("watermark")
+    def part(self, name: str, schema: pa.Schema, known: Aggregation | None = None) -> Part:
+        mark = self.meta.get("watermark")
         return Part(name, "rows", schema, used_up=None if mark is None else (TIME, mark))
 
 
 class SortKind(KeyedKind[SortSpec]):
     spec = SortSpec
-    stored = StoredSort()
+    stored = StoredSort
+    makes_positions = True
+    needs_positions = Ordering("sorts rows by event time", several=None)
 
     def schemas(self, op: OperatorOf[SortSpec], inputs: Schemas) -> list[pa.Schema]:
         time_type(inputs[0], op.spec.on, "Rows are sorted by")
         return [inputs[0]]
-
-    def stamps(self, op: OperatorOf[SortSpec]) -> bool:
-        return True
-
-    def ordering(self, op: OperatorOf[SortSpec]) -> Ordering:
-        return Ordering("sorts rows by event time", several=None)
 
     def what(self, op: OperatorOf[SortSpec]) -> str:
         return f"in the order of {op.spec.on}{idle_text(op.spec.idle_us)}"

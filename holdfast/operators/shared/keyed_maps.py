@@ -105,9 +105,29 @@ def with_positions(schema: pa.Schema, stamped: bool) -> pa.Schema:
     return pa.schema([*schema, *POSITION_FIELDS]) if stamped else schema
 
 
-class LivingLogic(MapLogic):
-    """Rows travel, not sums of them: where a life ends follows from the positions of rows. `ttl`: how long keys live;
-    None: for ever."""
+class TimedMapLogic(MapLogic):
+    """Rows of one source travel, with the watermark at each: what ends follows from their positions."""
+
+    @property
+    @abstractmethod
+    def time(self) -> Ttl | None:
+        """How long keys live, and by which time; None: for ever."""
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> lifetimes.Arrived | None:
+        return lifetimes.own(rows[0], self.key, self.time, partition, partitions)
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return lifetimes.shares(rows, self.key, self.time, partitions)
+
+    def gather(self, shares: Sequence[Share]) -> lifetimes.Arrived | None:
+        return lifetimes.gather(shares, self.time)
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        return lifetimes.clocked(self.time, meta, now_us)
+
+
+class LivingLogic(TimedMapLogic):
+    """Keys are forgotten by and by. `ttl`: how long they live; None: for ever."""
 
     aggregation: Aggregation
     ttl: Ttl | None
@@ -124,14 +144,9 @@ class LivingLogic(MapLogic):
     def keyed_map(self) -> Aggregation:
         return self.aggregation
 
-    def own(self, rows: PortRows, partition: int, partitions: int) -> lifetimes.Arrived | None:
-        return lifetimes.own(rows[0], self.key, self.ttl, partition, partitions)
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return lifetimes.shares(rows, self.key, self.ttl, partitions)
-
-    def gather(self, shares: Sequence[Share]) -> lifetimes.Arrived | None:
-        return lifetimes.gather(shares, self.ttl)
+    @property
+    def time(self) -> Ttl | None:
+        return self.ttl
 
     def apply(self, segments: Segments, meta: Any, arrived: lifetimes.Arrived, place: Place) -> Applied:
         marked = lifetimes.marked(arrived, self.ttl, meta)
@@ -143,9 +158,6 @@ class LivingLogic(MapLogic):
         keep = None if self.ttl is None else unexpired(self.ttl.length_us, marked.mark)
         after = self.advanced(segments, changed, place, keep)
         return Applied(after, (output,), marked.meta, self.counted(marked.rows.num_rows, output.num_rows))
-
-    def at(self, meta: Any, now_us: int) -> Any:
-        return lifetimes.clocked(self.ttl, meta, now_us)
 
     def known(self, meta: Any) -> Known:
         return Known(self.keyed_map, ends_us=lifetimes.ended(self.ttl, meta or {}))

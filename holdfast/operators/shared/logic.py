@@ -154,6 +154,15 @@ def own_rows(rows: pa.Table, by: Sequence[str], partition: int, partitions: int)
     return rows.take(pa.array(np.flatnonzero(mine)))  # twice as fast, but would join chunks first
 
 
+def noted_shares(
+    rows: pa.Table, by: Sequence[str], note: dict[bytes, bytes], partitions: int
+) -> dict[int, pa.Table]:
+    """A mapping task's rows for the partitions, each of which hears what it has to tell, also without rows."""
+    rows = with_hashes(rows, by)
+    parts, empty = split(rows, partitions), rows.slice(0, 0)
+    return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+
+
 def split(rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
     """Rows with hashes by the partition that owns them; partitions without rows are left out."""
     if not rows.num_rows:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
-from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, own_rows, split, with_hashes
+from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, noted_shares, own_rows
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.keyed_map import sort_by_position
@@ -85,23 +85,14 @@ class TimedPort:
         rows = self._timed(rows)
         positions = [longs(rows, name) for name in POSITION_COLUMNS]
         note = {STAIRS_NOTE: as_bytes(stairs(positions, self.times(rows))), ROWS_NOTE: b"%d" % rows.num_rows}
-        rows = with_hashes(rows, self.by)
-        parts = split(rows, partitions)
-        empty = rows.slice(0, 0)
-        return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+        return noted_shares(rows, self.by, note, partitions)
 
     def gather(self, shares: Sequence[pa.Table]) -> Arrived | None:
         if not shares:
             return None
-        steps = [pa.ipc.open_stream(share.schema.metadata[STAIRS_NOTE]).read_all() for share in shares]
-        rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
-        reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
-        every = pa.concat_tables(steps)
-        return Arrived(
-            rows.append_column(REACHED, pa.array(reached)),
-            maxima(longs(every, "source"), longs(every, "time")),
-            sum(int(share.schema.metadata[ROWS_NOTE]) for share in shares),
-        )
+        rows, steps = joined_shares(shares)
+        total = sum(int(share.schema.metadata[ROWS_NOTE]) for share in shares)
+        return Arrived(rows, maxima(longs(steps, "source"), longs(steps, "time")), total)
 
     def _timed(self, rows: pa.Table) -> pa.Table:
         """The rows in position order. One without an event time belongs to no window."""
@@ -198,6 +189,14 @@ def later(mark: int | None, other: int | None) -> int | None:
     """The later watermark of two, either of which may not be there."""
     known = [each for each in (mark, other) if each is not None]
     return max(known, default=None)
+
+
+def joined_shares(shares: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
+    """(the rows of all shares with `REACHED`, the stairs of all mapping tasks)."""
+    steps = [pa.ipc.open_stream(share.schema.metadata[STAIRS_NOTE]).read_all() for share in shares]
+    rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
+    reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
+    return rows.append_column(REACHED, pa.array(reached)), pa.concat_tables(steps)
 
 
 def longs(table: pa.Table, name: str) -> I64:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.errors import StateError
+from holdfast.operators.stored.views import SimpleView, unique
 from holdfast.state.aggregates.aggregation import single
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.opaque_values import STATE
@@ -34,7 +35,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Variables:
+class Variables(SimpleView):
     """The view of a keyed Python operator's state."""
 
     stored: pa.Schema
@@ -42,7 +43,10 @@ class Variables:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[tuple[str, str, type], ...] = ()
     """Registered classes that states hold: (kind, name, class). Tasks register them again."""
-    rows_at_once: int = 1 << 16
+
+    @property
+    def rows_at_once(self) -> int:
+        return 1 << 16
 
     @property
     def _keys(self) -> list[str]:
@@ -50,14 +54,11 @@ class Variables:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        fields = [self.stored.field(name) for name in self._keys]
-        for name, shape in self.declared:
-            fields.append(pa.field(_free(name, fields), _own_type(shape) or pa.string()))
-        timers = pa.list_(pa.field("element", pa.timestamp("us", tz="UTC")))
-        return pa.schema([*fields, pa.field(_free(TIMERS, fields), timers)])
-
-    def prepare(self, rows: pa.Table) -> pa.Table:
-        return rows
+        types = [self.stored.field(name).type for name in self._keys]
+        types += [_own_type(shape) or pa.string() for _, shape in self.declared]
+        types.append(pa.list_(pa.field("element", pa.timestamp("us", tz="UTC"))))
+        names = unique([*self._keys, *(name for name, _ in self.declared), TIMERS])
+        return pa.schema(list(zip(names, types, strict=True)))
 
     def finish(self, rows: pa.Table) -> tuple[pa.Table, pa.Array | None]:
         for registered in self.classes:
@@ -100,7 +101,7 @@ def as_text(value: Any) -> str:
 
 def _own_type(shape: VariableShape) -> pa.DataType | None:
     """The type of column in which its values are shown as they are; None: there is none."""
-    return _TYPES.get(shape.of[0]) if shape.form == "value" else None
+    return _TYPES.get(shape.type[0]) if shape.form == "value" else None
 
 
 def _without_times(payload: Any, shape: VariableShape) -> Any:
@@ -110,10 +111,3 @@ def _without_times(payload: Any, shape: VariableShape) -> Any:
             return payload[1]
         return {key: value for key, (_, value) in payload.items()}
     return payload if shape.us is None else [value for _, value in payload]
-
-
-def _free(name: str, fields: list[pa.Field]) -> str:
-    taken = {field.name for field in fields}
-    while name in taken:
-        name += "_"
-    return name

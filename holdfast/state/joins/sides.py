@@ -1,7 +1,7 @@
-"""What a join remembers of each side: *shelves* of segments, one per sort of row, the oldest first.
+"""What a join remembers of each side: *piles* of segments, one for each sort of row, the oldest first.
 
 Invariants:
-- The number of the shelf is part of a segment's name, so that the segments of an operator can be told apart after a restore.
+- The number of the pile is part of a segment's name, so that the segments of an operator can be told apart after a restore.
 - Within a segment rows ascend by (hash, coordinate); rows of older segments came before those of newer ones. Only
   neighbours are merged, so that this stays true.
 - Small segments are merged with their neighbours, large ones never (`regrouped`). A segment that nobody needs any more
@@ -72,7 +72,7 @@ def regrouped(left: Sequence[int], had: Sequence[int], group_rows: int) -> list[
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Pile:
     """One sort of row that a join keeps: a number for the names of its segments, key columns, columns."""
 
     number: int
@@ -162,19 +162,19 @@ class Shelf:
 
 
 def number_of(name: str) -> int | None:
-    """The number of the shelf a segment lies on, by its name."""
+    """The number of the pile a segment belongs to, by its name."""
     _, dash, number = name.rpartition("-k")
     return int(number) if dash and number.isdigit() else None
 
 
 def repartitioned(
-    shelves: Sequence[Shelf],
+    piles: Sequence[Pile],
     old: Sequence[Segments],
     partition: int,
     partitions: int,
     directory: Path,
     prefix: str,
 ) -> Segments:
-    """The segments of one partition, of all shelves."""
-    dealt = [shelf.repartitioned(old, partition, partitions, directory, prefix) for shelf in shelves]
-    return tuple(segment for of_shelf in dealt for segment in of_shelf)
+    """The segments of one partition, of all piles."""
+    dealt = [pile.repartitioned(old, partition, partitions, directory, prefix) for pile in piles]
+    return tuple(segment for of_pile in dealt for segment in of_pile)

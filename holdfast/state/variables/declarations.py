@@ -25,7 +25,7 @@ class VariableShape:
     names of the types it holds, its lifetime or length."""
 
     form: str
-    of: tuple[str, ...]
+    type: tuple[str, ...]
     ttl_us: int | None = None
     rows: int | None = None
     us: int | None = None
@@ -37,7 +37,7 @@ class VariableShape:
         return {name: length for name, length in found.items() if length is not None}
 
     def __str__(self) -> str:
-        return f"{self.form}({','.join([*self.of, *(f'{name}={n}' for name, n in self.lengths.items())])})"
+        return f"{self.form}({','.join([*self.type, *(f'{name}={n}' for name, n in self.lengths.items())])})"
 
 
 class Variable(ABC):

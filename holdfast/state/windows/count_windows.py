@@ -16,6 +16,7 @@ Invariants:
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,8 +41,36 @@ HEAD = 0
 _SLOT_STEP = np.int64(-7046029254386353131 // KEY_GROUPS * KEY_GROUPS)
 
 
+class RowWindows(ABC):
+    """Windows over the rows of a key, in the order of their positions."""
+
+    aggregation: Aggregation
+
+    @property
+    def map(self) -> Aggregation:
+        """What the state rows are."""
+        return self.aggregation
+
+    @property
+    @abstractmethod
+    def used(self) -> tuple[str, ...]:
+        """The input columns that are needed, but for positions."""
+
+    def present(self, rows: pa.Table) -> pa.Table:
+        """The rows that count."""
+        return rows
+
+    @abstractmethod
+    def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
+        """Apply a step's rows, at least one, in the order that counts and with the hashes of their keys."""
+
+    def evolved(self, table: pa.Table, what: str) -> pa.Table:
+        """State rows of an earlier form."""
+        return evolved_sums(table, self.map, what)
+
+
 @dataclass(frozen=True)
-class CountWindows:
+class CountWindows(RowWindows):
     """Windows of the last `size` rows of a key, one every `every` rows, and what is computed over them."""
 
     size: int
@@ -58,25 +87,11 @@ class CountWindows:
         return CountWindows(size, every, Aggregation.plan((SLOT, *by), counted, widened))
 
     @property
-    def map(self) -> Aggregation:
-        """What the state rows are."""
-        return self.aggregation
-
-    @property
     def used(self) -> tuple[str, ...]:
-        """The input columns that are needed, but for positions."""
         return tuple(name for name in self.aggregation.schema.names if name != SLOT)
-
-    def present(self, rows: pa.Table) -> pa.Table:
-        """The rows that count: all of them."""
-        return rows
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
         return step(self, segments, rows)
-
-    def evolved(self, table: pa.Table, what: str) -> pa.Table:
-        """State rows of an earlier form."""
-        return evolved_sums(table, self.map, what)
 
     @cached_property
     def pane_rows(self) -> int:

@@ -23,10 +23,9 @@ from holdfast.state.columns.grouping import Bools, Grouping, Runs, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.columns.range_merge import Parts, taken
 from holdfast.state.keyed.lookup import Found, find_rows
-from holdfast.state.keyed.row_evolution import evolved_sums
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.attributes import Attribute, Climb, Numbers
-from holdfast.state.windows.count_windows import ROWS, SLOT, Stepped
+from holdfast.state.windows.count_windows import ROWS, SLOT, RowWindows, Stepped
 
 NUMBER = "__hf_number"
 NOTE = "__hf_note"
@@ -35,7 +34,7 @@ _NUMBER_PART, _NOTE_PART = 0, 1
 
 
 @dataclass(frozen=True)
-class RunWindows:
+class RunWindows(RowWindows):
     """`ends`: the attribute that must not go too far, or the column that marks ends."""
 
     ends: Attribute | str
@@ -58,17 +57,10 @@ class RunWindows:
         made = (SLOT, NUMBER, NOTE)
         return tuple(dict.fromkeys([ends, *(n for n in self.aggregation.schema.names if n not in made)]))
 
-    @property
-    def map(self) -> Aggregation:
-        """What the state rows are."""
-        return self.aggregation
-
     def present(self, rows: pa.Table) -> pa.Table:
-        """The rows that count."""
         return self.ends.present(rows) if isinstance(self.ends, Attribute) else rows
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
-        """Apply a step's rows, at least one, in the order that counts and with the hashes of their keys."""
         batch = _batch(self, segments, rows)
         if isinstance(self.ends, Attribute):
             begins, notes = _by_delta(self.ends, rows, batch)
@@ -85,10 +77,6 @@ class RunWindows:
         results = finish(self.aggregation, _state_rows(self, batch, runs, done[order]))
         changed = _state_rows(self, batch, runs, np.flatnonzero(runs.is_last))
         return Stepped(changed, results.drop_columns([NOTE]), completed_by[order])
-
-    def evolved(self, table: pa.Table, what: str) -> pa.Table:
-        """State rows of an earlier form."""
-        return evolved_sums(table, self.map, what)
 
 
 @dataclass(frozen=True, slots=True)
