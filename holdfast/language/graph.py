@@ -142,13 +142,3 @@ class Graph:
     name: str
     operators: Mapping[OperatorName, Operator]
     feedback: tuple[FeedbackMark, ...] = ()
-
-    def consumers(self, operator: OperatorName) -> tuple[tuple[Operator, int, StreamRef], ...]:
-        """Who reads the operator's outputs: (consumer, its input port, the stream)."""
-        return tuple(
-            (consumer, index, stream)
-            for consumer in self.operators.values()
-            for index, port in enumerate(consumer.inputs)
-            for stream in port.streams
-            if stream.operator == operator
-        )

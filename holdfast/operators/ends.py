@@ -6,9 +6,10 @@ import pyarrow as pa
 
 from holdfast.language.graph import SinkSpec, SourceSpec
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas
+from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, register
 
 
+@register
 class SourceKind(Kind[SourceSpec]):
     spec = SourceSpec
     role = "source"
@@ -25,6 +26,7 @@ class SourceKind(Kind[SourceSpec]):
         return Fingerprint(self.name, {"class": type(op.spec.source).__name__})
 
 
+@register
 class SinkKind(Kind[SinkSpec]):
     spec = SinkSpec
     role = "sink"

@@ -1,6 +1,6 @@
 """What a kind of operator is: one object that answers whatever the compiler, the runtime and the tools ask about it.
 
-A kind has no state; one object serves all operators of its kind, and is found from the class of their spec in `kinds.py`.
+A kind has no state; one object serves all operators of its kind, and is found from the class of their spec (`kinds.py`).
 It derives from `KeyedKind`, or from `StatelessKind` (`stateless.py`); the runtime plays the other roles itself.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -171,6 +171,18 @@ class KeyedKind(Kind[S]):
     def keeps_groups(self, op: OperatorOf[S]) -> bool:
         """Whether it keeps windows of rows as they come, which may be stored group by group."""
         return False
+
+
+KINDS: dict[type[Spec], Kind[Any]] = {}
+"""Those that registered. `kinds.py` sees to it that all that come with holdfast have."""
+
+K = TypeVar("K", bound=type[Kind[Any]])
+
+
+def register(kind: K) -> K:
+    """Put before a class: from now on operators with its class of spec are of this kind."""
+    KINDS[kind.spec] = kind()
+    return kind
 
 
 def refuse(op: OperatorOf[Spec], why: str, cure: str) -> TopologyError:

@@ -1,4 +1,5 @@
-"""All kinds of operators: the one place where a new kind is listed."""
+"""All kinds of operators that come with holdfast, one module each or several that belong together. A new kind needs a line
+here; what is not part of the package registers itself when it is imported."""
 
 from __future__ import annotations
 
@@ -6,61 +7,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.errors import TopologyError
-from holdfast.language.graph import Operator, Spec
-from holdfast.operators import stateless
-from holdfast.operators.aggregates.kinds import AggregateKind, WindowKind
-from holdfast.operators.ends import SinkKind, SourceKind
+from holdfast.language.graph import Operator
+from holdfast.operators import ends as ends
+from holdfast.operators import stateless as stateless
+from holdfast.operators.aggregates import aggregate as aggregate
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.joins.kind import JoinKind
-from holdfast.operators.kind import KeyedKind, Kind
-from holdfast.operators.python.hosted import HostedKind
-from holdfast.operators.python.keyed_python import KeyedPythonKind
-from holdfast.operators.rows.barrier import BarrierKind
-from holdfast.operators.rows.dedup import DedupKind
-from holdfast.operators.rows.ranked import TopNKind
-from holdfast.operators.rows.sorting import SortKind
+from holdfast.operators.joins import join as join
+from holdfast.operators.kind import KINDS, KeyedKind, Kind
+from holdfast.operators.python import hosted as hosted
+from holdfast.operators.python import keyed_python as keyed_python
+from holdfast.operators.rows import barrier as barrier
+from holdfast.operators.rows import dedup as dedup
+from holdfast.operators.rows import ranked as ranked
+from holdfast.operators.rows import sorting as sorting
 from holdfast.operators.stateless import StatelessKind
 from holdfast.operators.stored.rows import StoredRows
-
-_KINDS: dict[type[Spec], Kind[Any]] = {}
-
-
-def register(kind: Kind[Any]) -> None:
-    """From now on operators with its class of spec are of this kind."""
-    _KINDS[kind.spec] = kind
-
-
-for _kind in (
-    SourceKind(),
-    stateless.FilterKind(),
-    stateless.SelectKind(),
-    stateless.WithColumnsKind(),
-    stateless.TransformKind(),
-    stateless.SqlKind(),
-    stateless.MapArrowKind(),
-    stateless.UnionKind(),
-    stateless.SplitKind(),
-    AggregateKind(),
-    WindowKind(),
-    DedupKind(),
-    TopNKind(),
-    SortKind(),
-    BarrierKind(),
-    JoinKind(),
-    KeyedPythonKind(),
-    HostedKind(),
-    SinkKind(),
-):
-    register(_kind)
 
 
 def kind_of(op: Operator) -> Kind[Any]:
     """The kind of an operator."""
-    found = _KINDS.get(type(op.spec))
+    found = KINDS.get(type(op.spec))
     if found is None:
         raise TopologyError(
             f"Operator {op.name!r} is of a kind that nobody knows: {op.kind}.",
-            cure="Import what registers it: holdfast.operators.kinds.register(…).",
+            cure="Import what registers it: a class with @register before it.",
         )
     return found
 
@@ -81,5 +51,5 @@ def stateless_kind(op: Operator) -> StatelessKind[Any]:
 
 def stored_rows(fingerprint: Fingerprint, meta: Mapping[str, Any]) -> StoredRows:
     """The stored rows of an operator, also of a kind that nobody here knows."""
-    kind = next((kind for kind in _KINDS.values() if kind.name == fingerprint.kind), None)
+    kind = next((kind for kind in KINDS.values() if kind.name == fingerprint.kind), None)
     return (kind.stored if isinstance(kind, KeyedKind) else StoredRows)(fingerprint, meta)

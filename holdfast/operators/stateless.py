@@ -23,7 +23,7 @@ from holdfast.language.operators.stateless import (
     UnionSpec,
     WithColumnsSpec,
 )
-from holdfast.operators.kind import Kind, OperatorOf, S, Schemas
+from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, register
 
 
 class Frames(Protocol):
@@ -74,6 +74,7 @@ class StatelessKind(Kind[S]):
         )
 
 
+@register
 class FilterKind(StatelessKind[FilterSpec]):
     spec = FilterSpec
     keeps_positions = True
@@ -82,6 +83,7 @@ class FilterKind(StatelessKind[FilterSpec]):
         return [spark.frame(rows).filter(op.spec.condition)]
 
 
+@register
 class SelectKind(StatelessKind[SelectSpec]):
     spec = SelectSpec
     keeps_positions = True
@@ -94,6 +96,7 @@ class SelectKind(StatelessKind[SelectSpec]):
         return [frame.select(*columns, *missing) if missing else selected]
 
 
+@register
 class WithColumnsKind(StatelessKind[WithColumnsSpec]):
     spec = WithColumnsSpec
     keeps_positions = True
@@ -103,6 +106,7 @@ class WithColumnsKind(StatelessKind[WithColumnsSpec]):
         return [spark.frame(rows).withColumns(columns)]
 
 
+@register
 class TransformKind(StatelessKind[TransformSpec]):
     spec = TransformSpec
 
@@ -116,6 +120,7 @@ class TransformKind(StatelessKind[TransformSpec]):
         return [result]
 
 
+@register
 class SqlKind(StatelessKind[SqlSpec]):
     spec = SqlSpec
 
@@ -123,6 +128,7 @@ class SqlKind(StatelessKind[SqlSpec]):
         return [spark.sql(spark.bare(rows), op.spec.query)]
 
 
+@register
 class SplitKind(StatelessKind[SplitSpec]):
     spec = SplitSpec
     keeps_positions = True
@@ -141,6 +147,7 @@ class SplitKind(StatelessKind[SplitSpec]):
         return f"into {', '.join(op.spec.names) or op.outputs}"
 
 
+@register
 class MapArrowKind(StatelessKind[MapArrowSpec]):
     spec = MapArrowSpec
     expressions = False
@@ -156,6 +163,7 @@ class MapArrowKind(StatelessKind[MapArrowSpec]):
         return [op.spec.fn(bare).select(op.spec.schema.names).cast(op.spec.schema)]
 
 
+@register
 class UnionKind(StatelessKind[UnionSpec]):
     """Streams met at its port already."""
 

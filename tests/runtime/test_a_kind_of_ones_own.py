@@ -31,8 +31,7 @@ from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import key_fields
 from holdfast.language.stream import Stream, attach
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse
-from holdfast.operators.kinds import register
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse, register
 from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
 from holdfast.operators.shared.logic import Applied, Place, Segments
 from holdfast.state.aggregates.aggregation import Aggregation
@@ -92,6 +91,7 @@ class EveryNth(MapLogic):
         return Applied(version.segments, (passed.select(self.outputs[0].names).cast(self.outputs[0]),))
 
 
+@register
 class EveryNthKind(KeyedKind[EveryNthSpec]):
     spec = EveryNthSpec
     keeps_positions = True
@@ -117,8 +117,6 @@ class EveryNthKind(KeyedKind[EveryNthSpec]):
         seen = Aggregation.plan(spec.by, (("seen", "count", None),), schema)
         return EveryNth(spec.n, seen, schema, planned.stamped)
 
-
-register(EveryNthKind())
 
 # --- what it does ---------------------------------------------------------------------------------------------------
 

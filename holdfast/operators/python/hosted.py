@@ -6,9 +6,10 @@ import pyarrow as pa
 
 from holdfast.language.graph import HostedSpec
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas
+from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, register
 
 
+@register
 class HostedKind(Kind[HostedSpec]):
     spec = HostedSpec
     role = "hosted"

@@ -20,7 +20,7 @@ from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.keyed_python import KeyedSpec, keyed_schema
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.python.key_turns import Answer, Turn, Turns
 from holdfast.operators.shared import lifetimes
 from holdfast.operators.shared.keyed_maps import TimedMapLogic
@@ -217,6 +217,7 @@ class StoredStates(StoredRows):
         return known.variables or Variables(part.schema, shapes)
 
 
+@register
 class KeyedPythonKind(KeyedKind[KeyedSpec]):
     spec = KeyedSpec
     stored = StoredStates

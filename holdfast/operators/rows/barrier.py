@@ -12,7 +12,7 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.barriers import BarrierSpec, Names, barrier_names, barrier_schema
 from holdfast.operators.fingerprint import Fingerprint, columns_of, keyed_frame
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
 from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
 from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, own_rows
 from holdfast.operators.stored.parts import Part
@@ -135,6 +135,7 @@ class StoredBarrier(StoredRows):
         return WaitingRows(part.schema)
 
 
+@register
 class BarrierKind(KeyedKind[BarrierSpec]):
     spec = BarrierSpec
     ports = Ports(2, None, "has not two data ports or more", "Write a.barrier(b).")

@@ -11,7 +11,7 @@ from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.expiry import DedupSpec, dedup_schema
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.shared.keyed_maps import LivingLogic, with_positions
 from holdfast.operators.shared.lifetimes import Marked
 from holdfast.operators.shared.logic import Segments
@@ -51,6 +51,7 @@ class Dedup(LivingLogic):
         return {"dropped": rows - output} if rows > output else {}
 
 
+@register
 class DedupKind(KeyedKind[DedupSpec]):
     spec = DedupSpec
     keeps_positions = True

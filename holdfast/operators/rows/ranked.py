@@ -14,7 +14,7 @@ from holdfast.language.operators.ranking import RANK, TopNSpec, top_n_schema
 from holdfast.language.operators.values import TimeWindow, idle_text
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fingerprint, columns_of, key_of, keyed_frame
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.shared.keyed_maps import MapLogic
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, with_hashes
 from holdfast.operators.shared.timed import Arrived, TimedPort
@@ -150,6 +150,7 @@ class StoredTops(RowsOfWindows):
         return {BEST: Function(top_name(self.fingerprint.frame["n"], self.fingerprint.frame["order"]))}
 
 
+@register
 class TopNKind(KeyedKind[TopNSpec]):
     spec = TopNSpec
     stored = StoredTops

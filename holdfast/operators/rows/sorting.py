@@ -14,7 +14,7 @@ from holdfast.language.operators.columns import time_type
 from holdfast.language.operators.sorting import SortSpec
 from holdfast.language.operators.values import idle_text
 from holdfast.operators.fingerprint import Fingerprint, columns_of
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments
 from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort
@@ -122,6 +122,7 @@ class StoredSort(StoredRows):
         return Part(name, "rows", schema, used_up=None if mark is None else (TIME, mark))
 
 
+@register
 class SortKind(KeyedKind[SortSpec]):
     spec = SortSpec
     stored = StoredSort

@@ -14,7 +14,6 @@ from typing import Literal
 import pyarrow as pa
 
 from holdfast.state.aggregates.aggregation import Aggregation, kept_part
-from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.opaque_values import STATE
 
 Rule = Literal["newest", "sums", "rows"]
@@ -37,11 +36,6 @@ class Part:
     """How sums are added up."""
     used_up: tuple[str, int] | None = None
     """Rows whose time in this column is below that number have left."""
-
-    @property
-    def values(self) -> list[str]:
-        """The columns that are not the key."""
-        return [name for name in self.schema.names if name != HASH_COLUMN and name not in self.keys]
 
 
 def keys_of(schema: pa.Schema) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from holdfast.operators.joins.interval import IntervalJoin
 from holdfast.operators.joins.joining import PairShape
 from holdfast.operators.joins.ordered_join import OrderedJoin
 from holdfast.operators.joins.window_join import WindowJoin
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
 from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.operators.stored.parts import STATE_PART, Part
 from holdfast.operators.stored.rows import NOTHING_KNOWN, Known, StoredRows
@@ -47,6 +47,7 @@ class StoredJoin(StoredRows):
         return Stored(part.schema, numbered="on" not in self.fingerprint.frame)
 
 
+@register
 class JoinKind(KeyedKind[JoinSpec]):
     spec = JoinSpec
     ports = Ports(2, 2, "has not two data ports", "Write a.join(b, …).")

@@ -21,7 +21,7 @@ from holdfast.operators.aggregates.row_windows import CountedAggregate, RowWindo
 from holdfast.operators.aggregates.running import RunningAggregate
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse, register
 from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.operators.stored.rows import RowsOfWindows
 from holdfast.state.aggregates.aggregation import Aggregation
@@ -85,6 +85,7 @@ def entries_of(aggregates: Aggregates, made: pa.Schema) -> dict[str, Fields]:
     }
 
 
+@register
 class AggregateKind(AggregatingKind[AggregateSpec]):
     """Running aggregates."""
 
@@ -146,6 +147,7 @@ class AggregateKind(AggregatingKind[AggregateSpec]):
         return RunningAggregate(Aggregation.plan(spec.by, spec.aggregates, schema), spec.emit, *made)
 
 
+@register
 class WindowKind(AggregatingKind[WindowSpec]):
     """Aggregates over windows."""
 
