@@ -11,13 +11,14 @@ The packages, in the order data flows:
 
     errors ids clock durable failpoints    words everyone shares
     language/     what users write: Topology, Stream, operators, annotations, Source and Sink
+    operators/    what there is to each kind of operator: checks, columns, fingerprint, logic of tasks, stored rows
     compiler/     graph → regions → elements → plan; explain
     protocol/     pure: establish, publish, reset
     state/        exact encoding of Python values; keyed maps of Arrow segments
     store/        where epochs live: files, SQLite, memory
     checkpoint/   where state meets store: blobs, manifest, retention
     sources/ sinks/                        the outside world
-    runtime/      loops, regions, recovery; spark/ (driver side), executor/ (ships to workers)
+    runtime/      loops, regions, recovery; engines/ (Spark, and in-process)
     testing/      run without Spark, conformance suites, golden comparison
     chaos/        the protocol under simulated failures
     demo/ bench/ cli/                      faces

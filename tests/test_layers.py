@@ -32,7 +32,7 @@ LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units}
 NEIGHBOURS = {
     **dict.fromkeys(LAYERS[WORDS], LAYERS[WORDS]),
     "compiler": {"operators"},
-    "operators": {"compiler"},
+    "checkpoint": {"operators"},
     "testing": {"runtime"},
     "cli": LAYERS[FACES] - {"__main__"},
     "__main__": {"cli"},

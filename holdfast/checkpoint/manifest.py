@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.checkpoint import typed_json
+from holdfast.checkpoint.old_fingerprints import old_fingerprint
 from holdfast.checkpoint.parts import ElementPart, OperatorPart, Piece, Place, places
 from holdfast.errors import MismatchError
 from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.operators.fingerprint import Fingerprint
 from holdfast.store.base import Store
 
 MAGIC = "holdfast-manifest"
@@ -52,7 +54,7 @@ class Manifest:
     attempt: Attempt
     token: OwnerToken
     wall: float
-    fingerprint: Mapping[str, str]
+    fingerprint: Mapping[str, Fingerprint]
     parts: Mapping[ElementName, ElementPart]
     previous: Epoch
     origin: Origin | None = None
@@ -127,6 +129,9 @@ def _upgraded(version: int, content: Any) -> Any:
     if version < 3:
         for element, part in content["parts"].items():
             part["element"] = element
+        for name, text in content["fingerprint"].items():
+            if isinstance(text, str):
+                content["fingerprint"][name] = old_fingerprint(text).to_json()
     return content
 
 

@@ -3,7 +3,7 @@
     <magic> <version> crc32=<eight hexadecimal digits>
     {<JSON object, keys sorted, one line per field>}
 
-Fields have the names they have in the class. What is empty is left out, a segment is a list of its fields. Reading
+Fields have the names they have in the class; classes with `to_json` and `from_json` know their own form. What is empty is left out, a segment is a list of its fields. Reading
 trusts nothing: no byte of the body is looked at before its checksum fits, and every value must be what its annotation says;
 whole numbers are never negative. Damage is told by its place. Fields that nobody knows are passed over: a change that older
 readers must not miss raises the version.
@@ -55,6 +55,8 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items()}
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if not is_dataclass(value):
         return None if value is None else _leaf(type(value), value)
     held = ((each, getattr(value, each.name)) for each in fields(value))
@@ -144,7 +146,17 @@ def typed(hint: Any, value: Any) -> Any:
         return value
     if origin in (Union, UnionType):
         return None if value is None else typed(_chosen(args, value), value)
+    if hasattr(hint, "from_json"):
+        return _own(hint, value)
     return _record(hint, value)
+
+
+def _own(hint: Any, value: Any) -> Any:
+    """A class that knows its own form."""
+    try:
+        return hint.from_json(value)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise Wrong(f"is no {hint.__name__.lower()}") from error
 
 
 _LEAVES = {str: "a text", int: "a whole number", float: "a number"}

@@ -13,9 +13,10 @@ from rich.table import Column, Table
 from holdfast.checkpoint.look.epoch_difference import OperatorDiff
 from holdfast.checkpoint.look.epochs import EpochSummary
 from holdfast.checkpoint.look.file_printer import Printed
-from holdfast.checkpoint.look.variables_view import as_text
 from holdfast.checkpoint.look.verify import Verified
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.stored.variables_view import as_text
 
 _LONGEST = 120
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -99,7 +100,7 @@ def _operators(operators: Sequence[Mapping[str, Any]]) -> Table:
             size(each["bytes"]),
             str(len(chains)) if chains else "",
             "+".join(str(len(chain)) for chain in chains) if len(chains) <= 8 else str(sum(map(len, chains))),
-            each["fingerprint"],
+            str(Fingerprint.from_json(each["fingerprint"])) if each["fingerprint"] else "",
         )
     return table
 

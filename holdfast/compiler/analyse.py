@@ -13,33 +13,9 @@ import pyarrow as pa
 
 from holdfast.compiler.traverse import topological
 from holdfast.errors import HoldfastError, TopologyError
-from holdfast.language.graph import (
-    AggregateSpec,
-    BarrierSpec,
-    DedupSpec,
-    Graph,
-    HostedSpec,
-    JoinSpec,
-    KeyedSpec,
-    MapArrowSpec,
-    Operator,
-    SinkSpec,
-    SortSpec,
-    SourceSpec,
-    SplitSpec,
-    StreamRef,
-    TopNSpec,
-    UnionSpec,
-    WindowSpec,
-)
-from holdfast.language.operators.aggregates import aggregate_schema
-from holdfast.language.operators.barriers import barrier_schema
-from holdfast.language.operators.expiry import check_time_column, check_ttl_column, dedup_schema
-from holdfast.language.operators.joins import join_schema
-from holdfast.language.operators.keyed_python import keyed_schema
-from holdfast.language.operators.ranking import top_n_schema
-from holdfast.language.operators.windows import window_schema
+from holdfast.language.graph import Graph, Operator, StreamRef
 from holdfast.language.schema import check_columns
+from holdfast.operators.kinds import kind_of
 
 
 class Analyser(Protocol):
@@ -56,42 +32,7 @@ class ArrowAnalyser:
     """Knows everything but Column expressions, SQL and DataFrame functions: those need Spark."""
 
     def output_schemas(self, operator: Operator, input_schemas: list[pa.Schema]) -> list[pa.Schema]:
-        match operator.spec:
-            case SourceSpec(source=source):
-                return [source.schema()]
-            case MapArrowSpec(schema=schema):
-                return [schema]
-            case UnionSpec():
-                return [input_schemas[0]]
-            case SplitSpec():
-                return [input_schemas[0]] * operator.outputs
-            case AggregateSpec() as spec:
-                check_ttl_column(input_schemas[0], spec.ttl)
-                return [aggregate_schema(input_schemas[0], spec)]
-            case DedupSpec() as spec:
-                return [dedup_schema(input_schemas[0], spec)]
-            case TopNSpec() as spec:
-                return [top_n_schema(input_schemas[0], spec)]
-            case BarrierSpec() as spec:
-                return [barrier_schema(input_schemas, spec)]
-            case SortSpec(on=on):
-                check_time_column(input_schemas[0], on, "Rows are sorted by")
-                return [input_schemas[0]]
-            case WindowSpec() as spec:
-                return window_schema(input_schemas[0], spec)
-            case JoinSpec() as spec:
-                left, right = input_schemas
-                return [join_schema(left, right, spec)]
-            case KeyedSpec() as spec:
-                return [keyed_schema(input_schemas[0], spec)]
-            case HostedSpec(schemas=schemas):
-                return list(schemas)
-            case SinkSpec():
-                return []
-        raise TopologyError(
-            f"{operator.kind} can only be analysed with Spark.",
-            cure="Run it on Spark, or use map_arrow, aggregate, union, split and Python operators for local runs.",
-        )
+        return kind_of(operator).schemas(operator, input_schemas)
 
 
 def analyse(graph: Graph, analyser: Analyser) -> Mapping[StreamRef, pa.Schema]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from holdfast.compiler.analyse import Analyser, analyse
 from holdfast.compiler.connect import connect, plan_region
-from holdfast.compiler.fingerprint import fingerprints
 from holdfast.compiler.fusion import Element, fuse
-from holdfast.compiler.order import find_stamped, stamps
+from holdfast.compiler.order import find_stamped
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
 from holdfast.compiler.validate import check_identity, validate
 from holdfast.ids import OperatorName
-from holdfast.language.graph import Graph
+from holdfast.language.graph import Graph, StreamRef
+from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.kinds import kind_of
 
 
 def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
@@ -50,5 +53,15 @@ def _element(graph: Graph, element: Element, connections: tuple[ConnectionPlan, 
 
 def source_index(graph: Graph) -> Mapping[OperatorName, int]:
     """A number for everyone who may stamp positions, by sorted name."""
-    stamping = sorted(name for name, op in graph.operators.items() if stamps(op))
+    stamping = sorted(name for name, op in graph.operators.items() if kind_of(op).stamps(op))
     return {name: index for index, name in enumerate(stamping)}
+
+
+def fingerprints(graph: Graph, schemas: Mapping[StreamRef, pa.Schema]) -> Mapping[OperatorName, Fingerprint]:
+    """What must not change between two runs on one store, per source, sink and stateful operator."""
+    found = {}
+    for name, op in graph.operators.items():
+        inputs = [schemas[port.streams[0]] for port in op.inputs]
+        outputs = [schemas[StreamRef(name, port)] for port in range(op.outputs)]
+        found[name] = kind_of(op).fingerprint(op, inputs, outputs)
+    return {name: fingerprint for name, fingerprint in found.items() if fingerprint is not None}

@@ -8,31 +8,7 @@ from holdfast.compiler.guarantee import guarantees
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import Edge, edges
 from holdfast.ids import OperatorName
-from holdfast.language.graph import (
-    AggregateSpec,
-    AsofMatch,
-    BarrierSpec,
-    CountWindow,
-    DedupSpec,
-    DeltaWindow,
-    HostedSpec,
-    IntervalMatch,
-    JoinSpec,
-    KeyedSpec,
-    Latest,
-    MarkedWindow,
-    Operator,
-    RowWindow,
-    SinkSpec,
-    SortSpec,
-    SourceSpec,
-    SplitSpec,
-    TimeWindow,
-    TopNSpec,
-    Ttl,
-    WindowMatch,
-    WindowSpec,
-)
+from holdfast.operators.kinds import kind_of
 
 Names = Mapping[OperatorName, str]
 
@@ -86,86 +62,8 @@ def _element_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
 def _operator_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     ordered = {stream.operator for stream in plan.stamped}
     for operator in plan.graph.operators.values():
-        yield operator.name, operator.kind, what(operator), "positions" if operator.name in ordered else "-"
-
-
-def what(operator: Operator) -> str:
-    """An operator in one phrase."""
-    match operator.spec:
-        case SourceSpec(source=source):
-            return source.describe()
-        case SinkSpec(sink=sink):
-            return sink.describe()
-        case HostedSpec(label=label):
-            return label
-        case AggregateSpec() as spec:
-            computed = ", ".join(f"{name}={fn}({column or ''})" for name, fn, column in spec.aggregates)
-            return f"by {', '.join(spec.by)}: {computed}, emit {spec.emit}{_lifetime(spec.ttl)}"
-        case DedupSpec(by=by, ttl=ttl):
-            return f"first row by {', '.join(by)}{_lifetime(ttl)}"
-        case BarrierSpec(by=by):
-            return f"{len(operator.inputs)} inputs row by row" + (f", by {', '.join(by)}" if by else "")
-        case SortSpec(on=on):
-            return f"in the order of {on}{_idle(operator.spec.idle_us)}"
-        case TopNSpec(n=n, by=by, order=order, window=window):
-            best = ", ".join(f"{'-' if descending else ''}{column}" for column, descending in order)
-            panes = (
-                f", windows of {window.size_us / 1e6:g} s of {window.on}{_idle(window.idle_us)}"
-                if window
-                else ""
-            )
-            return f"first {n} by {', '.join(by) or 'nothing'} in the order of {best}{panes}"
-        case JoinSpec() as spec:
-            return f"{_join(spec)}{_idle(spec.idle_us)}"
-        case KeyedSpec(by=by, label=label, variables=variables):
-            state = ", ".join(f"{name} {described}" for name, described in variables)
-            return f"{label} by {', '.join(by)}: {state or 'no state'}"
-        case WindowSpec(window=window) as spec:
-            computed = ", ".join(f"{name}={fn}({column or ''})" for name, fn, column in spec.aggregates)
-            return f"by {', '.join(spec.by) or 'nothing'}: {computed}, windows {_window(window)}"
-        case SplitSpec() as spec:
-            return f"into {', '.join(spec.names) or operator.outputs}"
-    return "-"
-
-
-def _lifetime(ttl: Ttl | None) -> str:
-    if ttl is None:
-        return ""
-    return f", forgotten after {ttl.length_us / 1e6:g} s of {ttl.on or 'processing time'}"
-
-
-def _window(window: TimeWindow | RowWindow) -> str:
-    match window:
-        case CountWindow(size=size, every=every):
-            return f"of {size} rows every {every}"
-        case DeltaWindow(delta=delta, of=of, every=every):
-            return f"of {delta} of {of}" + ("" if every is None else f" every {every} rows")
-        case MarkedWindow(until=until):
-            return f"until {until}"
-    length = f"of {window.size_us / 1e6:g} s every {window.slide_us / 1e6:g} s of {window.on}"
-    return length + _idle(window.idle_us)
-
-
-def _idle(idle_us: int | None) -> str:
-    return "" if idle_us is None else f", sources idle after {idle_us / 1e6:g} s"
-
-
-def _join(spec: JoinSpec) -> str:
-    keys = ", ".join(a if a == b else f"{a}={b}" for a, b in zip(spec.left_by, spec.right_by, strict=True))
-    by = f"{spec.how}, by {keys}" if keys else spec.how
-    match spec.match:
-        case IntervalMatch(before_us=before, after_us=after):
-            return f"{by}, from {before / 1e6:g} s before to {after / 1e6:g} s after"
-        case AsofMatch(tolerance_us=reach):
-            return f"{by}, latest not later" + ("" if reach is None else f", at most {reach / 1e6:g} s older")
-        case WindowMatch(left=left, right=right):
-            return f"{by}, left keeps {_latest(left)}, right keeps {_latest(right)}"
-
-
-def _latest(window: Latest) -> str:
-    if window.size_us is not None:
-        return f"{window.size_us / 1e6:g} s"
-    return f"{window.rows} rows{' per key' if window.per_key else ''}"
+        order = "positions" if operator.name in ordered else "-"
+        yield operator.name, operator.kind, kind_of(operator).what(operator), order
 
 
 def _titled(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from holdfast.compiler.regions import Regions
 from holdfast.compiler.traverse import Edge, edges, edges_into, topological
 from holdfast.ids import ElementName, OperatorName, RegionName
-from holdfast.language.graph import Graph, HostedSpec
+from holdfast.language.graph import Graph
+from holdfast.operators.kinds import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def is_cut(graph: Graph, regions: Regions, edge: Edge) -> bool:
         or edge.autonomous
         or regions.of.get(edge.source) != regions.of.get(edge.target)
         or target.annotations.isolated
-        or isinstance(target.spec, HostedSpec)
+        or kind_of(target).role == "hosted"
     )
 
 

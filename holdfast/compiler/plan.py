@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from holdfast.ids import ConnectionId, ElementName, OperatorName, RegionName
 from holdfast.language.graph import Graph, Operator, RegionSettings, StreamRef
+from holdfast.operators.fingerprint import Fingerprint
 from holdfast.protocol.shape import RegionShape
 
 
@@ -62,5 +63,5 @@ class Plan:
     """Columns of each stream without positions, as the analyser found them."""
     source_index: Mapping[OperatorName, int]
     """Number of each stamping operator (sources and hosted operators), by sorted name: fills `__hf_source`."""
-    fingerprint: Mapping[OperatorName, str]
+    fingerprint: Mapping[OperatorName, Fingerprint]
     """What must not change between runs on one store, per stateful operator, source and sink."""

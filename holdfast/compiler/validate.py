@@ -8,27 +8,9 @@ from holdfast.compiler.traverse import data_cycle
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName, is_safe_name
 from holdfast.language.annotations import NAME_RULE
-from holdfast.language.graph import (
-    AGGREGATING,
-    STATEFUL,
-    AggregateSpec,
-    BarrierSpec,
-    Graph,
-    HostedSpec,
-    InputPort,
-    JoinSpec,
-    Operator,
-    SinkSpec,
-    SourceSpec,
-    StreamRef,
-    TimeWindow,
-    WindowMatch,
-    WindowSpec,
-)
-from holdfast.language.operators.aggregates import EMITS
-from holdfast.state.aggregates.function_names import FUNCTIONS, is_function, is_growing
-from holdfast.state.windows.count_windows import ROWS
-from holdfast.state.windows.time_windows import END, START
+from holdfast.language.graph import Graph, InputPort, Operator, StreamRef
+from holdfast.operators.kind import KeyedKind, refuse
+from holdfast.operators.kinds import kind_of
 
 
 def validate(graph: Graph) -> None:
@@ -40,14 +22,14 @@ def validate(graph: Graph) -> None:
         check_arity(operator)
         for index, port in enumerate(operator.inputs):
             check_port(graph, operator, index, port)
-        check_aggregate(operator)
+        kind_of(operator).check(operator)
         check_checkpoint(operator)
     check_cycles(graph)
 
 
 def check_not_empty(graph: Graph) -> None:
     """A topology has at least one source."""
-    if not any(isinstance(operator.spec, SourceSpec) for operator in graph.operators.values()):
+    if not any(kind_of(operator).role == "source" for operator in graph.operators.values()):
         raise TopologyError(
             f"Topology {graph.name!r} has no source.", cure="Begin with topology.source(…, name='…')."
         )
@@ -83,32 +65,22 @@ def check_name(key: OperatorName, operator: Operator) -> None:
 
 
 def check_arity(operator: Operator) -> None:
-    """Sources read nothing; everything else has data ports, one unless it is a Python operator."""
-    data = [port for port in operator.inputs if not port.control]
-    if isinstance(operator.spec, SourceSpec):
+    """Sources read nothing; everything else has data ports, as many as its kind says."""
+    kind = kind_of(operator)
+    if kind.role == "source":
         if operator.inputs:
             raise TopologyError(f"Source {operator.name!r} has inputs.", cure="Sources begin a graph.")
-    elif not data or not all(port.streams for port in operator.inputs):
-        raise TopologyError(
-            f"Operator {operator.name!r} ({operator.kind}) has a port without a stream, or no data port.",
-            cure="Connect a stream to each port; rows that arrive at data ports are what makes it work.",
+        return
+    ports, data = kind.ports, sum(not port.control for port in operator.inputs)
+    if not data or not all(port.streams for port in operator.inputs):
+        raise refuse(
+            operator,
+            "has a port without a stream, or no data port",
+            "Connect a stream to each port; rows that arrive at data ports are what makes it work.",
         )
-    elif isinstance(operator.spec, BarrierSpec):
-        if len(data) < 2 or len(operator.inputs) > len(data):
-            raise TopologyError(
-                f"Operator {operator.name!r} (barrier) has not two data ports or more.",
-                cure="Write a.barrier(b).",
-            )
-    elif isinstance(operator.spec, JoinSpec):
-        if len(data) != 2 or len(operator.inputs) != 2:
-            raise TopologyError(
-                f"Operator {operator.name!r} (join) has not two data ports.", cure="Write a.join(b, …)."
-            )
-    elif not isinstance(operator.spec, HostedSpec) and len(operator.inputs) > 1:
-        raise TopologyError(
-            f"Operator {operator.name!r} ({operator.kind}) has several ports or a control port.",
-            cure="Only Python operators (topology.operator) can; union the streams before.",
-        )
+    too_many = ports.most is not None and data > ports.most
+    if data < ports.least or too_many or (data < len(operator.inputs) and not ports.control):
+        raise refuse(operator, ports.wrong, ports.cure)
 
 
 def check_port(graph: Graph, operator: Operator, index: int, port: InputPort) -> None:
@@ -132,66 +104,27 @@ def _repeated(streams: tuple[StreamRef, ...]) -> StreamRef | None:
     return next((stream for index, stream in enumerate(streams) if stream in streams[:index]), None)
 
 
-def check_aggregate(operator: Operator) -> None:
-    """An aggregate has keys, known functions, and columns that do not collide."""
-    spec = operator.spec
-    if not isinstance(spec, AGGREGATING):
-        return
-    where = f"Operator {operator.name!r} ({operator.kind})"
-    if (not spec.by and isinstance(spec, AggregateSpec)) or not spec.aggregates:
-        raise TopologyError(
-            f"{where} has no {'key columns' if spec.aggregates else 'aggregates'}.",
-            cure="Write aggregate('key', n=holdfast.count()).",
-        )
-    for _, function, column in spec.aggregates:
-        if not is_function(function) or (column is None and function != "count"):
-            raise TopologyError(
-                f"{where} uses {function}({column or ''}), which is not known.",
-                cure=f"Use {', '.join(FUNCTIONS)}.",
-            )
-        if isinstance(spec, AggregateSpec) and spec.emit == "each" and is_growing(function):
-            raise TopologyError(
-                f"{where} has emit='each' and computes {function}({column}), which keeps lists: one for every row"
-                " would cost the square of the rows.",
-                cure="Use emit='changes', or compute it in an aggregate of its own.",
-            )
-    if isinstance(spec, AggregateSpec) and spec.emit not in EMITS:
-        raise TopologyError(f"{where} has emit={spec.emit!r}.", cure="Use 'changes' or 'each'.")
-    names = [*_window_columns(spec), *spec.by, *(name for name, _, _ in spec.aggregates)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise TopologyError(
-            f"{where} would make two columns called {', '.join(twice)}.",
-            cure="Give the aggregates other names.",
-        )
-
-
-def _window_columns(spec: AggregateSpec | WindowSpec) -> list[str]:
-    """The columns by which results of windows are told apart."""
-    if not isinstance(spec, WindowSpec):
-        return []
-    return [START, END] if isinstance(spec.window, TimeWindow) else [ROWS]
-
-
 def check_checkpoint(operator: Operator) -> None:
     """`.checkpoint(…)` makes sense only where there is state."""
-    marks = operator.annotations
-    if marks.checkpoint_form is not None and not isinstance(operator.spec, STATEFUL):
-        raise TopologyError(
-            f"Operator {operator.name!r} ({operator.kind}) has no state that could be stored in one form or another.",
-            cure="Put .checkpoint(form=…) right behind an aggregate, a join or a Python operator.",
+    marks, kind = operator.annotations, kind_of(operator)
+    if marks.checkpoint_form is not None and not kind.stateful:
+        raise refuse(
+            operator,
+            "has no state that could be stored in one form or another",
+            "Put .checkpoint(form=…) right behind an aggregate, a join or a Python operator.",
         )
-    form, spec = marks.checkpoint_form, operator.spec
-    is_window = isinstance(spec, JoinSpec) and isinstance(spec.match, WindowMatch) and spec.on is None
-    if form is not None and form.kind == "groups" and not is_window:
-        raise TopologyError(
-            f"Operator {operator.name!r} ({operator.kind}) keeps no window of rows as they come.",
-            cure="Use hf.groups(…) behind join(…, window=hf.latest(…)) only; elsewhere hf.incremental(…).",
+    in_groups = marks.checkpoint_form is not None and marks.checkpoint_form.kind == "groups"
+    if in_groups and not (isinstance(kind, KeyedKind) and kind.keeps_groups(operator)):
+        raise refuse(
+            operator,
+            "keeps no window of rows as they come",
+            "Use hf.groups(…) behind join(…, window=hf.latest(…)) only; elsewhere hf.incremental(…).",
         )
-    if marks.checkpoint_every_s is not None and not isinstance(operator.spec, (*STATEFUL, SourceSpec)):
-        raise TopologyError(
-            f"Operator {operator.name!r} ({operator.kind}) has no state to checkpoint.",
-            cure="Put .checkpoint(every=…) right behind an aggregate, a Python operator or a source.",
+    if marks.checkpoint_every_s is not None and not kind.stateful and kind.role != "source":
+        raise refuse(
+            operator,
+            "has no state to checkpoint",
+            "Put .checkpoint(every=…) right behind an aggregate, a Python operator or a source.",
         )
 
 
@@ -215,7 +148,7 @@ def check_identity(graph: Graph, region_of: Mapping[OperatorName, RegionName]) -
                 f"Operator {name!r} belongs to region {region!r}, which decides when its state is saved.",
                 cure="Remove .checkpoint(every=…), or end the region before it with .autonomous().",
             )
-        stored = region is not None and isinstance(operator.spec, (*STATEFUL, SourceSpec, SinkSpec))
+        stored = region is not None and kind_of(operator).role != "stateless"
         if (stored or alone) and not operator.named:
             where = f"in region {region!r}" if region is not None else "with .checkpoint(every=…)"
             raise TopologyError(

@@ -11,14 +11,6 @@ import pyarrow as pa
 from holdfast.ids import OperatorName
 from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
-from holdfast.language.operators.window_values import CountWindow as CountWindow
-from holdfast.language.operators.window_values import DeltaWindow as DeltaWindow
-from holdfast.language.operators.window_values import MarkedWindow as MarkedWindow
-from holdfast.language.operators.window_values import RowWindow as RowWindow
-from holdfast.language.operators.window_values import TimeWindow as TimeWindow
-from holdfast.state.columns.hashing import KEY_GROUPS as KEY_GROUPS
-
-OrderMark = Literal["kept", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,204 +24,38 @@ class StreamRef:
         return f"{self.operator}.{self.port}" if self.port else str(self.operator)
 
 
-# --- what an operator does: one spec per kind -----------------------------------------------------------------------
-# Column expressions are typed Any: this layer must not import pyspark.
+# --- what an operator does ------------------------------------------------------------------------------------------
+
+
+class Spec:
+    """What an operator was told: a frozen value, one class per kind of operator, called after it (`TopNSpec`: top_n).
+
+    What the kind does with it is found from the class, in `operators/kinds.py`. Here are those that the runtime knows
+    by itself; all others are in `language/operators/`. Column expressions are typed Any: this layer must not import
+    pyspark.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def kind_name(cls) -> str:
+        """ "source", "with_columns", "top_n", …"""
+        name = cls.__name__.removesuffix("Spec")
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSpec:
+class SourceSpec(Spec):
     source: Source
 
 
 @dataclass(frozen=True, slots=True)
-class FilterSpec:
-    condition: Any
-    """A Spark Column or a SQL string."""
+class SinkSpec(Spec):
+    sink: Sink
 
 
 @dataclass(frozen=True, slots=True)
-class SelectSpec:
-    columns: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WithColumnsSpec:
-    columns: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class TransformSpec:
-    """`fn(df) -> df` on a Spark DataFrame. Keeps order only if it returns the position columns."""
-
-    fn: Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SqlSpec:
-    """A query over the view `this`."""
-
-    query: str
-
-
-@dataclass(frozen=True, slots=True)
-class MapArrowSpec:
-    """`fn(pa.RecordBatch or Table) -> pa.Table`, row-wise and stateless, run beside the data; runs without Spark too."""
-
-    fn: Callable[[pa.Table], pa.Table]
-    schema: pa.Schema
-
-
-@dataclass(frozen=True, slots=True)
-class UnionSpec:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class SplitSpec:
-    """A row leaves by the port of the first condition that holds; with `otherwise`, the rest by one more port."""
-
-    conditions: tuple[Any, ...]
-    otherwise: bool
-    names: tuple[str, ...] = ()
-    """What the user calls the ports, for `explain()`; empty: they have no names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ttl:
-    """A key is forgotten when the watermark over the column `on` has passed its time by `length_us`. Without `on`: when
-    the driver's clock has."""
-
-    length_us: int
-    on: str | None = None
-    delay_us: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateSpec:
-    """Keyed running aggregate. `aggregates` maps output column → (function, input column or None for count)."""
-
-    by: tuple[str, ...]
-    aggregates: tuple[tuple[str, str, str | None], ...]
-    emit: Literal["changes", "each"] = "changes"
-    ttl: Ttl | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DedupSpec:
-    """The first row of each key passes; with `ttl` the first since the key was forgotten."""
-
-    by: tuple[str, ...]
-    ttl: Ttl | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """Aggregates over windows, per key; without keys over all rows. `late`: one more port with the rows that came too
-    late, which only event time knows."""
-
-    by: tuple[str, ...]
-    aggregates: tuple[tuple[str, str, str | None], ...]
-    window: TimeWindow | RowWindow
-    late: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Latest:
-    """What a stream keeps in a join: its last `rows` rows, of all or of each key; or those of the last `size_us`."""
-
-    rows: int | None
-    size_us: int | None
-    per_key: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalMatch:
-    """The right row's time is at least the left's minus `before_us`, and at most the left's plus `after_us`."""
-
-    before_us: int
-    after_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class WindowMatch:
-    """A row meets what the other stream keeps at that moment."""
-
-    left: Latest
-    right: Latest
-
-
-@dataclass(frozen=True, slots=True)
-class AsofMatch:
-    """A left row meets the latest right row that is not later; `exact`: one of the same time will do."""
-
-    tolerance_us: int | None
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class JoinSpec:
-    """Rows of two streams with equal keys. `on`: the event times of left and right; None: in the order of arrival.
-    `where`: a function of output rows, or an expression of Arrow. `how="left"`: left rows without a match come out."""
-
-    left_by: tuple[str, ...]
-    right_by: tuple[str, ...]
-    match: IntervalMatch | WindowMatch | AsofMatch
-    on: tuple[str, str] | None
-    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
-    how: Literal["inner", "left"] = "inner"
-    where: Any = None
-    suffix: str = "_right"
-    idle_us: int | None = None
-    """As in windows."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedSpec:
-    """A Python operator with declared state per key, on the executors. `make` builds an instance, in any process. `on`:
-    the column with the event time, if there is one."""
-
-    by: tuple[str, ...]
-    make: Callable[[], Any]
-    schema: pa.Schema
-    label: str = "operator"
-    """The user's class, for `explain()`."""
-    variables: tuple[tuple[str, str], ...] = ()
-    """Name and description of each."""
-    on: str | None = None
-    delay_us: int = 0
-    timers: bool = False
-    """It has `on_timer`."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopNSpec:
-    """The first `n` rows of each key in the order of some columns (True: descending), of each window if there is one."""
-
-    n: int
-    by: tuple[str, ...]
-    order: tuple[tuple[str, bool], ...]
-    window: TimeWindow | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SortSpec:
-    """Rows leave in the order of the event time `on`, as far as the watermark has passed. `delays_us`, `idle_us`: as in
-    windows."""
-
-    on: str
-    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
-    idle_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierSpec:
-    """The k-th rows of all inputs, of each key if there are keys, leave together as one row."""
-
-    by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class HostedSpec:
+class HostedSpec(Spec):
     """A Python operator hosted in the driver. `make` builds a fresh instance in its initial state."""
 
     make: Callable[[], Any]
@@ -237,39 +63,6 @@ class HostedSpec:
     label: str = "operator"
     """The user's class, for `explain()`."""
     checkpoint: CheckpointForm = INCREMENTAL
-
-
-@dataclass(frozen=True, slots=True)
-class SinkSpec:
-    sink: Sink
-
-
-Spec = (
-    SourceSpec
-    | FilterSpec
-    | SelectSpec
-    | WithColumnsSpec
-    | TransformSpec
-    | SqlSpec
-    | MapArrowSpec
-    | UnionSpec
-    | SplitSpec
-    | AggregateSpec
-    | DedupSpec
-    | TopNSpec
-    | SortSpec
-    | BarrierSpec
-    | WindowSpec
-    | JoinSpec
-    | KeyedSpec
-    | HostedSpec
-    | SinkSpec
-)
-
-AGGREGATING = (AggregateSpec, WindowSpec)
-KEYED = (*AGGREGATING, JoinSpec, DedupSpec, TopNSpec, SortSpec, BarrierSpec, KeyedSpec)
-"""Operators whose state lies with the executors, by key."""
-STATEFUL = (*KEYED, HostedSpec)
 
 
 # --- what the user asked of it --------------------------------------------------------------------------------------
@@ -331,9 +124,8 @@ class Operator:
 
     @property
     def kind(self) -> str:
-        """ "source", "filter", "select", "with_columns", "aggregate", "hosted", "sink", …"""
-        name = type(self.spec).__name__.removesuffix("Spec")
-        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+        """The name of its kind."""
+        return self.spec.kind_name()
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,13 +144,3 @@ class Graph:
     name: str
     operators: Mapping[OperatorName, Operator]
     feedback: tuple[FeedbackMark, ...] = ()
-
-    def consumers(self, operator: OperatorName) -> tuple[tuple[Operator, int, StreamRef], ...]:
-        """Who reads the operator's outputs: (consumer, its input port, the stream)."""
-        return tuple(
-            (consumer, index, stream)
-            for consumer in self.operators.values()
-            for index, port in enumerate(consumer.inputs)
-            for stream in port.streams
-            if stream.operator == operator
-        )

@@ -77,7 +77,7 @@ def maker(operator: Any) -> tuple[Callable[[], Any], str]:
     if any(hasattr(operator, method) for method in PROCESS):
         label = type(operator).__name__
         _check_methods(operator, label)
-        pristine = _copy(operator)
+        pristine = copied(operator)
         return (lambda: copy.deepcopy(pristine)), label
     if callable(operator):
         _check_callable(operator)
@@ -126,7 +126,8 @@ def _check_callable(make: Callable[..., Any]) -> None:
         pass  # a built-in without a signature: it will show
 
 
-def _copy(operator: Any) -> Any:
+def copied(operator: Any) -> Any:
+    """A copy of the user's instance."""
     try:
         return copy.deepcopy(operator)
     except Exception as error:

@@ -21,30 +21,24 @@ from holdfast.language.annotations import Duration, region_settings, seconds
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
-from holdfast.language.graph import (
-    FilterSpec,
-    HostedSpec,
-    InputPort,
-    MapArrowSpec,
-    RowWindow,
-    SelectSpec,
-    SinkSpec,
-    Spec,
-    SplitSpec,
-    SqlSpec,
-    StreamRef,
-    TimeWindow,
-    TransformSpec,
-    Ttl,
-    UnionSpec,
-    WithColumnsSpec,
-)
+from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hosted import maker
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.operators.expiry import checked_ttl
 from holdfast.language.operators.join_verbs import JoinVerbs
 from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.row_verbs import RowVerbs
+from holdfast.language.operators.stateless import (
+    FilterSpec,
+    MapArrowSpec,
+    SelectSpec,
+    SplitSpec,
+    SqlSpec,
+    TransformSpec,
+    UnionSpec,
+    WithColumnsSpec,
+)
+from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
 from holdfast.language.schema import to_arrow
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."
@@ -297,15 +291,18 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         return replace(self, _isolated=True)
 
     def _beside(self, others: Sequence[Stream], spec: Spec, name: str | None) -> Stream:
-        together = (self, *others)
-        ports = [input_port(self._builder, (stream,)) for stream in together]
-        made = self._builder.add(spec, ports, name=name, isolated=any_isolated(together))
-        return Stream(self._builder, StreamRef(made))
+        return attach(spec, (self, *others), name)
 
     def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
-        port = input_port(self._builder, (self,))
-        made = self._builder.add(spec, [port], name=name, outputs=outputs, isolated=self._isolated)
-        return Stream(self._builder, StreamRef(made))
+        return attach(spec, (self,), name, outputs)
+
+
+def attach(spec: Spec, streams: Sequence[Stream], name: str | None = None, outputs: int = 1) -> Stream:
+    """Add an operator that reads these streams, each at a port of its own: what verbs are made of."""
+    builder = streams[0]._builder
+    ports = [input_port(builder, (stream,)) for stream in streams]
+    made = builder.add(spec, ports, name=name, outputs=outputs, isolated=any_isolated(streams))
+    return Stream(builder, StreamRef(made))
 
 
 def input_port(builder: Builder, streams: Iterable[Stream], control: bool = False) -> InputPort:

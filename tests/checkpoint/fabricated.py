@@ -10,6 +10,7 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import ElementPart, OperatorPart
 from holdfast.durable import checksum
 from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.operators.fingerprint import Fingerprint
 from holdfast.store.base import Store
 
 REGION = RegionName("main")
@@ -27,7 +28,7 @@ def manifest(epoch: int, pieces: Iterable[str], wall: float = 0.0, job: str = "j
     operator = OperatorPart(refs[0] if refs else None, tuple(refs[1:]))
     part = ElementPart(ElementName("e"), Epoch(epoch), Attempt(1), {"op": operator})
     return Manifest(
-        job, "t", REGION, Epoch(epoch), Attempt(1), OwnerToken(1), wall, {"op": "hosted"}, {ElementName("e"): part},
+        job, "t", REGION, Epoch(epoch), Attempt(1), OwnerToken(1), wall, {"op": Fingerprint("hosted")}, {ElementName("e"): part},
         Epoch(epoch - 1),
     )  # fmt: skip
 

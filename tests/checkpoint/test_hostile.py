@@ -18,6 +18,7 @@ from holdfast.cli.main import run_command
 from holdfast.durable import checksum_file
 from holdfast.errors import DamagedError
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.operators.fingerprint import Fingerprint
 from holdfast.store.urls import open_store
 
 REGION = RegionName("r")
@@ -77,7 +78,10 @@ def trapped(tmp_path: Path) -> tuple[Path, Path]:
             attempt=Attempt(0),
             token=OwnerToken(token),
             wall=0.0,
-            fingerprint={"src": "source Rows", "agg": "aggregate by=(k:string) agg=() groups=128"},
+            fingerprint={
+                "src": Fingerprint("source", {"class": "Rows"}),
+                "agg": Fingerprint("aggregate", {"key": (("k", "string"),)}, {"aggregates": {}}),
+            },
             parts={ElementName("e"): part},
             previous=Epoch(epoch - 1),
         )

@@ -25,6 +25,7 @@ from holdfast.checkpoint.parts import Chained, ElementPart, Groups, KeptBatch, O
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError, MismatchError
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch, OwnerToken, RegionName
+from holdfast.operators.fingerprint import Fingerprint
 from holdfast.store.base import SegmentRef
 from holdfast.store.memory import MemoryStore
 
@@ -79,7 +80,7 @@ def manifest_of(*parts: ElementPart, **more: Any) -> Manifest:
         attempt=Attempt(0),
         token=OwnerToken(1),
         wall=1.5,
-        fingerprint={"op": "hosted"},
+        fingerprint={"op": Fingerprint("hosted")},
         parts={part.element: part for part in parts},
         previous=Epoch(3),
         **more,
@@ -179,7 +180,7 @@ def test_stored_names_do_not_change() -> None:
     assert header.startswith(b"holdfast-manifest 3 crc32=")
     assert json.loads(body) == {
         "job": "j", "topology": "t", "region": "r", "epoch": 7, "attempt": 0, "token": 1, "wall": 1.5, "previous": 3,
-        "fingerprint": {"op": "hosted"}, "numbers": {"op": 1}, "parts": {"e": STORED},
+        "fingerprint": {"op": {"kind": "hosted", "frame": {}, "entries": {}}}, "numbers": {"op": 1}, "parts": {"e": STORED},
         "origin": {"kind": "fork", "epoch": 7, "store": "s", "job": "j", "dropped": ["a"], "reset": ["b"]},
     }  # fmt: skip
     own = OwnRecord(

@@ -14,8 +14,10 @@ import pytest
 import holdfast as hf
 from holdfast.checkpoint.look.describe import first_rows
 from holdfast.checkpoint.look.epochs import choose_region, newest_manifest, open_reader
-from holdfast.checkpoint.look.fingerprint_reader import Described
-from holdfast.checkpoint.look.state_rows import make_part, part_name, rows_that_count
+from holdfast.checkpoint.look.state_rows import rows_that_count
+from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.kinds import stored_rows
+from holdfast.operators.stored.told_aggregations import functions_of, told_aggregation
 from holdfast.sinks import MemorySink
 from holdfast.state.aggregates.aggregation import Aggregation, finish, partial
 from holdfast.testing import run_local
@@ -142,14 +144,21 @@ def test_every_function_is_told_from_fingerprint_and_columns(name: str) -> None:
     )
     real = Aggregation.plan(("k",), (("out", function, "v"),), schema)
     result = str(real.output_schema.field("out").type).replace(" ", "")
-    told = Described.of(f"aggregate by=(k:string) agg=(out:{function}(v):{result}) groups=128")
-    guessed = told.aggregation(real.state_schema)
+    guessed = told_aggregation(functions_of(told(out=(function, result))), real.state_schema)
     assert guessed is not None
     assert guessed.output_schema.equals(real.output_schema)
     columns = [pa.array(["a", "b", "a"]), some_of(kind), pa.array([0, 0, 0]), pa.array([0, 1, 2])]
     batch = pa.table(columns, schema=schema)
     state = partial(real, batch)
     assert finish(guessed, state).equals(finish(real, state))
+
+
+def told(**computed: tuple[str, str]) -> Fingerprint:
+    entries = {
+        name: {"function": function, "column": "v", "type": result}
+        for name, (function, result) in computed.items()
+    }
+    return Fingerprint("aggregate", {"key": (("k", "string"),), "groups": 128}, {"aggregates": entries})
 
 
 def some_of(kind: pa.DataType) -> pa.Array:
@@ -167,24 +176,31 @@ def test_a_function_nobody_knows_leaves_the_columns_as_they_are() -> None:
     schema = pa.schema(
         [pa.field("__hf_hash", pa.int64(), nullable=False), ("k", pa.string()), ("__hf_x.thing", pa.int64())]
     )
-    told = Described.of("aggregate by=(k:string) agg=(x:mystery(v):int64) groups=128")
-    assert told.aggregation(schema) is None
-    assert make_part("state", schema, told, None).keys == ("k",)
+    fingerprint = told(x=("mystery", "int64"))
+    assert told_aggregation(functions_of(fingerprint), schema) is None
+    for found in (fingerprint, Fingerprint("of nobody")):
+        rows = stored_rows(found, {})
+        part = rows.part("state", schema)
+        assert part.keys == ("k",)
+        assert rows.view(part).schema.names == ["k", "x_thing"]
 
 
 @pytest.mark.parametrize(
-    ("part", "column", "meta", "left"),
+    ("kind", "part", "column", "meta", "left"),
     [
-        ("waiting", "__hf_time", {"watermark": 20}, [20, 30]),
-        ("waiting", "__hf_time", {"watermark": None}, [10, 20, 30]),
-        ("wake-ups", "__hf_wake", {"mark": 20}, [30]),
-        ("wake-ups", "__hf_wake", None, [10, 20, 30]),
+        ("sort", "waiting", "__hf_time", {"watermark": 20}, [20, 30]),
+        ("sort", "waiting", "__hf_time", {"watermark": None}, [10, 20, 30]),
+        ("keyed", "wake-ups", "__hf_wake", {"mark": 20}, [30]),
+        ("keyed", "wake-ups", "__hf_wake", {}, [10, 20, 30]),
     ],
 )
-def test_rows_that_were_used_up_do_not_count(part: str, column: str, meta: Any, left: list[int]) -> None:
+def test_rows_that_were_used_up_do_not_count(
+    kind: str, part: str, column: str, meta: Any, left: list[int]
+) -> None:
     """They stay in their segment until it is rewritten."""
     table = pa.table({column: [10, 20, 30], "__hf_hash": [3, 1, 2], "k": ["a", "b", "c"]})
-    assert part_name("x", table.schema, Described.of("")) == part
-    made = make_part(part, table.schema, Described.of(""), meta)
+    stored = stored_rows(Fingerprint(kind), meta)
+    assert stored.part_of("x", table.schema) == part
+    made = stored.part(part, table.schema)
     found = [row[column] for rows in rows_that_count(made, [table], rows=1) for row in rows.to_pylist()]
     assert sorted(found) == left

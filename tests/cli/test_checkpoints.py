@@ -77,7 +77,8 @@ def test_an_epoch_is_shown_with_positions_and_chains(store: str, capsys: pytest.
     found = data(capsys, "show", store, "--operator", "totals", "--rows", "100")
     totals = found["operators"][0]
     assert totals["operator"] == "totals"
-    assert totals["fingerprint"].startswith("aggregate by=(k:string)")
+    assert totals["fingerprint"]["kind"] == "aggregate"
+    assert totals["fingerprint"]["frame"] == {"key": [["k", "string"]], "groups": 128}
     chains = totals["partitions"]
     assert sum(segment["rows"] for chain in chains for segment in chain) >= 5
     rows = {row["k"]: (row["n"], row["total"]) for row in found["rows"]["state"]}
@@ -90,7 +91,7 @@ def test_an_epoch_is_shown_with_positions_and_chains(store: str, capsys: pytest.
     values = {each["operator"]: each["value"] for each in every["operators"]}
     assert values["rows"]["position"]
     shown = told(capsys, "show", store)
-    assert "aggregate by=(k:string)" in shown
+    assert "aggregate groups=128 key=(k string) aggregates=(n count int64, total n sum int64)" in shown
     assert "position" in shown
 
 

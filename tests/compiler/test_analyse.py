@@ -12,6 +12,7 @@ from holdfast.errors import InputError, TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Operator, StreamRef
 from holdfast.language.topology import Topology
+from holdfast.operators.fingerprint import Fingerprint
 from tests.language.fakes import WORDS, EpochSink, FakeSource, Python, compiled
 
 
@@ -134,8 +135,17 @@ def test_fingerprints_cover_what_is_stored_and_not_expressions() -> None:
     p = t.operator(Python, inputs=[n], control=[a], schema=WORDS, name="p")
     p.sink(EpochSink(), name="x")
     assert compiled(t).fingerprint == {
-        "a": "source FakeSource",
-        "n": "aggregate by=(word:string) agg=(n:count:int64,total:sum(amount):int64) groups=128",
-        "p": "hosted inputs=data+control outputs=1",
-        "x": "sink EpochSink",
+        "a": Fingerprint("source", {"class": "FakeSource"}),
+        "n": Fingerprint(
+            "aggregate",
+            {"key": (("word", "string"),), "groups": 128},
+            {
+                "aggregates": {
+                    "n": {"function": "count", "type": "int64"},
+                    "total": {"function": "sum", "column": "amount", "type": "int64"},
+                }
+            },
+        ),
+        "p": Fingerprint("hosted", {"inputs": ("data", "control"), "outputs": 1}),
+        "x": Fingerprint("sink", {"class": "EpochSink"}),
     }

@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast.compiler.explain import explain_text
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
-from holdfast.language.graph import DeltaWindow, MarkedWindow
+from holdfast.language.operators.values import DeltaWindow, MarkedWindow
 from holdfast.language.topology import Topology
 from tests.language.fakes import FakeSource, compiled
 
@@ -79,21 +79,23 @@ def test_a_window_of_rows_has_no_late_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "text", "fingerprint"),
+    ("window", "text", "frame"),
     [
-        (hf.tumbling(delta=5, of="a"), "windows of 5 of a", "window delta=5 of=a by="),
+        (hf.tumbling(delta=5, of="a"), "windows of 5 of a", {"delta": "5", "of": "a"}),
         (
             hf.sliding(delta=5, of="x", every=2),
             "windows of 5 of x every 2 rows",
-            "window delta=5 of=x every=2 by=",
+            {"delta": "5", "of": "x", "every": 2},
         ),
-        (hf.tumbling(until="end"), "windows until end", "window until=end by="),
+        (hf.tumbling(until="end"), "windows until end", {"until": "end"}),
     ],
 )
-def test_plans_tell_how_windows_end(window: Any, text: str, fingerprint: str) -> None:
+def test_plans_tell_how_windows_end(window: Any, text: str, frame: dict[str, Any]) -> None:
     plan = planned(window)
     assert text in explain_text(plan)
-    assert plan.fingerprint[OperatorName("w")].startswith(fingerprint)
+    fingerprint = plan.fingerprint[OperatorName("w")]
+    found = {name: value for name, value in fingerprint.frame.items() if name not in ("key", "groups")}
+    assert (fingerprint.kind, found) == ("window", frame)
 
 
 def test_rows_of_several_sources_have_no_order() -> None:

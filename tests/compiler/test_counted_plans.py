@@ -10,6 +10,7 @@ from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
+from holdfast.operators.fingerprint import Fingerprint
 from tests.language.fakes import FakeSource, compiled
 
 
@@ -60,8 +61,10 @@ def test_the_column_that_tells_windows_apart_is_taken(by: str) -> None:
 def test_the_fingerprint_covers_the_shape_of_the_windows() -> None:
     t = Topology("t")
     counted(t.source(FakeSource(), "a"))
-    assert compiled(t).fingerprint[OperatorName("w")] == (
-        "window rows=10 every=4 by=(word:string) agg=(amount:sum(amount):int64) groups=128"
+    assert compiled(t).fingerprint[OperatorName("w")] == Fingerprint(
+        "window",
+        {"key": (("word", "string"),), "groups": 128, "rows": 10, "every": 4},
+        {"aggregates": {"amount": {"function": "sum", "column": "amount", "type": "int64"}}},
     )
 
 

@@ -11,8 +11,9 @@ import holdfast as hf
 from holdfast.compiler.explain import explain_text
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
-from holdfast.language.graph import Ttl
+from holdfast.language.operators.values import Ttl
 from holdfast.language.topology import Topology
+from holdfast.operators.fingerprint import Fingerprint
 from tests.language.fakes import FakeSource, compiled
 
 EVENTS = pa.schema(
@@ -116,12 +117,11 @@ def test_fingerprints_tell_lifetimes_apart_but_not_their_length() -> None:
         events(t, "b").aggregate("id", ttl=ttl, n=hf.count(), name="n")
         plan = compiled(t)
         found[name] = [plan.fingerprint[OperatorName(op)] for op in ("once", "n")]
-    assert found["none"] == [
-        "dedup by=(id:string) groups=128",
-        "aggregate by=(id:string) agg=(n:count:int64) groups=128",
-    ]
-    assert found["clock"][0] == "dedup by=(id:string) ttl=clock groups=128"
-    assert found["at"][1] == "aggregate by=(id:string) agg=(n:count:int64) ttl=at groups=128"
+    frame = {"key": (("id", "string"),), "groups": 128}
+    counted = {"aggregates": {"n": {"function": "count", "type": "int64"}}}
+    assert found["none"] == [Fingerprint("dedup", frame), Fingerprint("aggregate", frame, counted)]
+    assert found["clock"][0] == Fingerprint("dedup", {**frame, "lifetime": "clock"})
+    assert found["at"][1] == Fingerprint("aggregate", {**frame, "lifetime": "at"}, counted)
     assert found["longer"] == found["at"]
 
 

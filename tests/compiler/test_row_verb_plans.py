@@ -11,9 +11,11 @@ import holdfast as hf
 from holdfast.compiler.explain import explain_text
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
-from holdfast.language.graph import BarrierSpec, Operator
+from holdfast.language.graph import Operator
+from holdfast.language.operators.barriers import BarrierSpec
 from holdfast.language.stream import input_port
 from holdfast.language.topology import Topology
+from holdfast.operators.fingerprint import Fingerprint
 from tests.language.fakes import FakeSource, compiled
 
 UTC = pa.timestamp("us", tz="UTC")
@@ -71,7 +73,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda a, b: a.top_n(1, by="k", order=[]), r"order=\[\] names no columns"),
     (lambda a, b: a.top_n(1, by="k", order="-"), "order='-' names no columns"),
     (lambda a, b: a.top_n(1, by="k", order=["x", "-x"]), "names a column twice"),
-    (lambda a, b: a.top_n(1, by=[1], order="x"), r"by=\[1\] are no column names"),
+    (lambda a, b: a.top_n(1, by=[1], order="x"), "needs the names of its key columns"),
     (lambda a, b: a.top_n(1, by="k", order="x", window=hf.tumbling(rows=3)), "does not go with top_n"),
     (lambda a, b: a.top_n(1, by="k", order="y"), "no column 'y' to order by"),
     (lambda a, b: a.top_n(1, by="y", order="x"), "There is no column 'y'"),
@@ -86,7 +88,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda a, b: a.sql("select * from this", name="lost").sort("at"), "its input has no order: sql 'lost'"),
     (lambda a, b: a.barrier(), "needs another stream"),
     (lambda a, b: a.barrier(7), "7 is not a Stream"),
-    (lambda a, b: a.barrier(b, by=["k", 3]), "are no column names"),
+    (lambda a, b: a.barrier(b, by=["k", 3]), "needs the names of its key columns"),
     (lambda a, b: a.barrier(b, by="y"), "There is no column 'y'"),
     (lambda a, b: a.barrier(b, by="tags"), "cannot be a key"),
     (lambda a, b: a.barrier(a.union(b)), "puts rows side by side, but its input comes from several places"),
@@ -140,11 +142,18 @@ def test_fingerprints_and_explain_tell_what_is_kept() -> None:
     a.sort("at", name="sorted")
     a.barrier(b, by="k", name="both")
     plan = compiled(t)
-    kind = "timestamp[us,tz=UTC]"
+    rows = {"k": {"type": "string"}, "at": {"type": "timestamp[us,tz=UTC]"}}
+    best = {
+        "n": 2,
+        "order": (("at", True), ("k", False)),
+        "size_us": 60000000,
+        "slide_us": 60000000,
+        "on": "at",
+    }
     assert [plan.fingerprint[OperatorName(name)] for name in ("best", "sorted", "both")] == [
-        f"top n=2 order=(-at,k) size=60000000 slide=60000000 on=at by=(k:string) rows=(k:string,at:{kind}) groups=128",
-        f"sort on=at rows=(k:string,at:{kind})",
-        f"barrier by=(k) rows=(k:string,at:{kind}) (k:string,at:{kind}) groups=128",
+        Fingerprint("top_n", {**best, "key": (("k", "string"),), "groups": 128}, {"rows": rows}),
+        Fingerprint("sort", {"on": "at"}, {"rows": rows}),
+        Fingerprint("barrier", {"key": ("k",), "groups": 128}, {"input 1": rows, "input 2": rows}),
     ]
     text = explain_text(plan)
     assert "first 2 by k in the order of -at, k, windows of 60 s of at" in text

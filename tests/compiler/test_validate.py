@@ -10,7 +10,8 @@ import holdfast.language.operators.aggregates as agg
 from holdfast.compiler.validate import validate
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
-from holdfast.language.graph import AggregateSpec, Graph, InputPort, Operator, StreamRef
+from holdfast.language.graph import Graph, InputPort, Operator, StreamRef
+from holdfast.language.operators.aggregates import AggregateSpec
 from holdfast.language.topology import Topology
 from tests.language.fakes import WORDS, EpochSink, FakeSource, Python, compiled
 

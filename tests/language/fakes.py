@@ -10,7 +10,14 @@ from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.plan import Plan
 from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
-from holdfast.language.graph import FilterSpec, Operator, SelectSpec, SqlSpec, TransformSpec, WithColumnsSpec
+from holdfast.language.graph import Operator
+from holdfast.language.operators.stateless import (
+    FilterSpec,
+    SelectSpec,
+    SqlSpec,
+    TransformSpec,
+    WithColumnsSpec,
+)
 from holdfast.language.topology import Topology
 
 WORDS = pa.schema([("word", pa.string()), ("amount", pa.int32())])

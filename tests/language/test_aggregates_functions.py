@@ -10,8 +10,8 @@ import pytest
 
 import holdfast as hf
 import holdfast.language.operators.aggregates as agg
-from holdfast.compiler.fingerprint import fingerprints
 from holdfast.errors import TopologyError
+from holdfast.ids import OperatorName
 from holdfast.language.operators.aggregates import aggregate_schema, aggregate_spec
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
@@ -156,8 +156,9 @@ def test_fingerprints_tell_functions_and_shares_apart() -> None:
         "k", p=agg.quantile("i", 0.99), c=agg.count("i"), f=agg.first("at"), l=agg.collect("i"), name="n"
     )
     plan = compiled(t)
-    found = fingerprints(plan.graph, plan.schemas)
-    assert [text for name, text in found.items() if name == "n"] == [
-        "aggregate by=(k:string) agg=(p:quantile[0.99](i):double,c:count(i):int64,"
-        "f:first(at):timestamp[us,tz=UTC],l:collect(i):list<element:int32>) groups=128"
-    ]
+    assert plan.fingerprint[OperatorName("n")].entries["aggregates"] == {
+        "p": {"function": "quantile[0.99]", "column": "i", "type": "double"},
+        "c": {"function": "count", "column": "i", "type": "int64"},
+        "f": {"function": "first", "column": "at", "type": "timestamp[us,tz=UTC]"},
+        "l": {"function": "collect", "column": "i", "type": "list<element:int32>"},
+    }

@@ -72,7 +72,7 @@ def test_each_verb_makes_its_operator(t: Topology, a: Stream) -> None:
     }
     assert all(operator.named for operator in graph.operators.values())
     assert op(t, "w").spec.columns == {"name": "1", "total": column}  # type: ignore[union-attr]
-    assert op(t, "n").spec == g.AggregateSpec(
+    assert op(t, "n").spec == agg.AggregateSpec(
         ("word",), (("n", "count", None), ("top", "max", "amount")), "each"
     )
     assert op(t, "p").spec.schemas == (pa.schema([("y", pa.int64())]),)  # type: ignore[union-attr]

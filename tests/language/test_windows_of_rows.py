@@ -9,8 +9,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec, CountWindow, TimeWindow, WindowSpec
-from holdfast.language.operators.aggregates import aggregate_schema
+from holdfast.language.operators.aggregates import AggregateSpec, WindowSpec, aggregate_schema
+from holdfast.language.operators.values import CountWindow, TimeWindow
 from holdfast.language.operators.windows import window_schema
 from holdfast.language.topology import Topology
 from tests.language.fakes import WORDS, FakeSource

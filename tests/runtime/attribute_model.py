@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from driven import Driven
 
-from holdfast.language.graph import DeltaWindow, MarkedWindow
+from holdfast.language.operators.values import DeltaWindow, MarkedWindow
 from holdfast.language.operators.windows import attribute_of
-from holdfast.operators.aggregates.attributed import AttributedAggregate
+from holdfast.operators.aggregates.row_windows import RowWindowAggregate
 from holdfast.state.columns.arrays import list_of
 from holdfast.state.windows.count_windows import ROWS
 from holdfast.state.windows.delta_windows import DeltaWindows
@@ -98,7 +98,7 @@ def table_of(rows: Sequence[Row], first: int, kind: pa.DataType) -> pa.Table:
     )
 
 
-def logic_of(window: Window, kind: pa.DataType, by: tuple[str, ...] = ("k",)) -> AttributedAggregate:
+def logic_of(window: Window, kind: pa.DataType, by: tuple[str, ...] = ("k",)) -> RowWindowAggregate:
     schema = table_of([], 0, kind).select(["k", "a", "end", "v", "x"]).schema
     output = pa.schema([*((name, pa.string()) for name in by), *RESULTS])
     windows: RunWindows | DeltaWindows
@@ -108,7 +108,7 @@ def logic_of(window: Window, kind: pa.DataType, by: tuple[str, ...] = ("k",)) ->
         windows = RunWindows.plan(attribute_of(schema, window), by, AGGREGATES, schema)
     else:
         windows = DeltaWindows.plan(attribute_of(schema, window), window.every, by, AGGREGATES, schema)
-    return AttributedAggregate(windows, by, output, stamped=True)
+    return RowWindowAggregate(windows, by, output, stamped=True)
 
 
 def emitted_by(driven: Driven) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from driven import Driven
 
 import holdfast as hf
 from holdfast.errors import RegionParkedError
-from holdfast.language.graph import DeltaWindow, MarkedWindow
+from holdfast.language.operators.values import DeltaWindow, MarkedWindow
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.windows.attributes import in_units
 from holdfast.state.windows.count_windows import ROWS

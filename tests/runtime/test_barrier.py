@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.language.operators.barriers import barrier_schema, barrier_spec
-from holdfast.operators.rows import barrier
 from holdfast.operators.rows.barrier import Barrier
+from holdfast.operators.shared import keyed_maps
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.joins import barriers
 from holdfast.state.keyed.merge_plan import Bounds
@@ -85,7 +85,7 @@ def test_the_kth_rows_leave_together(tmp_path_factory: pytest.TempPathFactory, d
     done = [0] * ports
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(barriers, "CHUNK_ROWS", 5)
-        patch.setattr(barrier, "DEFAULT_BOUNDS", SMALL)
+        patch.setattr(keyed_maps, "DEFAULT_BOUNDS", SMALL)
         while any(begin < len(rows) for begin, rows in zip(done, inputs, strict=True)):
             ends = [
                 min(len(rows), begin + data.draw(st.integers(0, 15)))

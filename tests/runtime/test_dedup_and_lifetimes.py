@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.clock import SystemClock
-from holdfast.language.graph import Ttl
+from holdfast.language.operators.values import Ttl
 from holdfast.operators.aggregates.expiring import ExpiringAggregate
 from holdfast.operators.rows.dedup import Dedup
 from holdfast.state.columns.hashing import HASH_COLUMN

@@ -16,14 +16,15 @@ from driven import Driven
 
 import holdfast as hf
 from holdfast.errors import TopologyError
-from holdfast.language.graph import Latest
 from holdfast.language.operators.joins import (
-    asof_spec,
-    interval_spec,
+    asof_match,
+    interval_match,
     join_schema,
+    join_spec,
     right_names,
-    window_join_spec,
+    window_match,
 )
+from holdfast.language.operators.values import Latest
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.joins.asof import AsofJoin
 from holdfast.operators.joins.interval import IntervalJoin
@@ -212,15 +213,15 @@ def joined(kind: str) -> KeyedLogic:
     right = pa.schema([("k", pa.string()), ("at", UTC), ("v", pa.int64())])
     ports = (port_of({0: 1}), port_of({1: 2}))
     if kind == "asof":
-        spec = asof_spec("k", "at", None, True, 0, "left", None, "_right", 3)
+        spec = join_spec(asof_match(None, True), "k", "at", how="left", idle=3)
         shape = PairShape(join_schema(INPUT, right, spec), right_names(right, spec))
         return AsofJoin(ports, (INPUT, right), shape, True, None, True)
     if kind == "ordered":
         keeps = (Latest(3, None, True), Latest(2, None, True))
-        spec = window_join_spec("k", *keeps, "at", 0, "inner", None, "_right", 3)
+        spec = join_spec(window_match(*keeps), "k", "at", idle=3)
         shape = PairShape(join_schema(INPUT, right, spec), right_names(right, spec))
         return OrderedJoin(ports, (INPUT, right), shape, False, keeps)
-    spec = interval_spec("k", (2, 4), "at", 0, "left", None, "_right", 3)
+    spec = join_spec(interval_match((2, 4)), "k", "at", how="left", idle=3)
     shape = PairShape(join_schema(INPUT, right, spec), right_names(right, spec))
     return IntervalJoin(ports, (INPUT, right), shape, True, 2 * SECOND, 4 * SECOND)
 

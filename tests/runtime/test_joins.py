@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from driven import Driven
 
-from holdfast.language.operators.joins import asof_spec, interval_spec, join_schema, right_names
+from holdfast.language.operators.joins import asof_match, interval_match, join_schema, join_spec, right_names
 from holdfast.operators.joins.asof import AsofJoin
 from holdfast.operators.joins.interval import IntervalJoin
 from holdfast.operators.joins.joining import PairShape
@@ -104,7 +104,7 @@ def test_an_interval_join_finds_the_pairs_that_nested_loops_find(seed: int, how:
     delay, before, after = chance.choice([0, 2, 6]), chance.randint(0, 5), chance.randint(0, 5)
     left, right = drawn(chance, 150, 3, 0), drawn(chance, 150, 3, 1000)
     where = None if chance.random() < 0.5 else (lambda t: pc.less(pc.bit_wise_and(t.column("w"), 3), 2))
-    spec = interval_spec("k", (before, after), "at", delay, how, where, "_right")
+    spec = join_spec(interval_match((before, after)), "k", "at", delay, how, where)
     shape = PairShape(join_schema(LEFT, RIGHT, spec), right_names(RIGHT, spec), where)
     logic = IntervalJoin(ports(delay), (LEFT, RIGHT), shape, how == "left", before * SECOND, after * SECOND)
     driven = run(logic, left, right, chance, tmp_path, one_hash=seed % 3 == 0)
@@ -134,7 +134,7 @@ def test_an_asof_join_finds_the_latest_row_that_is_not_later(seed: int, tmp_path
     delay, exact = chance.choice([0, 2, 6]), chance.random() < 0.5
     tolerance = chance.choice([None, 0, 3])
     left, right = drawn(chance, 150, 3, 0), drawn(chance, 150, 3, 1000)
-    spec = asof_spec("k", "at", tolerance, exact, delay, "left", None, "_right")
+    spec = join_spec(asof_match(tolerance, exact), "k", "at", delay, "left")
     shape = PairShape(join_schema(LEFT, RIGHT, spec), right_names(RIGHT, spec))
     reach = None if tolerance is None else tolerance * SECOND
     logic = AsofJoin(ports(delay), (LEFT, RIGHT), shape, True, reach, exact, stamp=5)
@@ -161,7 +161,7 @@ def test_an_asof_join_finds_the_latest_row_that_is_not_later(seed: int, tmp_path
 
 
 def test_old_rows_are_forgotten(tmp_path: Path) -> None:
-    spec = interval_spec("k", 2, "at", 0, "inner", None, "_right")
+    spec = join_spec(interval_match(2), "k", "at")
     shape = PairShape(join_schema(LEFT, RIGHT, spec), right_names(RIGHT, spec))
     logic = IntervalJoin(ports(0), (LEFT, RIGHT), shape, False, 2 * SECOND, 2 * SECOND)
     driven = Driven(logic, 1, tmp_path)

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import holdfast as hf
-from holdfast.compiler.evolution import changes, misfit
 from holdfast.errors import MismatchError
 from holdfast.language.stream import Stream
+from holdfast.operators.fingerprint import Fingerprint, changes, misfit
 from holdfast.testing import run_local
 
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -191,19 +191,22 @@ def test_whole_rows_with_a_column_of_another_type_are_refused(
 ) -> None:
     feed(tmp_path, 0)
     run(tmp_path, build)
-    with pytest.raises(MismatchError, match="'v' was"):
+    with pytest.raises(MismatchError, match="the type of 'v' was int64, now it is string"):
         run(tmp_path, build, "at timestamp, k string, v string")
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda s: s.aggregate("k", n=hf.sum("v"), name="sums"), "'n' was count:int64, now it is sum"),
-        (lambda s: s.aggregate(["k", "v"], n=hf.count(), name="sums"), "it was aggregate by"),
+        (
+            lambda s: s.aggregate("k", n=hf.sum("v"), name="sums"),
+            "the column of 'n' was not there, now it is v",
+        ),
+        (lambda s: s.aggregate(["k", "v"], n=hf.count(), name="sums"), "its key was"),
         (lambda s: s.aggregate("k", n=hf.count(), name="other"), "does not fit the stored state"),
         (
             lambda s: s.aggregate("k", n=hf.count(), window=hf.tumbling(1, on="at"), name="sums"),
-            "it was aggregate",
+            "it was aggregate, now it is window",
         ),
     ],
     ids=["another function", "another key", "another name", "another kind"],
@@ -222,15 +225,40 @@ def test_anything_else_is_refused_before_any_output(
 
 
 def test_fingerprints_are_compared_by_name() -> None:
-    then = "aggregate by=(k:string) agg=(n:count:int64,p:quantile[0.5](v):double,s:sum(v):decimal128(38,0)) groups=128"
-    now = "aggregate by=(k:string) agg=(s:sum(v):decimal128(38,0),t:max(v):int64) groups=128"
+    frame = {"key": (("k", "string"),), "groups": 128}
+    count, total = {"function": "count", "type": "int64"}, {"function": "sum", "column": "v", "type": "int64"}
+    most = {"function": "max", "column": "v", "type": "int64"}
+    then = Fingerprint("aggregate", frame, {"aggregates": {"n": count, "s": total}})
+    now = Fingerprint("aggregate", frame, {"aggregates": {"t": most, "s": total}})
     assert misfit(then, now) is None
-    assert changes(then, now) == (["t"], ["n", "p"])
-    two = "barrier by=(k) rows=(k:string,v:int64) (k:string,w:int64) groups=128"
-    assert changes(two, two.replace(",w:int64", ",x:int64")) == (["x of input 2"], ["w of input 2"])
-    assert "'w of input 2' was" in str(misfit(two, two.replace("w:int64", "w:string")))
-    assert "'s' was" in str(misfit(then, now.replace("(38,0)", "(20,0)")))
-    assert "now it is" in str(misfit(then, now.replace("groups=128", "groups=64")))
+    assert changes(then, now) == (["t"], ["n"])
+    other_type = Fingerprint("aggregate", frame, {"aggregates": {"s": {**total, "type": "double"}}})
+    assert misfit(then, other_type) == "the type of 's' was int64, now it is double"
+    other_groups = Fingerprint("aggregate", {**frame, "groups": 64}, now.entries)
+    assert misfit(then, other_groups) == "its groups was 128, now it is 64"
+    other_key = Fingerprint("aggregate", {**frame, "key": (("k", "string"), ("v", "int64"))}, now.entries)
+    assert misfit(then, other_key) == "its key was (k string), now it is (k string, v int64)"
+    lifetime = Fingerprint("aggregate", {**frame, "lifetime": "at"}, now.entries)
+    assert misfit(then, lifetime) == "its lifetime was not there, now it is at"
+    assert misfit(then, Fingerprint("dedup", frame)) == "it was aggregate, now it is dedup"
+
+
+def test_columns_of_several_inputs_are_told_apart() -> None:
+    def barrier(*inputs: dict[str, str]) -> Fingerprint:
+        rows = {
+            f"input {number}": {name: {"type": kind} for name, kind in columns.items()}
+            for number, columns in enumerate(inputs, 1)
+        }
+        return Fingerprint("barrier", {"key": ("k",), "groups": 128}, rows)
+
+    then = barrier({"k": "string", "v": "int64"}, {"k": "string", "w": "int64"})
+    now = barrier({"k": "string", "v": "int64"}, {"k": "string", "x": "int64"})
+    assert misfit(then, now) is None
+    assert changes(then, now) == (["x of input 2"], ["w of input 2"])
+    other = barrier({"k": "string", "v": "int64"}, {"k": "string", "w": "string"})
+    assert misfit(then, other) == "the type of 'w of input 2' was int64, now it is string"
+    one_more = barrier({"k": "string"}, {"k": "string"}, {"k": "string"})
+    assert misfit(then, one_more) == "it kept input 1, input 2, now it keeps input 1, input 2, input 3"
 
 
 def test_a_kept_column_of_another_type_is_refused(tmp_path: Path) -> None:
@@ -280,7 +308,7 @@ def test_variables_of_keyed_python_operators_come_and_go(tmp_path: Path) -> None
     feed(tmp_path, 1)
     rows = run(tmp_path, lambda s: s.keyed("k", Adding, schema, name="op"))
     assert max((r["n"], r["total"]) for r in rows if r["k"] == "a") == (10, 0 + 2 + 4 + 6 + 8)
-    with pytest.raises(MismatchError, match="'n' was"):
+    with pytest.raises(MismatchError, match=r"the type of 'n' was \(int\), now it is \(str\)"):
         run(tmp_path, lambda s: s.keyed("k", Renaming, schema, name="op"))
 
 

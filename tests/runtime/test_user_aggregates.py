@@ -20,9 +20,9 @@ from pyspark import cloudpickle
 import holdfast as hf
 from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
+from holdfast.compiler.logics import logic_of
 from holdfast.errors import RegionParkedError, TopologyError
 from holdfast.ids import OperatorName
-from holdfast.operators.build import logic_of
 from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.testing import compare_rows, run_local
 
@@ -203,4 +203,6 @@ def test_rows_of_several_sources_have_no_order() -> None:
 
 def test_the_function_itself_is_no_part_of_the_fingerprint() -> None:
     plan = compiled("changes", "v", "w")
-    assert "own:udaf[v,w](v):string" in plan.fingerprint[OperatorName("made")]
+    own = plan.fingerprint[OperatorName("made")].entries["aggregates"]["own"]
+    assert own == {"function": "udaf[v,w]", "column": "v", "type": "string"}
+    assert type(own["function"]) is str

@@ -11,8 +11,8 @@ import pytest
 from driven import Driven
 from test_joins import LEFT, RIGHT, SECOND, Row, drawn, found, in_time, mark, ports, run, table_of
 
-from holdfast.language.graph import Latest
-from holdfast.language.operators.joins import join_schema, right_names, window_join_spec
+from holdfast.language.operators.joins import join_schema, join_spec, right_names, window_match
+from holdfast.language.operators.values import Latest
 from holdfast.operators.joins.joining import PairShape
 from holdfast.operators.joins.ordered_join import OrderedJoin
 from holdfast.operators.joins.window_join import WindowJoin
@@ -21,7 +21,7 @@ Kept = list[Row]
 
 
 def shape_of(window: Latest, other: Latest, on: str | None) -> PairShape:
-    spec = window_join_spec("k", window, other, on, 0, "inner", None, "_right")
+    spec = join_spec(window_match(window, other), "k", on)
     return PairShape(join_schema(LEFT, RIGHT, spec), right_names(RIGHT, spec))
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.language.graph import TimeWindow
+from holdfast.language.operators.values import TimeWindow
 from holdfast.language.operators.windows import sliding
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.shared.timed import TimedPort

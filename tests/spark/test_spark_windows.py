@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import holdfast as hf
-from holdfast.language.graph import TimeWindow
+from holdfast.language.operators.values import TimeWindow
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
 from holdfast.runtime.engines.spark import keyed

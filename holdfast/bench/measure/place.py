@@ -68,7 +68,7 @@ def jvm(session: SparkSession) -> Any:
 
 def _wake(rows: Iterable[Any]) -> Iterator[Any]:
     """In a worker: import what steps need, and stay long enough for the other task to need a worker of its own."""
-    import holdfast.operators.build
+    import holdfast.operators.kinds
     import holdfast.runtime.engines.spark.stage
     import holdfast.sinks
     import holdfast.sources  # noqa: F401

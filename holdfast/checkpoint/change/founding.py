@@ -206,19 +206,11 @@ def _publish(store: Store, manifest: Manifest) -> None:
 # --- the new manifest -----------------------------------------------------------------------------------------------
 
 
-def is_sink(fingerprint: str) -> bool:
-    return fingerprint.startswith("sink ")
-
-
-def is_source(fingerprint: str) -> bool:
-    return fingerprint.startswith("source ")
-
-
 def _without(manifest: Manifest, seed: Seed) -> Manifest:
     """The manifest without sinks and dropped operators."""
-    gone = {name for name, text in manifest.fingerprint.items() if is_sink(text)} | set(seed.dropped)
+    gone = {name for name, of in manifest.fingerprint.items() if of.kind == "sink"} | set(seed.dropped)
     parts = {element: part.without(gone) for element, part in manifest.parts.items()}
-    kept = {name: text for name, text in manifest.fingerprint.items() if name not in gone}
+    kept = {name: of for name, of in manifest.fingerprint.items() if name not in gone}
     return replace(manifest, parts=parts, fingerprint=kept)
 
 
@@ -242,7 +234,7 @@ def _as_own(
 
 def schemas_of(store: Store, manifests_: Sequence[Manifest]) -> dict[str, bytes]:
     """Stored schemas of the sources that take part in these epochs."""
-    names = [name for one in manifests_ for name, text in one.fingerprint.items() if is_source(text)]
+    names = [name for one in manifests_ for name, of in one.fingerprint.items() if of.kind == "source"]
     found = {name: store.load_record(schema_record(name)) for name in names}
     return {name: schema for name, schema in found.items() if schema is not None}
 

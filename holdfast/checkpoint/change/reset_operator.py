@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint import own_records
-from holdfast.checkpoint.change.founding import is_sink, is_source, refuse_unfinished
+from holdfast.checkpoint.change.founding import refuse_unfinished
 from holdfast.checkpoint.change.offline import owning
 from holdfast.checkpoint.look.epochs import choose_region, newest_manifest
 from holdfast.checkpoint.manifest import Manifest, Origin
@@ -85,21 +85,19 @@ def _own_checkpoint(store: Store, operator: str) -> int | None:
 
 
 def _refuse_what_cannot_be_reset(newest: Manifest, operator: str) -> None:
-    kind = newest.fingerprint.get(operator)
-    stateful = sorted(
-        n for n, text in newest.fingerprint.items() if not is_sink(text) and not is_source(text)
-    )
-    if kind is None:
+    kinds = {name: of.kind for name, of in newest.fingerprint.items()}
+    stateful = sorted(name for name, kind in kinds.items() if kind not in ("source", "sink"))
+    if operator not in kinds:
         raise ConfigError(
             f"epoch {newest.epoch} of region {newest.region!r} has no operator {operator!r} with a state.",
             cure=f"Operators that can be reset are {', '.join(stateful) or 'none'}.",
         )
-    if is_source(kind):
+    if kinds[operator] == "source":
         raise ConfigError(
             f"{operator!r} is a source: from its beginning all its rows would come again and be shown twice.",
             cure=f"Fork without it, with other places for the output: `holdfast checkpoints fork … --drop {operator}`.",
         )
-    if is_sink(kind):
+    if kinds[operator] == "sink":
         raise ConfigError(
             f"{operator!r} is a sink: what it showed cannot be taken back.",
             cure="Fork the store, with another place for its output.",

@@ -12,12 +12,13 @@ from holdfast.checkpoint import savepoints
 from holdfast.checkpoint.look.epoch_difference import StateFiles, decoded
 from holdfast.checkpoint.look.epochs import find_operator
 from holdfast.checkpoint.look.segment_files import SegmentFiles
-from holdfast.checkpoint.look.state_rows import Part, rows_that_count
-from holdfast.checkpoint.look.views import View
+from holdfast.checkpoint.look.state_rows import rows_that_count
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Kept, OperatorPart
 from holdfast.checkpoint.typed_json import plain
 from holdfast.errors import ConfigError
+from holdfast.operators.stored.parts import Part
+from holdfast.operators.stored.views import View
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
 
@@ -76,7 +77,7 @@ def _describe_operator(
     part: OperatorPart,
     in_detail: bool,
 ) -> dict[str, Any]:
-    fingerprint = manifest.fingerprint.get(name, "")
+    fingerprint = manifest.fingerprint.get(name)
     chains = [
         [{**_named(ref), "rows": _rows(store, ref, in_detail)} for ref in partition]
         for partition in part.segments
@@ -85,8 +86,8 @@ def _describe_operator(
         "operator": name,
         "element": element,
         "of_epoch": part.epoch,
-        "kind": fingerprint.partition(" ")[0],
-        "fingerprint": fingerprint,
+        "kind": "" if fingerprint is None else fingerprint.kind,
+        "fingerprint": None if fingerprint is None else fingerprint.to_json(),
         "form": None if part.form is None else {**plain(part.form), "deltas": part.form.deltas},
         "bytes": part.bytes,
         "blob": plain(part.blob),

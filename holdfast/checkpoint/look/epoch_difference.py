@@ -9,24 +9,21 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.checkpoint.look.epochs import value_of
-from holdfast.checkpoint.look.fingerprint_reader import Described
 from holdfast.checkpoint.look.segment_files import SegmentFiles
-from holdfast.checkpoint.look.state_rows import (
-    RANGE_ROWS,
-    Part,
-    between,
-    counted,
-    make_part,
-    part_name,
-    ranges,
-)
+from holdfast.checkpoint.look.state_rows import between, counted, ranges
 from holdfast.checkpoint.look.table_matching import Matched, match_by_key, match_rows
-from holdfast.checkpoint.look.views import View, make_view
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import OperatorPart
 from holdfast.errors import HoldfastError
+from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.kinds import stored_rows
+from holdfast.operators.stored.parts import RANGE_ROWS, Part
+from holdfast.operators.stored.rows import NOTHING_KNOWN, Known
+from holdfast.operators.stored.views import View
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.store.base import SegmentRef, Store
+
+UNKNOWN = Fingerprint("?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +103,12 @@ class StateFiles:
         self._files = files
         self.stored = manifest.operators().get(operator)
         """None: the epoch has nothing of it."""
-        self.described = Described.of(manifest.fingerprint.get(operator, ""))
+        self.fingerprint = manifest.fingerprint.get(operator, UNKNOWN)
         self.partitions = () if self.stored is None else self.stored.segments
         value = value_of(store, self.stored) if self.stored is not None and self.partitions else None
-        self.meta = value.get("meta") if isinstance(value, dict) else None
+        meta = value.get("meta") if isinstance(value, dict) else None
+        self.meta = meta if isinstance(meta, Mapping) else {}
+        self._rows = stored_rows(self.fingerprint, self.meta)
 
     def parts(self, known: Aggregation | None = None) -> dict[str, Part]:
         """The parts there are, by name, in the order in which they are first met. `known`: the aggregation, if somebody has
@@ -117,21 +116,20 @@ class StateFiles:
         found: dict[str, Part] = {}
         for ref in (ref for partition in self.partitions for ref in partition):
             schema = self._files.schema(ref)
-            name = part_name(ref.key, schema, self.described)
+            name = self._part_of(ref)
             if name not in found:
-                found[name] = make_part(name, schema, self.described, self.meta, known)
+                found[name] = self._rows.part(name, schema, known)
         return found
 
     def refs(self, part: str, partition: int) -> list[SegmentRef]:
         """The segments of a part in a partition, oldest first."""
-        return [
-            ref
-            for ref in self.partitions[partition]
-            if part_name(ref.key, self._files.schema(ref), self.described) == part
-        ]
+        return [ref for ref in self.partitions[partition] if self._part_of(ref) == part]
 
-    def view(self, part: Part) -> View:
-        return make_view(part, self.described, self.meta)
+    def _part_of(self, ref: SegmentRef) -> str:
+        return self._rows.part_of(ref.key, self._files.schema(ref))
+
+    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+        return self._rows.view(part, known)
 
     def side(self, part: Part, partition: int | None, view: View | None = None) -> Side:
         """One partition, or (None) all of them; with a view, its rows as the view prepares them."""
@@ -162,7 +160,7 @@ def _compare_operator(
     same_segments = old.partitions == new.partitions
     return OperatorDiff(
         operator=name,
-        kind=(old if new.stored is None else new).described.kind or "?",
+        kind=(old if new.stored is None else new).fingerprint.kind,
         present=(old.stored is not None, new.stored is not None),
         parts={} if same_segments else _compare_parts(old, new, rows),
         blob=_compare_values(store, old.stored, new.stored),

@@ -1,107 +1,22 @@
 """Which rows of an operator's segments count: what restoring an epoch would find, without the topology.
 
-The segments of an operator are of one or several *parts*, told apart by their names and first columns: the state itself,
-kept rows of each side of a join, entries of the index of wake-ups. For each part one *rule* holds:
-
-- newest: a key's row in the newest segment that has the key; a row whose state is null deletes the key;
-- sums: rows of the same key are added up (panes of windows);
-- rows: every row counts, except those that were used up below a time that the operator's meta tells.
-
 All work is done on Arrow tables in ranges of hashes, so that no more than some hundred thousand rows are in memory at once.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.checkpoint.look.fingerprint_reader import Described
-from holdfast.state.aggregates.aggregation import Aggregation, as_int64, combine, joined_columns, single
+from holdfast.operators.stored.parts import RANGE_ROWS, Part
+from holdfast.state.aggregates.aggregation import as_int64, combine, joined_columns, single
 from holdfast.state.columns.grouping import group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN
-from holdfast.state.joins.pairs import AT
 from holdfast.state.keyed.opaque_values import STATE, present
-from holdfast.state.variables.wakeups import WAKE
-from holdfast.state.windows.count_windows import SLOT
-from holdfast.state.windows.time_windows import FROM, PANE, key_hashes
-from holdfast.state.windows.waiting_rows import TIME
-
-Rule = Literal["newest", "sums", "rows"]
-
-STATE_PART = "state"
-RANGE_ROWS = 1 << 18
-"""About so many rows are taken at once."""
-
-_INNER_KEYS = frozenset({PANE, FROM, SLOT, "__hf_all", "__hf_chunk"})
-_SIDE = re.compile(r"-k([0-3])\Z")
-_SIDES = ("left", "right", "left waiting", "right waiting")
-
-
-@dataclass(frozen=True)
-class Part:
-    """One kind of rows an operator keeps, and how to read them. Plain data: travels to executors."""
-
-    name: str
-    rule: Rule
-    schema: pa.Schema
-    keys: tuple[str, ...] = ()
-    """By which rows are told apart; none where the rule is rows."""
-    aggregation: Aggregation | None = None
-    """How sums are added up."""
-    used_up: tuple[str, int] | None = None
-    """Rows whose time in this column is below that number have left."""
-
-    @property
-    def values(self) -> list[str]:
-        """The columns that are not the key."""
-        return [name for name in self.schema.names if name != HASH_COLUMN and name not in self.keys]
-
-
-def part_name(key: str, schema: pa.Schema, described: Described) -> str:
-    """The part that a segment belongs to, by its stored name and its columns."""
-    first = schema.names[0]
-    if first == WAKE:
-        return "wake-ups"
-    if first == TIME:
-        return "waiting"
-    side = _SIDE.search(key)
-    if side is None or AT not in schema.names:
-        return STATE_PART
-    return _SIDES[2 if described.is_asof and side[1] == "0" else int(side[1])]
-
-
-def make_part(
-    name: str, schema: pa.Schema, described: Described, meta: Any, known: Aggregation | None = None
-) -> Part:
-    """How to read segments of that part. `meta`: what the operator stored beside them, or None; `known`: the
-    aggregation, if somebody has the topology."""
-    meta = meta if isinstance(meta, Mapping) else {}
-    if name == "wake-ups":
-        mark = meta.get("mark")
-        return Part(name, "rows", schema, used_up=None if mark is None else (WAKE, mark + 1))
-    if name == "waiting":
-        mark = meta.get("watermark")
-        return Part(name, "rows", schema, used_up=None if mark is None else (TIME, mark))
-    if name != STATE_PART:
-        return Part(name, "rows", schema)
-    keys = tuple(field.name for field in schema if _is_key(field.name))
-    if PANE not in schema.names:
-        return Part(name, "newest", schema, keys)
-    fits = known is not None and known.state_schema.equals(schema)
-    aggregation = known if fits else described.aggregation(schema)
-    if aggregation is None:  # a function of the user's own: nobody here knows how to add up
-        return Part(name, "rows", schema)
-    return Part(name, "sums", schema, keys, aggregation)
-
-
-def _is_key(name: str) -> bool:
-    return name in _INNER_KEYS or not name.startswith("__hf_")
+from holdfast.state.windows.time_windows import PANE, key_hashes
 
 
 def rows_that_count(part: Part, tables: Sequence[pa.Table], rows: int = RANGE_ROWS) -> Iterator[pa.Table]:

@@ -123,9 +123,7 @@ def _records(store: Store, known: Iterable[Manifest]) -> Iterator[Problem]:
     names = dict.fromkeys(controller_record(manifest.region) for manifest in known)
     for manifest in known:
         names.update(
-            dict.fromkeys(
-                schema_record(op) for op, text in manifest.fingerprint.items() if text.startswith("source ")
-            )
+            dict.fromkeys(schema_record(op) for op, of in manifest.fingerprint.items() if of.kind == "source")
         )
     for name in names:
         try:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec, RowWindow, TimeWindow, Ttl, WindowSpec
+from holdfast.language.graph import Spec
+from holdfast.language.operators.columns import column_type, key_fields, key_names
+from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
 from holdfast.state.aggregates.extremes import has_order
 from holdfast.state.aggregates.function_names import (
     FUNCTIONS,
@@ -28,6 +30,31 @@ from holdfast.state.columns.arrays import is_number, list_of
 from holdfast.state.columns.hashing import plain
 
 EMITS = ("changes", "each")
+_KEYS = "Give one or more column names: aggregate('word', n=holdfast.count())."
+
+Aggregates = tuple[tuple[str, str, str | None], ...]
+"""What is computed: output column, function, input column or None to count rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec(Spec):
+    """Keyed running aggregate."""
+
+    by: tuple[str, ...]
+    aggregates: Aggregates
+    emit: Literal["changes", "each"] = "changes"
+    ttl: Ttl | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec(Spec):
+    """Aggregates over windows, per key; without keys over all rows. `late`: one more port with the rows that came too
+    late, which only event time knows."""
+
+    by: tuple[str, ...]
+    aggregates: Aggregates
+    window: TimeWindow | RowWindow
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +173,7 @@ def aggregate_spec(
             f"emit={emit!r} is not known.",
             cure="Use emit='changes' (a row per changed key) or emit='each' (a row per input row).",
         )
-    keys = _keys(by, needed=True)
+    keys = key_names(by, "An aggregate", _KEYS)
     return AggregateSpec(keys, _aggregates(aggregates), "each" if emit == "each" else "changes", ttl)
 
 
@@ -171,20 +198,11 @@ def window_spec(
             "late=True does not go with a window of rows: no row comes too late to be counted.",
             cure="Leave it out, or use a window over event time.",
         )
-    return WindowSpec(_keys(by, needed=False), _aggregates(aggregates), window, late)
+    keys = key_names(by, "An aggregate", _KEYS, needed=False)
+    return WindowSpec(keys, _aggregates(aggregates), window, late)
 
 
-def _keys(by: str | Sequence[str], *, needed: bool) -> tuple[str, ...]:
-    keys = (by,) if isinstance(by, str) else tuple(by)
-    if (needed and not keys) or not all(isinstance(key, str) and key for key in keys):
-        raise TopologyError(
-            f"An aggregate needs the names of its key columns, not {by!r}.",
-            cure="Give one or more column names: aggregate('word', n=holdfast.count()).",
-        )
-    return keys
-
-
-def _aggregates(aggregates: Mapping[str, Aggregate]) -> tuple[tuple[str, str, str | None], ...]:
+def _aggregates(aggregates: Mapping[str, Aggregate]) -> Aggregates:
     for name, value in aggregates.items():
         if not isinstance(value, Aggregate):
             raise TopologyError(
@@ -197,30 +215,10 @@ def _aggregates(aggregates: Mapping[str, Aggregate]) -> tuple[tuple[str, str, st
 # --- types ----------------------------------------------------------------------------------------------------------
 
 
-def aggregate_schema(schema: pa.Schema, spec: AggregateSpec) -> pa.Schema:
+def aggregate_schema(schema: pa.Schema, spec: AggregateSpec | WindowSpec) -> pa.Schema:
     """Columns that come out: the keys, then the aggregates. Positions are not part of it."""
-    keys = [pa.field(key, _key_type(schema, key)) for key in spec.by]
     values = [pa.field(name, _result_type(schema, fn, column)) for name, fn, column in spec.aggregates]
-    return pa.schema(keys + values)
-
-
-def _type_of(schema: pa.Schema, column: str) -> pa.DataType:
-    index = schema.get_field_index(column)
-    if index < 0:
-        raise TopologyError(
-            f"There is no column {column!r}.", cure=f"Available columns: {', '.join(schema.names) or 'none'}."
-        )
-    return schema.field(index).type
-
-
-def _key_type(schema: pa.Schema, column: str) -> pa.DataType:
-    type_ = _type_of(schema, column)
-    if pt.is_nested(type_):
-        raise TopologyError(
-            f"The column {column!r} of type {type_} cannot be a key.",
-            cure="Use columns of simple types: take the fields out with with_columns(…) before.",
-        )
-    return type_
+    return pa.schema([*key_fields(schema, spec.by), *values])
 
 
 def _result_type(schema: pa.Schema, function: str, column: str | None) -> pa.DataType:
@@ -232,9 +230,9 @@ def _result_type(schema: pa.Schema, function: str, column: str | None) -> pa.Dat
         return pa.int64()
     if isinstance(function, UserFunction):
         for name in function.columns:
-            _kept(_type_of(schema, name), function, name)
+            _kept(column_type(schema, name), function, name)
         return function.result
-    type_ = _type_of(schema, column or "")
+    type_ = column_type(schema, column or "")
     match family(function):
         case "count":
             return pa.int64()

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec, BarrierSpec
-from holdfast.language.operators.aggregates import aggregate_schema
+from holdfast.language.graph import Spec
+from holdfast.language.operators.columns import key_fields, key_names
 
 Names = tuple[tuple[str, str], ...]
 """Columns of an input that come out, and what they are called there."""
 
 
+@dataclass(frozen=True, slots=True)
+class BarrierSpec(Spec):
+    """The k-th rows of all inputs, of each key if there are keys, leave together as one row."""
+
+    by: tuple[str, ...] = ()
+
+
 def barrier_spec(by: str | Sequence[str] | None) -> BarrierSpec:
     """The spec of a barrier; without keys the k-th rows of all inputs belong together."""
-    keys = (by,) if isinstance(by, str) else tuple(by or ())
-    if not all(isinstance(key, str) and key for key in keys):
-        raise TopologyError(
-            f"by={by!r} are no column names.", cure="Name the key columns, which all inputs have: by='order'."
-        )
-    return BarrierSpec(keys)
+    cure = "Name the key columns, which all inputs have: by='order'."
+    return BarrierSpec(key_names(by or (), "barrier()", cure, needed=False))
 
 
 def barrier_names(schemas: Sequence[pa.Schema], by: Sequence[str]) -> tuple[Names, ...]:
@@ -46,14 +50,14 @@ def barrier_names(schemas: Sequence[pa.Schema], by: Sequence[str]) -> tuple[Name
 
 def barrier_schema(schemas: Sequence[pa.Schema], spec: BarrierSpec) -> pa.Schema:
     """Columns that come out; refuses keys that are not there, or not of one type."""
-    kinds = [aggregate_schema(schema, AggregateSpec(spec.by, ())) for schema in schemas]
-    for number, kind in enumerate(kinds, 1):
-        for key in spec.by:
-            if kind.field(key).type != kinds[0].field(key).type:
+    keys = [key_fields(schema, spec.by) for schema in schemas]
+    for number, fields in enumerate(keys, 1):
+        for first, field in zip(keys[0], fields, strict=True):
+            if field.type != first.type:
                 raise TopologyError(
-                    f"The key {key!r} is of type {kinds[0].field(key).type} in the first input and"
-                    f" {kind.field(key).type} in number {number}.",
-                    cure=f"Cast one of them before: with_columns({key}='cast({key} as bigint)').",
+                    f"The key {field.name!r} is of type {first.type} in the first input and"
+                    f" {field.type} in number {number}.",
+                    cure=f"Cast one of them before: with_columns({field.name}='cast({field.name} as bigint)').",
                 )
     pairs = zip(schemas, barrier_names(schemas, spec.by), strict=True)
     return pa.schema(

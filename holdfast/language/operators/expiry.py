@@ -11,15 +11,25 @@ goes on with the times that were stored; another run over the same rows may forg
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import AggregateSpec, DedupSpec, Ttl
-from holdfast.language.operators.aggregates import aggregate_schema
+from holdfast.language.graph import Spec
+from holdfast.language.operators.columns import event_time, key_fields, key_names, time_type
+from holdfast.language.operators.values import Ttl
 from holdfast.language.operators.windows import micros
+
+
+@dataclass(frozen=True, slots=True)
+class DedupSpec(Spec):
+    """The first row of each key passes; with `ttl` the first since the key was forgotten."""
+
+    by: tuple[str, ...]
+    ttl: Ttl | None = None
 
 
 def ttl(length: Duration, *, on: str | None = None, delay: Duration = 0) -> Ttl:
@@ -29,10 +39,8 @@ def ttl(length: Duration, *, on: str | None = None, delay: Duration = 0) -> Ttl:
     column with the event time; without it, time is when a step runs. `delay`: how far the watermark is behind the
     largest event time.
     """
-    if on is not None and (not isinstance(on, str) or not on):
-        raise TopologyError(
-            f"on={on!r} is no column name.", cure="Name the column that holds the event time."
-        )
+    if on is not None:
+        event_time(on)
     late_by = micros(delay, "delay", zero=True)
     if on is None and late_by:
         raise TopologyError(
@@ -44,12 +52,7 @@ def ttl(length: Duration, *, on: str | None = None, delay: Duration = 0) -> Ttl:
 
 def dedup_spec(by: str | Sequence[str], given: Any) -> DedupSpec:
     """The spec of a dedup; refuses what can be refused without knowing the columns."""
-    keys = (by,) if isinstance(by, str) else tuple(by)
-    if not keys or not all(isinstance(key, str) and key for key in keys):
-        raise TopologyError(
-            f"dedup() needs the names of its key columns, not {by!r}.",
-            cure="Give one or more column names: dedup('id').",
-        )
+    keys = key_names(by, "dedup()", "Give one or more column names: dedup('id').")
     return DedupSpec(keys, checked_ttl(given))
 
 
@@ -61,23 +64,12 @@ def checked_ttl(given: Any) -> Ttl | None:
 
 def dedup_schema(schema: pa.Schema, spec: DedupSpec) -> pa.Schema:
     """Rows leave as they came; refuses columns that are not there or do not fit."""
-    aggregate_schema(schema, AggregateSpec(spec.by, ()))
+    key_fields(schema, spec.by)
     check_ttl_column(schema, spec.ttl)
     return schema
 
 
 def check_ttl_column(schema: pa.Schema, given: Ttl | None) -> None:
     """Event time is in a timestamp column."""
-    if given is None or given.on is None:
-        return
-    check_time_column(schema, given.on, "The lifetime is by")
-
-
-def check_time_column(schema: pa.Schema, on: str, what: str) -> None:
-    index = schema.get_field_index(on)
-    if index < 0 or not pa.types.is_timestamp(schema.field(index).type):
-        found = "is not there" if index < 0 else f"is of type {schema.field(index).type}"
-        raise TopologyError(
-            f"{what} {on!r}, which {found}.",
-            cure='Name a timestamp column in on=; make one with with_columns(at="cast(… as timestamp)").',
-        )
+    if given is not None and given.on is not None:
+        time_type(schema, given.on, "The lifetime is by")

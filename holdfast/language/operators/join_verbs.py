@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import Latest
-from holdfast.language.operators.joins import By, On, Within, asof_spec, interval_spec, window_join_spec
+from holdfast.language.operators.joins import (
+    By,
+    On,
+    Within,
+    asof_match,
+    interval_match,
+    join_spec,
+    window_match,
+)
+from holdfast.language.operators.values import Latest
 from holdfast.language.operators.windows import Delay
 from holdfast.language.verbs import Verbs
 
@@ -53,15 +61,14 @@ class JoinVerbs(Verbs):
                 raise TopologyError(
                     "within= does not go with windows of a join.", cure="Give within=, or window=."
                 )
-            return self._beside(
-                (other,), interval_spec(by, within, on, delay, how, where, suffix, idle), name
-            )
+            spec = join_spec(interval_match(within), by, on, delay, how, where, suffix, idle)
+            return self._beside((other,), spec, name)
         if window is None and other_window is None:
             raise TopologyError(
                 "A join needs to know how long rows wait for each other.",
                 cure="Give within=10, on='at'; or window=holdfast.latest(rows=1000).",
             )
-        spec = window_join_spec(by, window, other_window, on, delay, how, where, suffix, idle)
+        spec = join_spec(window_match(window, other_window), by, on, delay, how, where, suffix, idle)
         return self._beside((other,), spec, name)
 
     def asof_join(
@@ -84,6 +91,5 @@ class JoinVerbs(Verbs):
         nothing come out with nulls, or not at all with `how="inner"`. A row waits until the other stream's watermark
         has passed it; with `idle=30` not for a source that had no row for 30 s (see `holdfast.tumbling`).
         """
-        return self._beside(
-            (other,), asof_spec(by, on, tolerance, exact, delay, how, where, suffix, idle), name
-        )
+        spec = join_spec(asof_match(tolerance, exact), by, on, delay, how, where, suffix, idle)
+        return self._beside((other,), spec, name)

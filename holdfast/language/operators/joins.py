@@ -8,14 +8,17 @@ suffix on the right. Null keys are equal to nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import AsofMatch, IntervalMatch, JoinSpec, Latest, WindowMatch
+from holdfast.language.graph import Spec
+from holdfast.language.operators.columns import column_type
+from holdfast.language.operators.values import Latest
 from holdfast.language.operators.windows import Delay, delays_us, idle_us, micros
 
 By = str | Sequence[str] | Mapping[str, str]
@@ -25,6 +28,57 @@ On = str | tuple[str, str]
 """The column of the event time; two names where they differ: (left, right)."""
 
 Within = Duration | tuple[Duration, Duration]
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalMatch:
+    """The right row's time is at least the left's minus `before_us`, and at most the left's plus `after_us`."""
+
+    before_us: int
+    after_us: int
+
+    def __str__(self) -> str:
+        return f"from {self.before_us / 1e6:g} s before to {self.after_us / 1e6:g} s after"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMatch:
+    """A row meets what the other stream keeps at that moment."""
+
+    left: Latest
+    right: Latest
+
+    def __str__(self) -> str:
+        return f"left keeps {self.left}, right keeps {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class AsofMatch:
+    """A left row meets the latest right row that is not later; `exact`: one of the same time will do."""
+
+    tolerance_us: int | None
+    exact: bool
+
+    def __str__(self) -> str:
+        reach = "" if self.tolerance_us is None else f", at most {self.tolerance_us / 1e6:g} s older"
+        return f"latest not later{reach}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec(Spec):
+    """Rows of two streams with equal keys. `on`: the event times of left and right; None: in the order of arrival.
+    `where`: a function of output rows, or an expression of Arrow. `how="left"`: left rows without a match come out."""
+
+    left_by: tuple[str, ...]
+    right_by: tuple[str, ...]
+    match: IntervalMatch | WindowMatch | AsofMatch
+    on: tuple[str, str] | None
+    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+    how: Literal["inner", "left"] = "inner"
+    where: Any = None
+    suffix: str = "_right"
+    idle_us: int | None = None
+    """As in windows."""
 
 
 def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bool = False) -> Latest:
@@ -45,108 +99,77 @@ def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bo
     return Latest(rows, None, per_key)
 
 
-def interval_spec(
-    by: By,
-    within: Within,
-    on: On | None,
-    delay: Delay,
-    how: str,
-    where: Any,
-    suffix: str,
-    idle: Duration | None = None,
-) -> JoinSpec:
-    """The spec of a join of rows at most `within` apart."""
+def interval_match(within: Within) -> IntervalMatch:
+    """Rows at most `within` apart."""
     ends = within if isinstance(within, tuple) else (within, within)
     if len(ends) != 2:
         raise TopologyError(f"within={within!r} has not two ends.", cure="Write within=(before, after).")
     before, after = (micros(end, "within", zero=True) for end in ends)
-    return _spec(by, on, delay, how, where, suffix, IntervalMatch(before, after), idle)
+    return IntervalMatch(before, after)
 
 
-def window_join_spec(
-    by: By,
-    window: Latest | None,
-    other: Latest | None,
-    on: On | None,
-    delay: Delay,
-    how: str,
-    where: Any,
-    suffix: str,
-    idle: Duration | None = None,
-) -> JoinSpec:
-    """The spec of a sliding-window join."""
+def window_match(window: Latest | None, other: Latest | None) -> WindowMatch:
+    """Rows that the other stream keeps."""
     windows = (window or Latest(0, None), other or Latest(0, None))
     for given in windows:
         if not isinstance(given, Latest):
             raise TopologyError(f"{given!r} is no window of a join.", cure="Use holdfast.latest(…).")
-        if given.size_us is not None and on is None:
-            raise TopologyError("A window of time needs on=.", cure="Name the column of the event time.")
     if all(given.rows == 0 for given in windows):
         raise TopologyError("Nothing is kept on either side: nothing would meet.", cure="Give a window.")
-    if how != "inner":
-        raise TopologyError(
-            f"how={how!r} does not go with windows of a join.", cure="Use within=, or how='inner'."
-        )
-    keys = _keys(by)
-    if any(given.per_key for given in windows) and not keys[0]:
-        raise TopologyError("per_key needs keys.", cure="Name them in by=.")
-    match = WindowMatch(windows[0], windows[1])
-    if on is None:
-        if idle is not None:
-            raise TopologyError(
-                "idle= needs on=: in the order of arrival nobody waits.",
-                cure="Leave it out, or give on='at'.",
-            )
-        return JoinSpec(keys[0], keys[1], match, None, (("", 0),), "inner", _where(where), _suffix(suffix))
-    return _spec(by, on, delay, how, where, suffix, match, idle)
+    return WindowMatch(*windows)
 
 
-def asof_spec(
+def asof_match(tolerance: Duration | None, exact: bool) -> AsofMatch:
+    """The latest row that is not later."""
+    reach = None if tolerance is None else micros(tolerance, "tolerance", zero=True)
+    return AsofMatch(reach, bool(exact))
+
+
+def join_spec(
+    match: IntervalMatch | AsofMatch | WindowMatch,
     by: By,
     on: On | None,
-    tolerance: Duration | None,
-    exact: bool,
-    delay: Delay,
-    how: str,
-    where: Any,
-    suffix: str,
+    delay: Delay = 0,
+    how: str = "inner",
+    where: Any = None,
+    suffix: str = "_right",
     idle: Duration | None = None,
 ) -> JoinSpec:
-    """The spec of an as-of join."""
-    reach = None if tolerance is None else micros(tolerance, "tolerance", zero=True)
-    return _spec(by, on, delay, how, where, suffix, AsofMatch(reach, bool(exact)), idle)
-
-
-def _spec(
-    by: By,
-    on: On | None,
-    delay: Delay,
-    how: str,
-    where: Any,
-    suffix: str,
-    match: IntervalMatch | AsofMatch | WindowMatch,
-    idle: Duration | None,
-) -> JoinSpec:
-    if how not in ("inner", "left"):
+    """The spec of a join; refuses what can be refused without knowing the columns."""
+    left, right = _keys(by)
+    in_order_of_arrival = isinstance(match, WindowMatch) and on is None
+    if isinstance(match, WindowMatch):
+        _check_windows((match.left, match.right), left, on, how, idle)
+    elif how not in ("inner", "left"):
         raise TopologyError(f"how={how!r} is not known.", cure="Use 'inner' or 'left'.")
     names = (on, on) if isinstance(on, str) else on
-    if not isinstance(names, tuple) or len(names) != 2 or not all(isinstance(n, str) and n for n in names):
+    named = isinstance(names, tuple) and len(names) == 2 and all(isinstance(n, str) and n for n in names)
+    if not named and not in_order_of_arrival:
         raise TopologyError(
             f"on={on!r} does not name the event time.",
             cure="Write on='at', or on=('at', 'time') if they differ.",
         )
-    left, right = _keys(by)
-    return JoinSpec(
-        left,
-        right,
-        match,
-        names,
-        delays_us(delay),
-        "left" if how == "left" else "inner",
-        _where(where),
-        _suffix(suffix),
-        idle_us(idle),
-    )
+    outer: Literal["inner", "left"] = "left" if how == "left" else "inner"
+    delays = (("", 0),) if in_order_of_arrival else delays_us(delay)
+    return JoinSpec(left, right, match, names, delays, outer, _where(where), _suffix(suffix), idle_us(idle))
+
+
+def _check_windows(
+    windows: tuple[Latest, Latest], keys: Sequence[str], on: On | None, how: str, idle: Duration | None
+) -> None:
+    """What goes with windows of a join."""
+    if on is None and any(window.size_us is not None for window in windows):
+        raise TopologyError("A window of time needs on=.", cure="Name the column of the event time.")
+    if how != "inner":
+        raise TopologyError(
+            f"how={how!r} does not go with windows of a join.", cure="Use within=, or how='inner'."
+        )
+    if any(window.per_key for window in windows) and not keys:
+        raise TopologyError("per_key needs keys.", cure="Name them in by=.")
+    if on is None and idle is not None:
+        raise TopologyError(
+            "idle= needs on=: in the order of arrival nobody waits.", cure="Leave it out, or give on='at'."
+        )
 
 
 def _keys(by: By) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -184,7 +207,7 @@ def _suffix(suffix: str) -> str:
 def join_schema(left: pa.Schema, right: pa.Schema, spec: JoinSpec) -> pa.Schema:
     """Columns that come out; refuses keys and event times that are not there or do not fit."""
     for mine, other in zip(spec.left_by, spec.right_by, strict=True):
-        kinds = (_type(left, mine, "left"), _type(right, other, "right"))
+        kinds = (column_type(left, mine, " on the left"), column_type(right, other, " on the right"))
         if kinds[0] != kinds[1]:
             raise TopologyError(
                 f"The key is of type {kinds[0]} on the left ({mine!r}) and {kinds[1]} on the right ({other!r}).",
@@ -192,7 +215,7 @@ def join_schema(left: pa.Schema, right: pa.Schema, spec: JoinSpec) -> pa.Schema:
             )
     if spec.on is not None:
         for schema, name, side in ((left, spec.on[0], "left"), (right, spec.on[1], "right")):
-            kind = _type(schema, name, side)
+            kind = column_type(schema, name, f" on the {side}")
             if not pa.types.is_timestamp(kind):
                 raise TopologyError(
                     f"The event time {name!r} on the {side} is of type {kind}.",
@@ -215,12 +238,3 @@ def join_schema(left: pa.Schema, right: pa.Schema, spec: JoinSpec) -> pa.Schema:
 def right_names(right: pa.Schema, spec: JoinSpec) -> tuple[str, ...]:
     """The columns of the right stream that come out: the left ones tell the keys."""
     return tuple(name for name in right.names if name not in spec.right_by)
-
-
-def _type(schema: pa.Schema, name: str, side: str) -> pa.DataType:
-    index = schema.get_field_index(name)
-    if index < 0:
-        raise TopologyError(
-            f"There is no column {name!r} on the {side}.", cure=f"It has {', '.join(schema.names)}."
-        )
-    return schema.field(index).type

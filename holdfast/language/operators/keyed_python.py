@@ -22,22 +22,40 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import AggregateSpec, KeyedSpec
-from holdfast.language.operators.aggregates import aggregate_schema
-from holdfast.language.operators.expiry import check_time_column
+from holdfast.language.graph import Spec
+from holdfast.language.hosted import copied
+from holdfast.language.operators.columns import event_time, key_fields, key_names, time_type
 from holdfast.language.operators.windows import micros
 from holdfast.language.schema import to_arrow
-from holdfast.state.variables.declarations import Variable, declared, lives_of
+from holdfast.state.variables.declarations import Variable, VariableShape, declared, lives_of
 from holdfast.state.variables.key_state import KeyState, micros_of
 from holdfast.state.variables.state_size import state_size
 
 PROCESS = ("process", "process_batch")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSpec(Spec):
+    """A Python operator with declared state per key, on the executors. `make` builds an instance, in any process. `on`:
+    the column with the event time, if there is one."""
+
+    by: tuple[str, ...]
+    make: Callable[[], Any]
+    schema: pa.Schema
+    label: str = "operator"
+    """The user's class, for `explain()`."""
+    variables: tuple[tuple[str, VariableShape], ...] = ()
+    on: str | None = None
+    delay_us: int = 0
+    timers: bool = False
+    """It has `on_timer`."""
 
 
 class KeyedOperator:
@@ -110,16 +128,9 @@ def keyed_spec(
     by: str | Sequence[str], operator: Any, schema: Any, on: str | None, delay: Duration
 ) -> KeyedSpec:
     """The spec of a keyed Python operator; refuses what can be refused without knowing the columns."""
-    keys = (by,) if isinstance(by, str) else tuple(by)
-    if not keys or not all(isinstance(key, str) and key for key in keys):
-        raise TopologyError(
-            f"keyed() needs the names of its key columns, not {by!r}.",
-            cure="Give one or more column names: keyed('user', Sessions, schema).",
-        )
-    if on is not None and (not isinstance(on, str) or not on):
-        raise TopologyError(
-            f"on={on!r} is no column name.", cure="Name the column that holds the event time."
-        )
+    keys = key_names(by, "keyed()", "Give one or more column names: keyed('user', Sessions, schema).")
+    if on is not None:
+        event_time(on)
     delay_us = micros(delay, "delay", zero=True)
     if on is None and delay_us:
         raise TopologyError("delay= needs event time.", cure="Give on='…' as well, or leave delay= out.")
@@ -128,13 +139,13 @@ def keyed_spec(
     _check_methods(cls)
     _check_time(cls, variables, on)
     _check_fresh(make(), cls)
-    described = tuple((name, variable.describe()) for name, variable in variables.items())
+    shapes = tuple((name, variable.shape) for name, variable in variables.items())
     return KeyedSpec(
         keys,
         make,
         to_arrow(schema, f"the schema of {cls.__name__}"),
         cls.__name__,
-        described,
+        shapes,
         on,
         delay_us,
         timers=callable(getattr(cls, "on_timer", None)),
@@ -179,14 +190,7 @@ def _maker(operator: Any) -> tuple[Callable[[], KeyedOperator], type]:
             ) from error
         return operator, operator
     if isinstance(operator, KeyedOperator):
-        try:
-            pristine = copy.deepcopy(operator)
-        except Exception as error:
-            raise TopologyError(
-                f"The {type(operator).__name__} cannot be copied: {error}.",
-                cure="Make connections and the like in open() instead of in __init__.",
-            ) from error
-        return functools.partial(copy.deepcopy, pristine), type(operator)
+        return functools.partial(copy.deepcopy, copied(operator)), type(operator)
     raise TopologyError(
         f"{operator!r} is not a keyed operator.",
         cure="Pass a class derived from holdfast.KeyedOperator, or an instance of one; for a function use map_state().",
@@ -232,7 +236,7 @@ def _check_fresh(made: KeyedOperator, cls: type) -> None:
 
 def keyed_schema(schema: pa.Schema, spec: KeyedSpec) -> pa.Schema:
     """Columns that come out; refuses columns that are not there or do not fit."""
-    aggregate_schema(schema, AggregateSpec(spec.by, ()))
+    key_fields(schema, spec.by)
     if spec.on is not None:
-        check_time_column(schema, spec.on, "The event time is in")
+        time_type(schema, spec.on, "The event time is in")
     return spec.schema

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.graph import AggregateSpec, TimeWindow, TopNSpec
-from holdfast.language.operators.aggregates import aggregate_schema
-from holdfast.language.operators.expiry import check_time_column
+from holdfast.language.graph import Spec
+from holdfast.language.operators.columns import column_type, key_fields, key_names
+from holdfast.language.operators.values import TimeWindow
+from holdfast.language.operators.windows import window_fields
 from holdfast.state.aggregates.extremes import has_order
 from holdfast.state.columns.hashing import plain
-from holdfast.state.windows.time_windows import END, START
 
 RANK = "rank"
+
+
+@dataclass(frozen=True, slots=True)
+class TopNSpec(Spec):
+    """The first `n` rows of each key in the order of some columns (True: descending), of each window if there is one."""
+
+    n: int
+    by: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
+    window: TimeWindow | None = None
 
 
 def top_n_spec(n: Any, by: str | Sequence[str], order: str | Sequence[str], window: Any) -> TopNSpec:
@@ -27,11 +38,7 @@ def top_n_spec(n: Any, by: str | Sequence[str], order: str | Sequence[str], wind
             f"window={window!r} does not go with top_n().",
             cure="Use a window over event time: window=holdfast.tumbling(60, on='at'), or leave it out.",
         )
-    keys = (by,) if isinstance(by, str) else tuple(by)
-    if not all(isinstance(key, str) and key for key in keys):
-        raise TopologyError(
-            f"by={by!r} are no column names.", cure="Name the key columns: by='symbol'; by=[]: all rows."
-        )
+    keys = key_names(by, "top_n()", "Name the key columns: by='symbol'; by=[]: all rows.", needed=False)
     return TopNSpec(n, keys, _order(order), window)
 
 
@@ -51,15 +58,9 @@ def _order(order: Any) -> tuple[tuple[str, bool], ...]:
 
 def top_n_schema(schema: pa.Schema, spec: TopNSpec) -> pa.Schema:
     """Columns that come out: begin and end of the window if there is one, rank, then the row's own."""
-    aggregate_schema(schema, AggregateSpec(spec.by, ()))
+    key_fields(schema, spec.by)
     for name, _ in spec.order:
-        index = schema.get_field_index(name)
-        if index < 0:
-            raise TopologyError(
-                f"There is no column {name!r} to order by.",
-                cure=f"Available columns: {', '.join(schema.names)}.",
-            )
-        kind = schema.field(index).type
+        kind = column_type(schema, name, " to order by")
         if pa.types.is_nested(kind) or not has_order(plain(pa.array([], kind)).type):
             raise TopologyError(
                 f"Rows cannot be ordered by {name!r} of type {kind}.",
@@ -67,9 +68,7 @@ def top_n_schema(schema: pa.Schema, spec: TopNSpec) -> pa.Schema:
             )
     made = [pa.field(RANK, pa.int32())]
     if spec.window is not None:
-        check_time_column(schema, spec.window.on, "The windows are over")
-        moment = schema.field(spec.window.on).type
-        made = [pa.field(START, moment), pa.field(END, moment), *made]
+        made = [*window_fields(schema, spec.window), *made]
     taken = [field.name for field in made if field.name in schema.names]
     if taken:
         raise TopologyError(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
-from holdfast.language.graph import SortSpec, TimeWindow, Ttl
 from holdfast.language.operators.barriers import barrier_spec
 from holdfast.language.operators.expiry import dedup_spec
 from holdfast.language.operators.ranking import top_n_spec
-from holdfast.language.operators.windows import Delay, delays_us, idle_us
+from holdfast.language.operators.sorting import sort_spec
+from holdfast.language.operators.values import TimeWindow, Ttl
+from holdfast.language.operators.windows import Delay
 from holdfast.language.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -60,11 +61,7 @@ class RowVerbs(Verbs):
         passed them are dropped and counted as late; rows without a time are left out. Rows that leave have an order of
         their own, so that whatever depends on it may follow. One partition does the work.
         """
-        if not isinstance(on, str) or not on:
-            raise TopologyError(
-                f"on={on!r} is no column name.", cure="Name the column that holds the event time."
-            )
-        return self._then(SortSpec(on, delays_us(delay), idle_us(idle)), name)
+        return self._then(sort_spec(on, delay, idle), name)
 
     def barrier(
         self, *streams: Stream, by: str | Sequence[str] | None = None, name: str | None = None

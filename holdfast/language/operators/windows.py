@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, overload
@@ -24,16 +25,9 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration, seconds
-from holdfast.language.graph import (
-    AggregateSpec,
-    CountWindow,
-    DeltaWindow,
-    MarkedWindow,
-    RowWindow,
-    TimeWindow,
-    WindowSpec,
-)
-from holdfast.language.operators.aggregates import aggregate_schema
+from holdfast.language.operators.aggregates import WindowSpec, aggregate_schema
+from holdfast.language.operators.columns import column_name, column_type, event_time, time_type
+from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, RowWindow, TimeWindow
 from holdfast.state.windows.attributes import Attribute, Delta, in_units
 from holdfast.state.windows.count_windows import ROWS
 from holdfast.state.windows.time_windows import END, START
@@ -86,7 +80,7 @@ def tumbling(
     timed = {"size": size, "on": on, "delay": delay or None, "lateness": lateness or None, "idle": idle}
     if until is not None:
         _refuse("until", **timed, rows=rows, delta=delta, of=of)
-        return MarkedWindow(_name(until, "until", "tells which rows end a window"))
+        return MarkedWindow(column_name(until, "until", "tells which rows end a window"))
     if delta is not None or of is not None:
         _refuse("delta", **timed, rows=rows)
         return _delta_window(delta, of, None)
@@ -161,12 +155,6 @@ def _rows(name: str, value: Any) -> int:
     return value
 
 
-def _name(value: Any, argument: str, what: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise TopologyError(f"{argument}={value!r} is no column name.", cure=f"Name the column that {what}.")
-    return value
-
-
 def _count_window(rows: Any, every: Any) -> CountWindow:
     if _rows("rows", rows) < _rows("every", every):
         raise TopologyError(
@@ -183,7 +171,7 @@ def _delta_window(delta: Any, of: Any, every: int | None) -> DeltaWindow:
         raise TopologyError(
             f"delta={delta!r} is no distance.", cure="Give a number, 0 or more; of timestamps, a duration."
         )
-    return DeltaWindow(delta, _name(of, "of", "has the attribute"), every)
+    return DeltaWindow(delta, column_name(of, "of", "has the attribute"), every)
 
 
 def _time_window(
@@ -194,7 +182,7 @@ def _time_window(
             "A window needs its length.",
             cure=_WAYS,
         )
-    on = _name(on, "on", "holds the event time")
+    on = event_time(on)
     size_us, slide_us = micros(size, "size"), micros(slide, "slide")
     if slide_us > size_us:
         raise TopologyError(
@@ -236,18 +224,16 @@ def window_schema(schema: pa.Schema, spec: WindowSpec) -> list[pa.Schema]:
     if not isinstance(spec.window, TimeWindow):
         _check_row_window(schema, spec.window)
         counted = (ROWS, "count", None)
-        return [aggregate_schema(schema, AggregateSpec(spec.by, (counted, *spec.aggregates)))]
-    index = schema.get_field_index(spec.window.on)
-    if index < 0 or not pa.types.is_timestamp(schema.field(index).type):
-        found = "is not there" if index < 0 else f"is of type {schema.field(index).type}"
-        raise TopologyError(
-            f"The windows are over {spec.window.on!r}, which {found}.",
-            cure='Name a timestamp column in on=; make one with with_columns(at="cast(… as timestamp)").',
-        )
-    moment = schema.field(index).type
-    made = aggregate_schema(schema, AggregateSpec(spec.by, spec.aggregates))
-    result = pa.schema([pa.field(START, moment), pa.field(END, moment), *made])
+        return [aggregate_schema(schema, replace(spec, aggregates=(counted, *spec.aggregates)))]
+    made = aggregate_schema(schema, spec)
+    result = pa.schema([*window_fields(schema, spec.window), *made])
     return [result, schema] if spec.late else [result]
+
+
+def window_fields(schema: pa.Schema, window: TimeWindow) -> list[pa.Field]:
+    """Begin and end of a window."""
+    moment = time_type(schema, window.on, "The windows are over")
+    return [pa.field(START, moment), pa.field(END, moment)]
 
 
 def _check_row_window(schema: pa.Schema, window: RowWindow) -> None:
@@ -255,7 +241,7 @@ def _check_row_window(schema: pa.Schema, window: RowWindow) -> None:
     if isinstance(window, DeltaWindow):
         attribute_of(schema, window)
     elif isinstance(window, MarkedWindow):
-        kind = _type(schema, window.until)
+        kind = column_type(schema, window.until)
         if not pa.types.is_boolean(kind):
             raise TopologyError(
                 f"The windows end where {window.until!r} is true, which is of type {kind}.",
@@ -265,7 +251,7 @@ def _check_row_window(schema: pa.Schema, window: RowWindow) -> None:
 
 def attribute_of(schema: pa.Schema, window: DeltaWindow) -> Attribute:
     """The attribute by which windows end. TopologyError if its type does not fit the delta."""
-    kind = _type(schema, window.of)
+    kind = column_type(schema, window.of)
     delta = in_units(window.delta, kind)
     if delta is None:
         raise TopologyError(
@@ -274,10 +260,3 @@ def attribute_of(schema: pa.Schema, window: DeltaWindow) -> Attribute:
             f" or convert it before: with_columns({window.of}='cast({window.of} as double)').",
         )
     return Attribute(window.of, delta, kind)
-
-
-def _type(schema: pa.Schema, column: str) -> pa.DataType:
-    index = schema.get_field_index(column)
-    if index < 0:
-        raise TopologyError(f"There is no column {column!r}.", cure=f"Columns are {', '.join(schema.names)}.")
-    return schema.field(index).type

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import Ttl
-from holdfast.operators.shared import lifetimes
+from holdfast.language.operators.values import Ttl
 from holdfast.operators.shared.keyed_maps import LivingLogic, with_positions
-from holdfast.operators.shared.lifetimes import Arrived
-from holdfast.operators.shared.logic import Applied, Place, Segments
+from holdfast.operators.shared.lifetimes import Marked
+from holdfast.operators.shared.logic import Segments
 from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.keyed.compaction import advance
-from holdfast.state.keyed.expiry import SEEN, of_lives, unexpired
-from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
+from holdfast.state.keyed.expiry import SEEN, of_lives
 
 
 @dataclass(frozen=True)
@@ -40,29 +37,10 @@ class ExpiringAggregate(LivingLogic):
     def outputs(self) -> tuple[pa.Schema, ...]:
         return (with_positions(self.output, self.stamped),)
 
-    @property
-    def keyed_map(self) -> Aggregation:
-        return self.aggregation
-
-    @property
-    def lifetime(self) -> Ttl:
-        return self.ttl
-
-    def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
-        marked = lifetimes.marked(arrived, self.ttl, meta)
-        schema = self.outputs[0]
-        if not marked.rows.num_rows:
-            return Applied(segments, (schema.empty_table(),), marked.meta)
-        length = self.ttl.length_us
-        output, changed = of_lives(
-            self.aggregation, segments, marked.rows, marked.marks, length, each=self.emit == "each"
-        )
+    def lived(self, segments: Segments, marked: Marked) -> tuple[pa.Table, pa.Table]:
+        each, length = self.emit == "each", self.ttl.length_us
+        output, changed = of_lives(self.aggregation, segments, marked.rows, marked.marks, length, each=each)
         if self.stamped:
             for name in POSITION_COLUMNS:
                 output = output.append_column(name, marked.rows.column(name))
-        output = output.select(schema.names).cast(schema)  # first: what fails must not leave a segment behind
-        keep = unexpired(length, marked.mark)
-        after = advance(
-            segments, changed, self.aggregation, place.directory, place.prefix, DEFAULT_BOUNDS, keep
-        )
-        return Applied(after, (output,), marked.meta)
+        return output, changed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,16 +9,7 @@ import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
-from holdfast.operators.shared.logic import (
-    Applied,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    own_rows,
-    split,
-    with_hashes,
-)
+from holdfast.operators.shared.logic import Applied, Place, Segments, with_hashes
 from holdfast.state.aggregates.aggregation import Aggregation, partial
 from holdfast.state.keyed.keyed_map import Version, apply_batch, apply_partial
 
@@ -48,15 +38,10 @@ class RunningAggregate(MapLogic):
     def keyed_map(self) -> Aggregation:
         return self.aggregation
 
-    def own(self, rows: PortRows, partition: int, partitions: int) -> list[pa.Table] | None:
-        mine = own_rows(rows[0], self.aggregation.by, partition, partitions)
-        return [self._prepared(mine)] if mine.num_rows else None
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return split(self._prepared(rows), partitions)
-
-    def gather(self, shares: Sequence[Share]) -> list[pa.Table] | None:
-        return [rows for _, rows in shares] or None
+    def prepared(self, rows: pa.Table) -> pa.Table:
+        if self.emit == "changes":
+            return partial(self.aggregation, rows)
+        return with_hashes(rows, self.aggregation.by)
 
     def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
         version = Version(segments)
@@ -74,8 +59,3 @@ class RunningAggregate(MapLogic):
             )
         schema = self.outputs[0]
         return Applied(version.segments, (output.select(schema.names).cast(schema),))
-
-    def _prepared(self, rows: pa.Table) -> pa.Table:
-        if self.emit == "changes":
-            return partial(self.aggregation, rows)
-        return with_hashes(rows, self.aggregation.by)

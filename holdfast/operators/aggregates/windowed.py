@@ -10,16 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
-from holdfast.operators.shared.logic import (
-    Applied,
-    KeyedLogic,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-)
-from holdfast.operators.shared.timed import Arrived, TimedPort
+from holdfast.operators.shared.keyed_maps import with_positions
+from holdfast.operators.shared.logic import Applied, Place, Segments
+from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort
+from holdfast.operators.stored.rows import Known
 from holdfast.state.aggregates.aggregation import as_int64, combine, single
 from holdfast.state.columns.hashing import owned
 from holdfast.state.keyed.mapped_segments import OPENED, opened
@@ -43,9 +37,8 @@ SEGMENTS_MAX = 8
 
 
 @dataclass(frozen=True)
-class WindowedAggregate(KeyedLogic):
-    """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}; sources by name. If
-    sources may be idle also what `idleness.py` keeps."""
+class WindowedAggregate(TimedLogic):
+    """`meta`: that of `TimedPort.passage`."""
 
     windows: Windows
     port: TimedPort
@@ -61,63 +54,33 @@ class WindowedAggregate(KeyedLogic):
         return ((*dict.fromkeys(used), *POSITION_COLUMNS),)
 
     @property
+    def results(self) -> pa.Schema:
+        """Columns of complete windows."""
+        return with_positions(self.output, self.stamp is not None)
+
+    @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        results = self.output if self.stamp is None else pa.schema([*self.output, *POSITION_FIELDS])
-        return (results, self.input) if self.late else (results,)
+        return (self.results, self.input) if self.late else (self.results,)
 
     @property
     def _used(self) -> list[str]:
         return [name for name in self.windows.aggregation.schema.names if name in self.input.names]
 
-    # --- how rows arrive ---
-
-    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived:
-        return self.port.own(rows[0], partition, partitions)
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return self.port.shares(rows, partitions)
-
-    def gather(self, shares: Sequence[Share]) -> Arrived | None:
-        return self.port.gather([rows for _, rows in shares])
-
-    # --- a step ---
-
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
-        meta = meta or {}
-        before = self.port.from_stored(meta.get("reached", []))
-        emitted = meta.get("watermark")
-        fresh, late = self._sums(arrived, before, emitted)
-        reached = self.port.after(before, arrived)
-        silent = self.port.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
-        now = self.port.mark(reached, silent)
-        if emitted is not None:
-            now = emitted if now is None else max(now, emitted)
+        passage = self.port.passage(meta or {}, arrived)
+        fresh, late = self._sums(arrived, passage)
         tables = [opened(segment, self.windows.aggregation).table for segment in segments]
-        output = self._emit([*tables, fresh], fresh, emitted, now)
-        outputs = [output.select(self.outputs[0].names).cast(self.outputs[0])]
+        output = self._emit([*tables, fresh], fresh, passage.was, passage.now)
+        outputs = [output.select(self.results.names).cast(self.results)]
         if self.late:
             outputs.append(late.select(self.input.names).cast(self.input))
-        kept = self._kept(segments, tables, fresh, now, place)
+        kept = self._kept(segments, tables, fresh, passage.now, place)
         OPENED.forget(set(segments).difference(kept))
-        return Applied(
-            kept,
-            tuple(outputs),
-            {
-                "reached": self.port.to_stored(reached),
-                "watermark": now,
-                **noted(self.port.idle_us, meta, self.port.to_stored(silent)),
-            },
-            {"late": late.num_rows} if late.num_rows else {},
-        )
+        return Applied(kept, tuple(outputs), passage.meta, {"late": late.num_rows} if late.num_rows else {})
 
-    def _sums(
-        self, arrived: Arrived, before: dict[int, int], emitted: int | None
-    ) -> tuple[pa.Table, pa.Table]:
+    def _sums(self, arrived: Arrived, passage: Passage) -> tuple[pa.Table, pa.Table]:
         """(sums of the rows that still count, the rows that came too late)."""
-        marks = self.port.marks(arrived, before)
-        if emitted is not None:
-            marks = np.maximum(marks, emitted)
-        first = self.windows.first_open(marks)
+        first = self.windows.first_open(self.port.marks_in(passage, arrived))
         fresh, late = sums(self.windows, arrived.rows, self.port.times(arrived.rows), first)
         return fresh, arrived.rows.take(pa.array(late))
 
@@ -163,12 +126,6 @@ class WindowedAggregate(KeyedLogic):
             used.append(write_segment(place.directory, place.prefix, added))
         return tuple(used)
 
-    def at(self, meta: Any, now_us: int) -> Any:
-        return clocked(self.port.idle_us, meta, now_us)
-
-    def resumed(self, meta: Any) -> Any:
-        return resumed(self.port.idle_us, meta)
-
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         pieces = []
         for segment in [segment for segments in old for segment in segments]:
@@ -180,3 +137,6 @@ class WindowedAggregate(KeyedLogic):
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         return evolved_sums(table, self.windows.aggregation, segment.name)
+
+    def known(self, meta: Any) -> Known:
+        return Known(self.windows.aggregation, self.output.field(0).type)

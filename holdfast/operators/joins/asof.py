@@ -17,18 +17,20 @@ from holdfast.operators.joins.joining import (
     LEFT,
     RIGHT,
     Marks,
+    Sides,
     TimedJoin,
-    between,
     chosen,
     not_before,
+    released,
     with_keys,
 )
+from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Place, Segments
 from holdfast.operators.shared.timed import longs
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, latest, sorted_side
-from holdfast.state.joins.sides import Kind
+from holdfast.state.joins.sides import Pile
 from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.windows.watermarks import NEVER
 
@@ -47,41 +49,28 @@ class AsofJoin(TimedJoin):
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        output = self.shape.output
-        return (output if self.stamp is None else pa.schema([*output, *POSITION_FIELDS]),)
+        return (with_positions(self.shape.output, self.stamp is not None),)
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def piles(self) -> tuple[Pile, ...]:
         waiting = pa.schema([*self.schemas[LEFT], *POSITION_FIELDS])
-        return Kind(0, self.ports[LEFT].by, waiting), Kind(1, self.ports[RIGHT].by, self.schemas[RIGHT])
+        return Pile(0, self.ports[LEFT].by, waiting), Pile(1, self.ports[RIGHT].by, self.schemas[RIGHT])
 
     def step(
-        self,
-        segments: Segments,
-        rows: tuple[pa.Table | None, pa.Table | None],
-        was: Marks,
-        now: Marks,
-        place: Place,
+        self, segments: Segments, rows: Sides, was: Marks, now: Marks, place: Place
     ) -> tuple[Segments, pa.Table]:
-        waiting, known = self.kinds
+        waiting, known = self.piles
         kept_waiting, kept_known = waiting.among(segments), known.among(segments)
-        new, fresh = waiting.empty(), known.empty()
-        if rows[LEFT] is not None:
-            new = waiting.fresh(rows[LEFT], self.ports[LEFT].times(rows[LEFT]))
-        if rows[RIGHT] is not None:
-            in_order = sort_by_position(
-                rows[RIGHT], POSITION_COLUMNS
-            )  # among equal times the last one counts
-            whole = chosen(in_order, with_keys(in_order, known.by))
-            fresh = known.fresh(whole, self.ports[RIGHT].times(whole))
+        arrived = rows[RIGHT]
+        if arrived is not None:  # among equal times the last one counts
+            in_order = sort_by_position(arrived, POSITION_COLUMNS)
+            arrived = chosen(in_order, with_keys(in_order, known.by))
+        new, fresh = self.fresh(LEFT, waiting, rows[LEFT]), self.fresh(RIGHT, known, arrived)
         left_mark, right_mark = now
         wait = [*(waiting.rows(segment) for segment in kept_waiting), new]
         rights = [*(known.rows(segment) for segment in kept_known), fresh]
-        # A kept segment may still hold rows that came out before: those earlier than the watermark then.
-        ready = [between(waiting.rows(segment), was[RIGHT], right_mark) for segment in kept_waiting]
-        ready.append(between(new, None, right_mark))
-        released = sorted_side(pa.concat_tables(ready), waiting.by)
-        output = self._matched(released, rights)
+        ready = released(waiting, kept_waiting, new, was[RIGHT], right_mark)
+        output = self._matched(sorted_side(ready, waiting.by), rights)
         still = [_not_before(side, right_mark) for side in wait]
         first_needed = _earliest(left_mark, still)
         after_step = waiting.advance(

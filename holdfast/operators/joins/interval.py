@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators.joins.joining import LEFT, RIGHT, Marks, TimedJoin, chosen, with_keys
+from holdfast.operators.joins.joining import LEFT, RIGHT, Marks, Sides, TimedJoin, chosen, with_keys
 from holdfast.operators.shared.logic import Place, Segments
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches
-from holdfast.state.joins.sides import Kind
+from holdfast.state.joins.sides import Pile
 
 
 @dataclass(frozen=True)
@@ -29,35 +29,28 @@ class IntervalJoin(TimedJoin):
     after_us: int
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def piles(self) -> tuple[Pile, ...]:
         left, right = (
-            Kind(n, port.by, schema)
+            Pile(n, port.by, schema)
             for n, (port, schema) in enumerate(zip(self.ports, self.schemas, strict=True))
         )
         return left, right
 
     def step(
-        self,
-        segments: Segments,
-        rows: tuple[pa.Table | None, pa.Table | None],
-        was: Marks,
-        now: Marks,
-        place: Place,
+        self, segments: Segments, rows: Sides, was: Marks, now: Marks, place: Place
     ) -> tuple[Segments, pa.Table]:
-        kinds = self.kinds
-        kept = [kind.among(segments) for kind in kinds]
-        stored = [[kind.rows(segment) for segment in of] for kind, of in zip(kinds, kept, strict=True)]
+        piles = self.piles
+        kept = [pile.among(segments) for pile in piles]
+        stored = [[pile.rows(segment) for segment in of] for pile, of in zip(piles, kept, strict=True)]
         fresh, output = [], []
-        for side, kind in enumerate(kinds):
+        for side, pile in enumerate(piles):
             arrived = rows[side]
-            if arrived is None:
-                fresh.append(kind.empty())
-                continue
-            whole = with_keys(arrived, kind.by)
-            if side == LEFT and self.outer and not whole.all():
-                output.append(self.shape.alone(arrived, np.flatnonzero(~whole), self.schemas[RIGHT]))
-            arrived = chosen(arrived, whole)
-            fresh.append(kind.fresh(arrived, self.ports[side].times(arrived)))
+            if arrived is not None:
+                whole = with_keys(arrived, pile.by)
+                if side == LEFT and self.outer and not whole.all():
+                    output.append(self.shape.alone(arrived, np.flatnonzero(~whole), self.schemas[RIGHT]))
+                arrived = chosen(arrived, whole)
+            fresh.append(self.fresh(side, pile, arrived))
         for right in (*stored[RIGHT], fresh[RIGHT]):
             output.append(self._meet(fresh[LEFT], right))
         for left in stored[LEFT]:
@@ -67,8 +60,8 @@ class IntervalJoin(TimedJoin):
         result = pa.concat_tables([self.shape.output.empty_table(), *output])
         needed = (lambda side: self._left_needed(side, now), lambda side: self._right_needed(side, now))
         after_step = [
-            kind.advance(kept[n], fresh[n], needed[n], place.directory, place.prefix)
-            for n, kind in enumerate(kinds)
+            pile.advance(kept[n], fresh[n], needed[n], place.directory, place.prefix)
+            for n, pile in enumerate(piles)
         ]
         return tuple(segment for of in after_step for segment in of), result
 

@@ -15,16 +15,18 @@ import pyarrow.compute as pc
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
-from holdfast.operators.shared.timed import Arrived, TimedPort
+from holdfast.operators.shared.timed import Arrived, TimedPort, later
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, joined
-from holdfast.state.joins.sides import Kind, Needed, repartitioned
+from holdfast.state.joins.sides import Needed, Pile, repartitioned
 from holdfast.state.keyed.row_evolution import evolved
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.watermarks import NEVER
 
 Arrivals = tuple[Arrived | None, Arrived | None]
+Sides = tuple[pa.Table | None, pa.Table | None]
+"""Rows of left and right; None: none came."""
 Reached = tuple[dict[int, int], dict[int, int]]
 Marks = tuple[int | None, int | None]
 """The watermarks of left and right; None: there is none yet."""
@@ -67,8 +69,36 @@ class PairShape:
         return joined(left, left_rows, right.empty_table(), nobody, self.output, self.names)
 
 
+class JoinLogic(KeyedLogic):
+    """Rows of two ports come out in pairs."""
+
+    schemas: tuple[pa.Schema, pa.Schema]
+    shape: PairShape
+
+    @property
+    @abstractmethod
+    def piles(self) -> tuple[Pile, ...]:
+        """What is kept."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        return tuple((*schema.names, *POSITION_COLUMNS) for schema in self.schemas)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (self.shape.output,)
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        return repartitioned(self.piles, old, partition, partitions, place.directory, place.prefix)
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        """Kept rows of a stream whose columns have changed: new ones are null."""
+        (pile,) = [pile for pile in self.piles if pile.among([segment])]
+        return table if table.schema.equals(pile.schema) else evolved(table, pile.schema, {}, segment.name)
+
+
 @dataclass(frozen=True)
-class TimedJoin(KeyedLogic):
+class TimedJoin(JoinLogic):
     """A join of two ports with event time. A row that is late in its own source is left out and counted.
 
     The watermark of a port all of whose sources are idle is the other one's.
@@ -83,14 +113,6 @@ class TimedJoin(KeyedLogic):
     shape: PairShape
     outer: bool
     """Left rows that meet nobody come out as well, with nulls on the right."""
-
-    @property
-    def columns(self) -> tuple[tuple[str, ...], ...]:
-        return tuple((*schema.names, *POSITION_COLUMNS) for schema in self.schemas)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (self.shape.output,)
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrivals:
         left, right = (
@@ -117,7 +139,7 @@ class TimedJoin(KeyedLogic):
         before = (self.ports[0].from_stored(stored[0]), self.ports[1].from_stored(stored[1]))
         after = (self.ports[0].after(before[0], arrived[0]), self.ports[1].after(before[1], arrived[1]))
         past = meta.get("marks", [None, None])
-        was = (_later(self.ports[0].mark(before[0]), past[0]), _later(self.ports[1].mark(before[1]), past[1]))
+        was = (later(self.ports[0].mark(before[0]), past[0]), later(self.ports[1].mark(before[1]), past[1]))
         silent = [
             port.silences(known, meta.get(PASSED, 0), these)
             for port, known, these in zip(self.ports, meta.get(SILENT, [[], []]), arrived, strict=True)
@@ -159,33 +181,19 @@ class TimedJoin(KeyedLogic):
         found = [port.mark(reached[side], silent[side]) for side, port in enumerate(self.ports)]
         idle = [len(port.idle(silent[side])) == len(port.sources) for side, port in enumerate(self.ports)]
         left, right = (found[1 - side] if idle[side] else found[side] for side in (0, 1))
-        return _later(left, was[0]), _later(right, was[1])
+        return later(left, was[0]), later(right, was[1])
 
     @abstractmethod
     def step(
-        self,
-        segments: Segments,
-        rows: tuple[pa.Table | None, pa.Table | None],
-        was: Marks,
-        now: Marks,
-        place: Place,
+        self, segments: Segments, rows: Sides, was: Marks, now: Marks, place: Place
     ) -> tuple[Segments, pa.Table]:
         """(new segments, output) from the rows of each side that are in time, and the watermarks before and after."""
 
-    @property
-    @abstractmethod
-    def kinds(self) -> tuple[Kind, ...]:
-        """What is kept."""
+    def fresh(self, side: int, pile: Pile, rows: pa.Table | None) -> SideRows:
+        """Rows of one side that arrived, as they will be kept: by event time."""
+        return pile.empty() if rows is None else pile.fresh(rows, self.ports[side].times(rows))
 
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        return repartitioned(self.kinds, old, partition, partitions, place.directory, place.prefix)
-
-    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
-        return evolved_rows(self.kinds, segment, table)
-
-    def _in_time(
-        self, arrived: Arrivals, before: Reached, was: Marks
-    ) -> tuple[tuple[pa.Table | None, pa.Table | None], int]:
+    def _in_time(self, arrived: Arrivals, before: Reached, was: Marks) -> tuple[Sides, int]:
         found: list[pa.Table | None] = []
         late = 0
         for port, these, known, mark in zip(self.ports, arrived, before, was, strict=True):
@@ -197,18 +205,6 @@ class TimedJoin(KeyedLogic):
             late += int(np.count_nonzero(~in_time))
             found.append(these.rows if in_time.all() else these.rows.filter(pa.array(in_time)))
         return (found[0], found[1]), late
-
-
-def evolved_rows(kinds: Sequence[Kind], segment: Segment, table: pa.Table) -> pa.Table:
-    """Kept rows of a stream whose columns have changed: new ones are null."""
-    (kind,) = [kind for kind in kinds if kind.among([segment])]
-    return table if table.schema.equals(kind.schema) else evolved(table, kind.schema, {}, segment.name)
-
-
-def _later(mark: int | None, other: int | None) -> int | None:
-    """The later watermark of two, either of which may not be there."""
-    known = [each for each in (mark, other) if each is not None]
-    return max(known, default=None)
 
 
 def with_keys(rows: pa.Table, by: Sequence[str]) -> Bools:
@@ -226,6 +222,12 @@ def between(side: SideRows, low: int | None, high: int | None) -> pa.Table:
     if high is None:
         return side.table.slice(0, 0)
     return side.table.filter(pa.array((side.at < high) & (side.at >= (NEVER if low is None else low))))
+
+
+def released(pile: Pile, kept: Segments, new: SideRows, since: int | None, upto: int | None) -> pa.Table:
+    """The waiting rows that a watermark has passed now. A kept segment may still hold some that came out before."""
+    ready = [between(pile.rows(segment), since, upto) for segment in kept]
+    return pa.concat_tables([*ready, between(new, None, upto)])
 
 
 def not_before(mark: int | None) -> Needed:

@@ -14,37 +14,32 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.language.graph import Latest
+from holdfast.language.operators.values import Latest
 from holdfast.operators.joins.joining import (
     Arrivals,
     Marks,
+    Sides,
     TimedJoin,
-    between,
     chosen,
     not_before,
+    released,
     with_keys,
 )
-from holdfast.operators.joins.window_join import above, oriented
+from holdfast.operators.joins.window_join import above, in_window, numbered_per_key, oriented
 from holdfast.operators.shared.logic import Place, PortRows, Segments
 from holdfast.operators.shared.stale_windows import Missing, without_stale
 from holdfast.operators.shared.timed import Arrived, longs
 from holdfast.state.columns.hashing import I64
-from holdfast.state.joins.pairs import SideRows, matches, sorted_side, with_coordinate
-from holdfast.state.joins.sides import Kind, Needed
-from holdfast.state.joins.window_pairs import (
-    before,
-    last_numbers,
-    last_of_each_key,
-    numbers_per_key,
-    outlived,
-)
+from holdfast.state.joins.pairs import SideRows, matches, with_coordinate
+from holdfast.state.joins.sides import Needed, Pile
+from holdfast.state.joins.window_pairs import before, last_numbers
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.watermarks import NEVER
 
 
 @dataclass(frozen=True)
 class OrderedJoin(TimedJoin):
-    """Kinds 0 and 1 are the windows, 2 and 3 the rows that wait. A window of so many rows of a whole stream is one
+    """Shelves 0 and 1 are the windows, 2 and 3 the rows that wait. A window of so many rows of a whole stream is one
     thing for all keys: such a join has all its rows in one partition (`alone`)."""
 
     windows: tuple[Latest, Latest]
@@ -54,10 +49,10 @@ class OrderedJoin(TimedJoin):
         return any(window.rows and not window.per_key for window in self.windows)
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
-        kept = [Kind(side, self.ports[side].by, self.schemas[side]) for side in (0, 1)]
+    def piles(self) -> tuple[Pile, ...]:
+        kept = [Pile(side, self.ports[side].by, self.schemas[side]) for side in (0, 1)]
         waiting = [
-            Kind(2 + side, self.ports[side].by, pa.schema([*self.schemas[side], *POSITION_FIELDS]))
+            Pile(2 + side, self.ports[side].by, pa.schema([*self.schemas[side], *POSITION_FIELDS]))
             for side in (0, 1)
         ]
         return (*kept, *waiting)
@@ -94,44 +89,34 @@ class OrderedJoin(TimedJoin):
         self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
     ) -> tuple[tuple[Segments, ...], int]:
         streams = [Missing(had, more) for had, more in zip(self.had(meta, {}) or (0, 0), missed, strict=True)]
-        return without_stale(self.kinds[:2], self.windows, streams, partitions, places)
+        return without_stale(self.piles[:2], self.windows, streams, partitions, places)
 
     # --- a step ---
 
     def step(
-        self,
-        segments: Segments,
-        rows: tuple[pa.Table | None, pa.Table | None],
-        was: Marks,
-        now: Marks,
-        place: Place,
+        self, segments: Segments, rows: Sides, was: Marks, now: Marks, place: Place
     ) -> tuple[Segments, pa.Table]:
         since, upto = _both(was), _both(now)
-        released: list[pa.Table] = []
+        ready: list[pa.Table] = []
         result_segments: list[Segment] = []
-        for side in (0, 1):
-            kind = self.kinds[2 + side]
-            kept = kind.among(segments)
-            arrived = rows[side]
-            new = kind.empty() if arrived is None else kind.fresh(arrived, self.ports[side].times(arrived))
-            ready = [between(kind.rows(segment), since, upto) for segment in kept]
-            released.append(pa.concat_tables([*ready, between(new, None, upto)]))
-            waits = not_before(upto)
-            result_segments += kind.advance(kept, new, waits, place.directory, place.prefix)
-        windows, output = self._through_windows(segments, released, upto, place)
+        for side, pile in enumerate(self.piles[2:]):
+            kept, new = pile.among(segments), self.fresh(side, pile, rows[side])
+            ready.append(released(pile, kept, new, since, upto))
+            result_segments += pile.advance(kept, new, not_before(upto), place.directory, place.prefix)
+        windows, output = self._through_windows(segments, ready, upto, place)
         return (*windows, *result_segments), output
 
     def _through_windows(
         self, segments: Segments, released: Sequence[pa.Table], now: int | None, place: Place
     ) -> tuple[list[Segment], pa.Table]:
-        kinds = self.kinds[:2]
-        kept = [kind.among(segments) for kind in kinds]
-        stored = [[kind.rows(segment) for segment in of] for kind, of in zip(kinds, kept, strict=True)]
+        piles = self.piles[:2]
+        kept = [pile.among(segments) for pile in piles]
+        stored = [[pile.rows(segment) for segment in of] for pile, of in zip(piles, kept, strict=True)]
         moments = self._moments(released)
-        moved = [kind.fresh(released[side], moments[side]) for side, kind in enumerate(kinds)]
+        moved = [pile.fresh(released[side], moments[side]) for side, pile in enumerate(piles)]
         output = [self.shape.output.empty_table()]
         segments_after: list[Segment] = []
-        for side, kind in enumerate(kinds):
+        for side, pile in enumerate(piles):
             window, every = self.windows[side], moved[1 - side]
             if window.rows == 0:
                 continue
@@ -148,7 +133,7 @@ class OrderedJoin(TimedJoin):
                 pairs = matches(probes, low, seen, other, values)
                 output.append(oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
             needed = self._needed(side, fresh, base + len(moments[side]), now)
-            segments_after += kind.advance(kept[side], fresh, needed, place.directory, place.prefix)
+            segments_after += pile.advance(kept[side], fresh, needed, place.directory, place.prefix)
         return segments_after, pa.concat_tables(output)
 
     def _moments(self, released: Sequence[pa.Table]) -> list[I64]:
@@ -169,8 +154,7 @@ class OrderedJoin(TimedJoin):
     ) -> SideRows:
         if not self.windows[side].per_key:
             return with_coordinate(moved, base + 1 + np.searchsorted(np.sort(moments), moved.at))
-        numbered = with_coordinate(moved, numbers_per_key(moved, stored))
-        return sorted_side(numbered.table, numbered.by) if moved.collides else numbered
+        return numbered_per_key(moved, stored)
 
     def _bounds(
         self, side: int, window: Latest, probes: SideRows, seen: I64, other: SideRows
@@ -187,11 +171,7 @@ class OrderedJoin(TimedJoin):
         if window.size_us is not None:
             limit = NEVER if now is None else now - window.size_us
             return lambda kept: above(self.ports[side].times(kept.table), int(limit))
-        rows = window.rows or 0
-        if not window.per_key:
-            return lambda kept: above(kept.at, total - rows)
-        newest = last_of_each_key(fresh)
-        return lambda kept: outlived(kept, newest, rows)
+        return in_window(window, fresh, total)
 
 
 def _both(marks: Marks) -> int | None:

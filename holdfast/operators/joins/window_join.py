@@ -16,25 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import Latest
-from holdfast.operators.joins.joining import PairShape, chosen, evolved_rows, with_keys
-from holdfast.operators.shared.logic import (
-    Applied,
-    KeyedLogic,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    own_rows,
-    split,
-    with_hashes,
-)
+from holdfast.language.operators.values import Latest
+from holdfast.operators.joins.joining import JoinLogic, PairShape, chosen, with_keys
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, noted_shares, own_rows
 from holdfast.operators.shared.ranks import note_of, ranks_of
 from holdfast.operators.shared.stale_windows import Missing, without_stale
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches, sorted_side, with_coordinate
-from holdfast.state.joins.sides import MERGED_ROWS, Kind, repartitioned
+from holdfast.state.joins.sides import MERGED_ROWS, Needed, Pile
 from holdfast.state.joins.window_pairs import (
     before,
     interleaved,
@@ -60,7 +50,7 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class WindowJoin(KeyedLogic):
+class WindowJoin(JoinLogic):
     """`meta`: {"rows": how many rows each stream had so far}."""
 
     by: tuple[tuple[str, ...], tuple[str, ...]]
@@ -70,16 +60,8 @@ class WindowJoin(KeyedLogic):
     group_rows: int = MERGED_ROWS
 
     @property
-    def columns(self) -> tuple[tuple[str, ...], ...]:
-        return tuple((*schema.names, *POSITION_COLUMNS) for schema in self.schemas)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (self.shape.output,)
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return tuple(Kind(side, self.by[side], self.schemas[side], self.group_rows) for side in (0, 1))
+    def piles(self) -> tuple[Pile, ...]:
+        return tuple(Pile(side, self.by[side], self.schemas[side], self.group_rows) for side in (0, 1))
 
     # --- how rows arrive ---
 
@@ -93,9 +75,8 @@ class WindowJoin(KeyedLogic):
         return found[0], found[1]
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        rows = with_hashes(sort_by_position(rows, POSITION_COLUMNS), self.by[port])
-        parts, empty, note = split(rows, partitions), rows.slice(0, 0), note_of(rows)
-        return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+        rows = sort_by_position(rows, POSITION_COLUMNS)
+        return noted_shares(rows, self.by[port], note_of(rows), partitions)
 
     def gather(self, shares: Sequence[Share]) -> tuple[Arrived | None, Arrived | None] | None:
         if not shares:
@@ -115,9 +96,9 @@ class WindowJoin(KeyedLogic):
     ) -> Applied:
         base = (meta or {}).get("rows", [0, 0])
         totals = [0 if these is None else these.total for these in arrived]
-        kinds = self.kinds
-        kept = [kind.among(segments) for kind in kinds]
-        stored = [[kind.rows(segment) for segment in of] for kind, of in zip(kinds, kept, strict=True)]
+        piles = self.piles
+        kept = [pile.among(segments) for pile in piles]
+        stored = [[pile.rows(segment) for segment in of] for pile, of in zip(piles, kept, strict=True)]
         moved = [self._by_moment(side, arrived[side], totals) for side in (0, 1)]
         numbered = [self._numbered(side, moved[side], totals, base[side], stored[side]) for side in (0, 1)]
         output = [self.shape.output.empty_table()]
@@ -136,18 +117,18 @@ class WindowJoin(KeyedLogic):
         after = [had + more for had, more in zip(base, totals, strict=True)]
         result = pa.concat_tables(output)
         left: list[Segment] = []
-        for side, kind in enumerate(kinds):
-            needed = self._needed(side, numbered[side], after[side])
-            left += kind.advance(kept[side], numbered[side], needed, place.directory, place.prefix)
+        for side, pile in enumerate(piles):
+            needed = in_window(self.windows[side], numbered[side], after[side])
+            left += pile.advance(kept[side], numbered[side], needed, place.directory, place.prefix)
         return Applied(tuple(left), (result,), {"rows": after})
 
     def _by_moment(self, side: int, arrived: Arrived | None, totals: Sequence[int]) -> SideRows:
         """Own rows that can meet somebody, with moments as coordinates."""
         if arrived is None:
-            return self.kinds[side].empty()
+            return self.piles[side].empty()
         rows = chosen(arrived.rows, with_keys(arrived.rows, self.by[side]))
         ranks = np.asarray(rows.column(RANK).to_numpy(), dtype=np.int64)
-        return self.kinds[side].fresh(rows, interleaved(ranks, totals[side], totals[1 - side], side))
+        return self.piles[side].fresh(rows, interleaved(ranks, totals[side], totals[1 - side], side))
 
     def _numbered(
         self, side: int, moved: SideRows, totals: Sequence[int], base: int, stored: Sequence[SideRows]
@@ -155,19 +136,11 @@ class WindowJoin(KeyedLogic):
         """The same rows with their numbers; none if nothing is kept of this stream."""
         window = self.windows[side]
         if not window.rows or not len(moved):
-            return self.kinds[side].empty()
+            return self.piles[side].empty()
         if not window.per_key:
             ranks = ((moved.at - side) // (2 * max(totals[1 - side], 1)) - 1) // 2
             return with_coordinate(moved, base + ranks + 1)
-        numbered = with_coordinate(moved, numbers_per_key(moved, stored))
-        return sorted_side(numbered.table, numbered.by) if moved.collides else numbered
-
-    def _needed(self, side: int, numbered: SideRows, total: int) -> Any:
-        rows = self.windows[side].rows or 0
-        if not self.windows[side].per_key:
-            return lambda kept: above(kept.at, total - rows)
-        newest = last_of_each_key(numbered)
-        return lambda kept: outlived(kept, newest, rows)
+        return numbered_per_key(moved, stored)
 
     # --- after rows were missed ---
 
@@ -178,18 +151,12 @@ class WindowJoin(KeyedLogic):
         self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
     ) -> tuple[tuple[Segments, ...], int]:
         streams = [Missing(had, more, last=had) for had, more in zip(_had(meta), missed, strict=True)]
-        return without_stale(self.kinds, self.windows, streams, partitions, places)
+        return without_stale(self.piles, self.windows, streams, partitions, places)
 
     def after_missed(self, meta: Any, missed: Sequence[int]) -> Any:
         """Numbers of a whole stream go on behind the rows that were missed: what is left goes in its turn."""
         told = zip(_had(meta), missed, self.windows, strict=True)
         return {"rows": [had if window.per_key else had + more for had, more, window in told]}
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        return repartitioned(self.kinds, old, partition, partitions, place.directory, place.prefix)
-
-    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
-        return evolved_rows(self.kinds, segment, table)
 
 
 def oriented(
@@ -199,6 +166,21 @@ def oriented(
     if side == 0:
         return shape.rows(kept.table, kept_rows, probes.table, probe_rows)[0]
     return shape.rows(probes.table, probe_rows, kept.table, kept_rows)[0]
+
+
+def numbered_per_key(moved: SideRows, stored: Sequence[SideRows]) -> SideRows:
+    """Rows by their numbers within their keys."""
+    numbered = with_coordinate(moved, numbers_per_key(moved, stored))
+    return sorted_side(numbered.table, numbered.by) if moved.collides else numbered
+
+
+def in_window(window: Latest, numbered: SideRows, total: int) -> Needed:
+    """The rows that are still in a window of the last rows, of a stream that had so many or of each key."""
+    rows = window.rows or 0
+    if not window.per_key:
+        return lambda kept: above(kept.at, total - rows)
+    newest = last_of_each_key(numbered)
+    return lambda kept: outlived(kept, newest, rows)
 
 
 def _had(meta: Any) -> tuple[int, ...]:

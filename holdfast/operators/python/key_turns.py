@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import HoldfastError, InputError, StateError, StepFailed, TopologyError
-from holdfast.language.graph import KeyedSpec
+from holdfast.language.operators.keyed_python import KeyedSpec
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.state.variables.declarations import declared, use
 from holdfast.state.variables.key_state import KeyState

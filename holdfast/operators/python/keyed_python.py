@@ -17,34 +17,34 @@ import pyarrow as pa
 
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import KeyedSpec, Ttl
+from holdfast.language.operators.keyed_python import KeyedSpec, keyed_schema
+from holdfast.language.operators.values import Ttl
+from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.python.key_turns import Answer, Turn, Turns
 from holdfast.operators.shared import lifetimes
+from holdfast.operators.shared.keyed_maps import TimedMapLogic
 from holdfast.operators.shared.lifetimes import Arrived, Marked
-from holdfast.operators.shared.logic import (
-    Applied,
-    KeyedLogic,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-)
+from holdfast.operators.shared.logic import Applied, Place, Segments
+from holdfast.operators.stored.parts import STATE_PART, Part
+from holdfast.operators.stored.rows import NOTHING_KNOWN, Known, StoredRows
+from holdfast.operators.stored.variables_view import Variables
+from holdfast.operators.stored.views import Stored, View
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, lift, single
 from holdfast.state.columns.grouping import Grouping, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, owned
-from holdfast.state.keyed.compaction import advance
 from holdfast.state.keyed.expiry import LONG_AGO, SEEN
-from holdfast.state.keyed.keyed_map import Version, merge_versions_for
 from holdfast.state.keyed.lookup import find_rows
-from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.keyed.opaque_values import OpaqueRows, present
+from holdfast.state.keyed.segment import Segment
 from holdfast.state.values import user_classes
 from holdfast.state.variables import wakeups
-from holdfast.state.variables.declarations import declared
+from holdfast.state.variables.declarations import VariableShape, declared
+from holdfast.state.variables.variables import Value
 
 
 @dataclass(frozen=True)
-class KeyedPython(KeyedLogic):
+class KeyedPython(TimedMapLogic):
     """`meta`, with event time only: {"reached": the largest so far, "mark": the watermark up to which keys were woken}."""
 
     operator: OperatorName
@@ -70,7 +70,7 @@ class KeyedPython(KeyedLogic):
         return (self.spec.schema,)
 
     @property
-    def _time(self) -> Ttl | None:
+    def time(self) -> Ttl | None:
         """Where event time is. Its length has no meaning here."""
         return None if self.spec.on is None else Ttl(0, self.spec.on, self.spec.delay_us)
 
@@ -78,24 +78,11 @@ class KeyedPython(KeyedLogic):
     def _entries(self) -> pa.Schema:
         return wakeups.wake_schema(self.map.key_fields)
 
-    # --- how rows arrive ---
-
-    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        return lifetimes.own(rows[0], self.spec.by, self._time, partition, partitions)
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return lifetimes.shares(rows, self.spec.by, self._time, partitions)
-
-    def gather(self, shares: Sequence[Share]) -> Arrived | None:
-        return lifetimes.gather(shares, self._time)
-
-    # --- a step ---
-
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         for registered in self.classes:
             user_classes.register_again(*registered)
         before: int | None = (meta or {}).get("mark")
-        marked = lifetimes.marked(arrived, self._time, meta)
+        marked = lifetimes.marked(arrived, self.time, meta)
         # A run with another delay must not fall back, nor jump over what was not woken yet.
         mark = marked.mark if before is None else max(marked.mark, before)
         after = None if self.spec.on is None else {**marked.meta, "mark": mark}
@@ -167,9 +154,7 @@ class KeyedPython(KeyedLogic):
         data = pa.array([answers[row].data for row in changed], pa.large_binary())
         rows = [single(column) for column in keys.take(pa.array(changed)).columns]
         table = pa.Table.from_arrays([*rows, data], schema=self.map.state_schema)
-        return advance(
-            states, table, self.map, place.directory, place.prefix, DEFAULT_BOUNDS, keep_in_base=present
-        )
+        return self.advanced(states, table, place, keep_in_base=present)
 
     def _fresh(self, keys: pa.Table, answers: Sequence[Answer]) -> pa.Table:
         """Entries to be added to the index."""
@@ -179,7 +164,7 @@ class KeyedPython(KeyedLogic):
         return pa.Table.from_arrays([times, *(single(c) for c in rows.columns)], schema=self._entries)
 
     @property
-    def chained(self) -> Aggregation:
+    def keyed_map(self) -> Aggregation:
         return self.map
 
     def parted(self, segments: Segments) -> tuple[Segments, Segments]:
@@ -187,16 +172,21 @@ class KeyedPython(KeyedLogic):
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         both = [wakeups.parted(segments) for segments in old]
-        versions = [Version(states) for states, _ in both]
-        merged = merge_versions_for(
-            partition, partitions, versions, self.map, place.directory, place.prefix
-        ).segments
+        merged = super().repartition([states for states, _ in both], partition, partitions, place)
 
         def mine(hashes: I64) -> Any:
             return owned(hashes, partition, partitions)
 
         entries = [entry for _, entries in both for entry in entries]
         return (*merged, *wakeups.joined(entries, self._entries, mine, place.directory, place.prefix))
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return table  # states are bytes, in which variables are found by name
+
+    def known(self, meta: Any) -> Known:
+        found = declared(type(self.spec.make()))
+        defaults = {name: variable.default for name, variable in found.items() if isinstance(variable, Value)}
+        return Known(variables=Variables(self.map.state_schema, self.spec.variables, defaults, self.classes))
 
 
 def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, int]:
@@ -205,3 +195,51 @@ def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, 
     size = sum(len(answer.data) for answer in answers if answer.data is not None)
     changes = {"keys": keys, "state_bytes": size - sum(map(len, stored.values()))}
     return {name: change for name, change in changes.items() if change}
+
+
+class StoredStates(StoredRows):
+    """States of keys, and entries of the index of wake-ups."""
+
+    def part_of(self, key: str, schema: pa.Schema) -> str:
+        return "wake-ups" if schema.names[0] == wakeups.WAKE else STATE_PART
+
+    def part(self, name: str, schema: pa.Schema, known: Aggregation | None = None) -> Part:
+        if name == STATE_PART:
+            return super().part(name, schema, known)
+        mark = self.meta.get("mark")
+        return Part(name, "rows", schema, used_up=None if mark is None else (wakeups.WAKE, mark + 1))
+
+    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+        if part.name != STATE_PART:
+            return Stored(part.schema)
+        variables = self.fingerprint.entries["variables"].items()
+        shapes = tuple((name, VariableShape(**of)) for name, of in variables)
+        return known.variables or Variables(part.schema, shapes)
+
+
+@register
+class KeyedPythonKind(KeyedKind[KeyedSpec]):
+    spec = KeyedSpec
+    stored = StoredStates
+    needs_positions = Ordering(
+        "processes the rows of a key in their order",
+        "Use one keyed operator per source, or bring the rows into one order before: .sort(on='at', …).",
+    )
+
+    def schemas(self, op: OperatorOf[KeyedSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [keyed_schema(inputs[0], op.spec)]
+
+    def what(self, op: OperatorOf[KeyedSpec]) -> str:
+        state = ", ".join(f"{name} {shape}" for name, shape in op.spec.variables)
+        return f"{op.spec.label} by {', '.join(op.spec.by)}: {state or 'no state'}"
+
+    def fingerprint(self, op: OperatorOf[KeyedSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
+        frame = keyed_frame(key_of(inputs[0], op.spec.by), on=op.spec.on)
+        variables = {
+            name: {"form": shape.form, "type": shape.type, **shape.lengths}
+            for name, shape in op.spec.variables
+        }
+        return Fingerprint(self.name, frame, {"variables": variables})
+
+    def logic(self, planned: Planned[KeyedSpec]) -> KeyedPython:
+        return KeyedPython.plan(planned.op.name, planned.op.spec, planned.inputs[0])

@@ -10,24 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.operators.barriers import Names, barrier_names
+from holdfast.language.operators.barriers import BarrierSpec, Names, barrier_names, barrier_schema
+from holdfast.operators.fingerprint import Fingerprint, columns_of, keyed_frame
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
 from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
-from holdfast.operators.shared.logic import (
-    Applied,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    own_rows,
-    split,
-    with_hashes,
-)
-from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, own_rows
+from holdfast.operators.stored.parts import Part
+from holdfast.operators.stored.rows import NOTHING_KNOWN, Known, StoredRows
+from holdfast.operators.stored.views import SimpleView, View, unique
+from holdfast.state.aggregates.aggregation import Aggregation, single
+from holdfast.state.columns import arrays
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.joins.barriers import Matched, collecting, in_chunks, match, some_wait
-from holdfast.state.keyed.compaction import advance
 from holdfast.state.keyed.keyed_map import sort_by_position
-from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
 
 HOME = 0
 """The partition that has all rows where there are no keys."""
@@ -64,14 +59,15 @@ class Barrier(MapLogic):
     def keyed_map(self) -> Aggregation:
         return self.aggregation
 
+    @property
+    def key(self) -> Sequence[str]:
+        return self.by
+
     def own(self, rows: PortRows, partition: int, partitions: int) -> dict[int, pa.Table] | None:
         if not self.by and partition != HOME:
             return None
         mine = {port: own_rows(table, self.by, partition, partitions) for port, table in rows.items()}
         return {port: table for port, table in mine.items() if table.num_rows} or None
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return split(with_hashes(rows, self.by), partitions)
 
     def gather(self, shares: Sequence[Share]) -> dict[int, pa.Table] | None:
         ports = {port for port, _ in shares}
@@ -82,17 +78,8 @@ class Barrier(MapLogic):
             arrived, meta = self._numbered(arrived, meta)
         matched = match(self.aggregation, segments, arrived)
         output = self._output(matched)  # first: what fails must not leave a segment behind
-        if matched.changed.num_rows:
-            segments = advance(
-                segments,
-                matched.changed,
-                self.aggregation,
-                place.directory,
-                place.prefix,
-                DEFAULT_BOUNDS,
-                keep_in_base=self._waits,
-            )
-        return Applied(segments, (output,), meta)
+        after = self.advanced(segments, matched.changed, place, keep_in_base=self._waits)
+        return Applied(after, (output,), meta)
 
     def _numbered(self, arrived: dict[int, pa.Table], meta: Any) -> tuple[dict[int, pa.Table], Any]:
         counts = list((meta or {}).get("rows", [0] * len(self.inputs)))
@@ -119,3 +106,58 @@ class Barrier(MapLogic):
             columns += [source, pa.array(ordinals).take(order), pa.array(numbers).take(order)]
         schema = self.outputs[0]
         return pa.table(columns, names=schema.names).cast(schema)
+
+
+@dataclass(frozen=True)
+class WaitingRows(SimpleView):
+    """Per key the rows of each input that wait for those of the others."""
+
+    stored: pa.Schema
+
+    @property
+    def _lists(self) -> list[str]:
+        return [n for n in self.stored.names if n.startswith("__hf___hf_whole") and n.endswith(".value")]
+
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        waits = np.zeros(rows.num_rows, dtype=np.bool_)
+        for name in self._lists:
+            waits |= arrays.lengths(single(rows.column(name))) > 0
+        return rows.filter(pa.array(waits))
+
+    def finish(self, rows: pa.Table) -> tuple[pa.Table, pa.Array | None]:
+        keys = [name for name in self.stored.names if not name.startswith("__hf_")]
+        names = unique([*keys, *(f"input_{number}" for number in range(len(self._lists)))])
+        return rows.select([*keys, *self._lists]).rename_columns(names), None
+
+
+class StoredBarrier(StoredRows):
+    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+        return WaitingRows(part.schema)
+
+
+@register
+class BarrierKind(KeyedKind[BarrierSpec]):
+    spec = BarrierSpec
+    ports = Ports(2, None, "has not two data ports or more", "Write a.barrier(b).")
+    stored = StoredBarrier
+    needs_positions = Ordering(
+        "puts rows side by side", "Bring the rows of each input into one order before: .sort(on='at', …)."
+    )
+
+    def schemas(self, op: OperatorOf[BarrierSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [barrier_schema(inputs, op.spec)]
+
+    def carries(self, op: OperatorOf[BarrierSpec]) -> bool:
+        return not op.spec.by  # without keys rows leave in the order of the first input
+
+    def what(self, op: OperatorOf[BarrierSpec]) -> str:
+        by = f", by {', '.join(op.spec.by)}" if op.spec.by else ""
+        return f"{len(op.inputs)} inputs row by row{by}"
+
+    def fingerprint(self, op: OperatorOf[BarrierSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
+        rows = {f"input {number}": columns_of(schema) for number, schema in enumerate(inputs, 1)}
+        return Fingerprint(self.name, keyed_frame(op.spec.by), rows)
+
+    def logic(self, planned: Planned[BarrierSpec]) -> Barrier:
+        number = next(iter(planned.origins[0])) if planned.stamped else None
+        return Barrier.plan(planned.op.spec.by, planned.inputs, planned.output, number)

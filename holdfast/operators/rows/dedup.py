@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import Ttl
-from holdfast.operators.shared import lifetimes
+from holdfast.language.operators.expiry import DedupSpec, dedup_schema
+from holdfast.language.operators.values import Ttl
+from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.shared.keyed_maps import LivingLogic, with_positions
-from holdfast.operators.shared.lifetimes import Arrived
-from holdfast.operators.shared.logic import Applied, Place, Segments
+from holdfast.operators.shared.lifetimes import Marked
+from holdfast.operators.shared.logic import Segments
 from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.keyed.compaction import advance
-from holdfast.state.keyed.expiry import first_of_lives, remembering, unexpired
-from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
+from holdfast.state.keyed.expiry import first_of_lives, remembering
 
 
 @dataclass(frozen=True)
@@ -43,26 +42,35 @@ class Dedup(LivingLogic):
     def outputs(self) -> tuple[pa.Schema, ...]:
         return (with_positions(self.input, self.stamped),)
 
-    @property
-    def keyed_map(self) -> Aggregation:
-        return self.aggregation
-
-    @property
-    def lifetime(self) -> Ttl | None:
-        return self.ttl
-
-    def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
-        marked = lifetimes.marked(arrived, self.ttl, meta)
-        schema = self.outputs[0]
-        if not marked.rows.num_rows:
-            return Applied(segments, (schema.empty_table(),), marked.meta)
+    def lived(self, segments: Segments, marked: Marked) -> tuple[pa.Table, pa.Table]:
         length = None if self.ttl is None else self.ttl.length_us
         passed, changed = first_of_lives(self.aggregation, segments, marked.rows, marked.marks, length)
-        output = marked.rows.select(schema.names).take(pa.array(passed)).cast(schema)
-        if changed.num_rows:
-            keep = None if length is None else unexpired(length, marked.mark)
-            segments = advance(
-                segments, changed, self.aggregation, place.directory, place.prefix, DEFAULT_BOUNDS, keep
-            )
-        dropped = marked.rows.num_rows - len(passed)
-        return Applied(segments, (output,), marked.meta, {"dropped": dropped} if dropped else {})
+        return marked.rows.select(self.outputs[0].names).take(pa.array(passed)), changed
+
+    def counted(self, rows: int, output: int) -> Mapping[str, int]:
+        return {"dropped": rows - output} if rows > output else {}
+
+
+@register
+class DedupKind(KeyedKind[DedupSpec]):
+    spec = DedupSpec
+    keeps_positions = True
+    needs_positions = Ordering(
+        "lets the first row of each key pass",
+        "Dedup each source by itself, or bring the rows into one order before: .sort(on='at', …).",
+    )
+
+    def schemas(self, op: OperatorOf[DedupSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [dedup_schema(inputs[0], op.spec)]
+
+    def what(self, op: OperatorOf[DedupSpec]) -> str:
+        lives = "" if op.spec.ttl is None else f", {op.spec.ttl}"
+        return f"first row by {', '.join(op.spec.by)}{lives}"
+
+    def fingerprint(self, op: OperatorOf[DedupSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
+        lifetime = None if op.spec.ttl is None else op.spec.ttl.on or "clock"
+        return Fingerprint(self.name, keyed_frame(key_of(inputs[0], op.spec.by), lifetime=lifetime))
+
+    def logic(self, planned: Planned[DedupSpec]) -> Dedup:
+        spec = planned.op.spec
+        return Dedup.plan(spec.by, spec.ttl, planned.inputs[0], planned.stamped)

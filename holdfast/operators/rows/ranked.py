@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import TimeWindow
-from holdfast.language.operators.ranking import RANK
+from holdfast.language.operators.ranking import RANK, TopNSpec, top_n_schema
+from holdfast.language.operators.values import TimeWindow, idle_text
 from holdfast.operators.aggregates.windowed import WindowedAggregate
+from holdfast.operators.fingerprint import Fingerprint, columns_of, key_of, keyed_frame
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.shared.keyed_maps import MapLogic
-from holdfast.operators.shared.logic import (
-    Applied,
-    KeyedLogic,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    own_rows,
-    split,
-    with_hashes,
-)
+from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, with_hashes
 from holdfast.operators.shared.timed import Arrived, TimedPort
+from holdfast.operators.stored.rows import RowsOfWindows
+from holdfast.operators.stored.told_aggregations import Function, Functions
+from holdfast.operators.stored.views import BEST
 from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, partial, single
 from holdfast.state.aggregates.best_rows import Order, changed_lists, exploded, top_name
 from holdfast.state.aggregates.function_names import POSITION
 from holdfast.state.columns.whole_rows import row_type, whole_rows
-from holdfast.state.keyed.compaction import advance
 from holdfast.state.keyed.lookup import Found, find_rows
-from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
-from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.time_windows import END, START, Windows
 
 _ROW = "__hf_whole"
-_BEST = "__hf_best"
 _ALL = "__hf_all"
 """The key of all rows, where no key columns are given."""
 
@@ -54,12 +45,16 @@ class TopRows(MapLogic):
     @staticmethod
     def plan(count: int, by: tuple[str, ...], order: Order, schema: pa.Schema, output: pa.Schema) -> TopRows:
         widened = schema.append(pa.field(_ROW, row_type(schema))).append(pa.field(_ALL, pa.int64()))
-        best = ((_BEST, top_name(count, order), _ROW),)
+        best = ((BEST, top_name(count, order), _ROW),)
         return TopRows(Aggregation.plan(by or (_ALL,), best, widened), by, schema, output)
 
     @property
     def keyed_map(self) -> Aggregation:
         return self.aggregation
+
+    @property
+    def key(self) -> Sequence[str]:
+        return self.by
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
@@ -69,27 +64,18 @@ class TopRows(MapLogic):
     def outputs(self) -> tuple[pa.Schema, ...]:
         return (self.output,)
 
-    def own(self, rows: PortRows, partition: int, partitions: int) -> list[pa.Table] | None:
-        mine = own_rows(rows[0], self.by, partition, partitions)
-        return [self._prepared(mine)] if mine.num_rows else None
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return split(self._prepared(rows), partitions)
-
-    def gather(self, shares: Sequence[Share]) -> list[pa.Table] | None:
-        return [rows for _, rows in shares] or None
+    def prepared(self, rows: pa.Table) -> pa.Table:
+        rows = with_whole_rows(with_hashes(rows, self.by), self.input)
+        if not self.by:
+            rows = rows.append_column(_ALL, pa.array(np.zeros(rows.num_rows, dtype=np.int64)))
+        return partial(self.aggregation, rows)
 
     def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
         keys = arrived[0] if len(arrived) == 1 else combine(self.aggregation, arrived)
         found = find_rows(segments, keys, self.aggregation)
         changed = self._changed(found)
-        best = finish(self.aggregation, changed)
-        output = ranked(best, self.output)  # first: what fails must not leave a segment behind
-        if changed.num_rows:
-            segments = advance(
-                segments, changed, self.aggregation, place.directory, place.prefix, DEFAULT_BOUNDS
-            )
-        return Applied(segments, (output,))
+        output = ranked(finish(self.aggregation, changed), self.output)
+        return Applied(self.advanced(segments, changed, place), (output,))
 
     def _changed(self, found: Found) -> pa.Table:
         """The new state rows of the keys whose list is another than before: positions tell rows apart."""
@@ -100,69 +86,48 @@ class TopRows(MapLogic):
         changed[found.rows] = changed_lists(found.values[-2:], positions)
         return combined if changed.all() else combined.take(pa.array(np.flatnonzero(changed)))
 
-    def _prepared(self, rows: pa.Table) -> pa.Table:
-        rows = with_whole_rows(with_hashes(rows, self.by), self.input)
-        if not self.by:
-            rows = rows.append_column(_ALL, pa.array(np.zeros(rows.num_rows, dtype=np.int64)))
-        return partial(self.aggregation, rows)
-
 
 @dataclass(frozen=True)
-class TopOfWindows(KeyedLogic):
-    """The best rows of each window: an aggregate over windows that keeps rows, unfolded when a window is complete."""
+class TopOfWindows(WindowedAggregate):
+    """The best rows of each window: an aggregate over windows that keeps rows, unfolded when a window is complete.
+    `rows`: the columns of input rows, `best`: those that come out."""
 
-    windowed: WindowedAggregate
-    input: pa.Schema
-    output: pa.Schema
+    rows: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    best: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
     @staticmethod
     def plan(
         count: int, order: Order, window: TimeWindow, port: TimedPort, schema: pa.Schema, output: pa.Schema
     ) -> TopOfWindows:
         widened = schema.append(pa.field(_ROW, row_type(schema)))
-        best = ((_BEST, top_name(count, order), _ROW),)
+        best = ((BEST, top_name(count, order), _ROW),)
         windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, port.by, best, widened)
         moments = [output.field(START), output.field(END)]
-        results = [*moments, windows.aggregation.output_schema.field(_BEST)]
-        return TopOfWindows(WindowedAggregate(windows, port, widened, pa.schema(results)), schema, output)
+        results = pa.schema([*moments, windows.aggregation.output_schema.field(BEST)])
+        return TopOfWindows(windows, port, widened, results, rows=schema, best=output)
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
-        return ((*self.input.names, *POSITION_COLUMNS),)
+        return ((*self.rows.names, *POSITION_COLUMNS),)
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        return (self.output,)
+        return (self.best,)
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        return self.windowed.own({0: self._prepared(rows[0])}, partition, partitions)
+        return super().own({0: self._prepared(rows[0])}, partition, partitions)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return self.windowed.shares(port, self._prepared(rows), partitions)
-
-    def gather(self, shares: Sequence[Share]) -> Arrived | None:
-        return self.windowed.gather(shares)
+        return super().shares(port, self._prepared(rows), partitions)
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
-        applied = self.windowed.apply(segments, meta, arrived, place)
-        return replace(applied, outputs=(ranked(applied.outputs[0], self.output),))
-
-    def at(self, meta: Any, now_us: int) -> Any:
-        return self.windowed.at(meta, now_us)
-
-    def resumed(self, meta: Any) -> Any:
-        return self.windowed.resumed(meta)
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        return self.windowed.repartition(old, partition, partitions, place)
-
-    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
-        return self.windowed.evolved(segment, table)
+        applied = super().apply(segments, meta, arrived, place)
+        return replace(applied, outputs=(ranked(applied.outputs[0], self.best),))
 
     def _prepared(self, rows: pa.Table) -> pa.Table:
         """Keys, time and position of the rows, and the rows themselves."""
-        needed = dict.fromkeys((*self.windowed.columns[0], *self.windowed.port.by))
-        return with_whole_rows(rows, self.input).select(list(needed))
+        needed = dict.fromkeys((*super().columns[0], *self.port.by))
+        return with_whole_rows(rows, self.rows).select(list(needed))
 
 
 def with_whole_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -172,9 +137,47 @@ def with_whole_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def ranked(best: pa.Table, output: pa.Schema) -> pa.Table:
     """Lists of rows as rows: with their ranks, and beside them what stood beside the lists."""
-    index, ranks, rows = exploded(single(best.column(_BEST)))
+    index, ranks, rows = exploded(single(best.column(BEST)))
     at = pa.array(index)
     beside = {name: best.column(name).take(at) for name in (START, END) if name in output.names[:2]}
     own = {field.name: rows.field(field.name) for field in rows.type}
     columns = {**own, RANK: pa.array(ranks), **beside}
     return pa.table({name: columns[name] for name in output.names}).cast(output)
+
+
+class StoredTops(RowsOfWindows):
+    def functions(self) -> Functions:
+        return {BEST: Function(top_name(self.fingerprint.frame["n"], self.fingerprint.frame["order"]))}
+
+
+@register
+class TopNKind(KeyedKind[TopNSpec]):
+    spec = TopNSpec
+    stored = StoredTops
+    needs_positions = Ordering(
+        "ranks rows",
+        "Rank the rows of each source by itself, or bring them into one order before: .sort(on='at', …).",
+    )
+
+    def schemas(self, op: OperatorOf[TopNSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [top_n_schema(inputs[0], op.spec)]
+
+    def what(self, op: OperatorOf[TopNSpec]) -> str:
+        spec, panes = op.spec, ""
+        best = ", ".join(f"{'-' if descending else ''}{column}" for column, descending in spec.order)
+        if (window := spec.window) is not None:
+            panes = f", windows of {window.size_us / 1e6:g} s of {window.on}{idle_text(window.idle_us)}"
+        return f"first {spec.n} by {', '.join(spec.by) or 'nothing'} in the order of {best}{panes}"
+
+    def fingerprint(self, op: OperatorOf[TopNSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
+        spec = op.spec
+        frame = keyed_frame(key_of(inputs[0], spec.by), n=spec.n, order=spec.order)
+        panes = {} if spec.window is None else spec.window.frame
+        return Fingerprint(self.name, {**frame, **panes}, {"rows": columns_of(inputs[0])})
+
+    def logic(self, planned: Planned[TopNSpec]) -> KeyedLogic:
+        spec, (schema,), window = planned.op.spec, planned.inputs, planned.op.spec.window
+        if window is None:
+            return TopRows.plan(spec.n, spec.by, spec.order, schema, planned.output)
+        port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
+        return TopOfWindows.plan(spec.n, spec.order, window, port, schema, planned.output)

@@ -10,9 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
-from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
-from holdfast.operators.shared.timed import Arrived, TimedPort
+from holdfast.language.operators.columns import time_type
+from holdfast.language.operators.sorting import SortSpec
+from holdfast.language.operators.values import idle_text
+from holdfast.operators.fingerprint import Fingerprint, columns_of
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
+from holdfast.operators.shared.keyed_maps import with_positions
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments
+from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort
+from holdfast.operators.stored.parts import Part
+from holdfast.operators.stored.rows import StoredRows
+from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.keyed.row_evolution import evolved
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.waiting_rows import TIME, Waiting, in_order, kept, leave, waiting
@@ -22,10 +30,10 @@ HOME = 0
 
 
 @dataclass(frozen=True)
-class Sort(KeyedLogic):
-    """`meta`: {"reached": as in windows, "watermark": up to which rows have left, "left": how many have,
-    "sources": [[number in the segments, name]]}, and what `idleness.py` keeps. `stamp`: the number of this operator if the rows that leave carry
-    positions: they are numbered in the order in which they leave."""
+class Sort(TimedLogic):
+    """`meta`: that of `TimedPort.passage`, "left": how many rows have left, "sources": [[number in the segments, name]].
+    `stamp`: the number of this operator if the rows that leave carry positions: they are numbered in the order in which
+    they leave."""
 
     port: TimedPort
     input: pa.Schema
@@ -37,7 +45,7 @@ class Sort(KeyedLogic):
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        return (self.input if self.stamp is None else pa.schema([*self.input, *POSITION_FIELDS]),)
+        return (with_positions(self.input, self.stamp is not None),)
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
         return self.port.own(rows[0], partition, partitions) if partition == HOME else None
@@ -45,38 +53,22 @@ class Sort(KeyedLogic):
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         return {HOME: self.port.shares(rows, partitions)[HOME]}
 
-    def gather(self, shares: Sequence[Share]) -> Arrived | None:
-        return self.port.gather([rows for _, rows in shares])
-
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         meta = meta or {}
-        before, mark = self.port.from_stored(meta.get("reached", [])), meta.get("watermark")
-        fresh, late = self._in_time(arrived, before, mark)
-        reached = self.port.after(before, arrived)
-        silent = self.port.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
-        now = self.port.mark(reached, silent)
-        if mark is not None:
-            now = mark if now is None else max(now, mark)
-        stored = self._renumbered([waiting(segment, mark) for segment in segments], meta)
-        leaving, stay = leave([*stored, Waiting(in_order(fresh, POSITION_COLUMNS))], now)
+        passage = self.port.passage(meta, arrived)
+        fresh, late = self._in_time(arrived, passage)
+        stored = self._renumbered([waiting(segment, passage.was) for segment in segments], meta)
+        leaving, stay = leave([*stored, Waiting(in_order(fresh, POSITION_COLUMNS))], passage.now)
         rows = in_order(pa.concat_tables([fresh.slice(0, 0), *leaving]), POSITION_COLUMNS)
         output = self._output(rows, meta.get("left", 0))
         after = kept(stay, POSITION_COLUMNS, place.directory, place.prefix)
-        new_meta = {
-            "reached": self.port.to_stored(reached),
-            "watermark": now,
-            "left": meta.get("left", 0) + rows.num_rows,
-            "sources": self._numbers,
-            **noted(self.port.idle_us, meta, self.port.to_stored(silent)),
-        }
-        return Applied(after, (output,), new_meta, {"late": late} if late else {})
+        left = {"left": meta.get("left", 0) + rows.num_rows, "sources": self._numbers}
+        return Applied(after, (output,), {**passage.meta, **left}, {"late": late} if late else {})
 
-    def _in_time(self, arrived: Arrived, before: dict[int, int], mark: int | None) -> tuple[pa.Table, int]:
+    def _in_time(self, arrived: Arrived, passage: Passage) -> tuple[pa.Table, int]:
         """(rows that may still leave in order, with their times; how many may not)."""
         rows, times = arrived.rows, self.port.times(arrived.rows)
-        marks = self.port.marks(arrived, before)
-        if mark is not None:
-            marks = np.maximum(marks, mark)
+        marks = self.port.marks_in(passage, arrived)
         rows = rows.select([*self.input.names, *POSITION_COLUMNS])
         rows = rows.cast(pa.schema([*self.input, *POSITION_FIELDS])).add_column(0, TIME, pa.array(times))
         in_time = times >= marks
@@ -111,15 +103,43 @@ class Sort(KeyedLogic):
                 output = output.append_column(field, pa.array(values.astype(np.int64)).cast(field.type))
         return output.cast(self.outputs[0])
 
-    def at(self, meta: Any, now_us: int) -> Any:
-        return clocked(self.port.idle_us, meta, now_us)
-
-    def resumed(self, meta: Any) -> Any:
-        return resumed(self.port.idle_us, meta)
-
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         wanted = pa.schema([table.schema.field(TIME), *self.input, *POSITION_FIELDS])
         return table if table.schema.equals(wanted) else evolved(table, wanted, {}, segment.name)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         return tuple(segment for segments in old for segment in segments) if partition == HOME else ()
+
+
+class StoredSort(StoredRows):
+    """Rows that the watermark has passed stay in their segment until it is written anew."""
+
+    def part_of(self, key: str, schema: pa.Schema) -> str:
+        return "waiting"
+
+    def part(self, name: str, schema: pa.Schema, known: Aggregation | None = None) -> Part:
+        mark = self.meta.get("watermark")
+        return Part(name, "rows", schema, used_up=None if mark is None else (TIME, mark))
+
+
+@register
+class SortKind(KeyedKind[SortSpec]):
+    spec = SortSpec
+    stored = StoredSort
+    makes_positions = True
+    needs_positions = Ordering("sorts rows by event time", several=None)
+
+    def schemas(self, op: OperatorOf[SortSpec], inputs: Schemas) -> list[pa.Schema]:
+        time_type(inputs[0], op.spec.on, "Rows are sorted by")
+        return [inputs[0]]
+
+    def what(self, op: OperatorOf[SortSpec]) -> str:
+        return f"in the order of {op.spec.on}{idle_text(op.spec.idle_us)}"
+
+    def fingerprint(self, op: OperatorOf[SortSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
+        return Fingerprint(self.name, {"on": op.spec.on}, {"rows": columns_of(inputs[0])})
+
+    def logic(self, planned: Planned[SortSpec]) -> Sort:
+        spec = planned.op.spec
+        port = planned.timed_port(0, (), spec.on, spec.delays_us, spec.idle_us)
+        return Sort(port, planned.inputs[0], planned.stamp)

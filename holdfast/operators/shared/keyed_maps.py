@@ -1,19 +1,15 @@
-"""Operators whose state is a keyed map: what they share whatever they keep in it.
-
-`MapLogic` deals the map out over partitions and takes over what an earlier form of the operator stored. `LivingLogic`
-is one that forgets keys; `RowWindows` is one whose windows are rows of a key in the order of their positions.
-"""
+"""Operators whose state is a keyed map: what they share whatever they keep in it. `LivingLogic` is one that forgets keys."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.language.graph import Ttl
+from holdfast.language.connectors import POSITION_FIELDS
+from holdfast.language.operators.values import Ttl
 from holdfast.operators.shared import lifetimes
 from holdfast.operators.shared.logic import (
     Applied,
@@ -26,22 +22,66 @@ from holdfast.operators.shared.logic import (
     split,
     with_hashes,
 )
+from holdfast.operators.stored.rows import Known
 from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.columns.hashing import I64
-from holdfast.state.keyed.compaction import advance
-from holdfast.state.keyed.keyed_map import Version, merge_versions_for, sort_by_position
+from holdfast.state.keyed.compaction import Keep, advance
+from holdfast.state.keyed.expiry import unexpired
+from holdfast.state.keyed.keyed_map import Version, merge_versions_for
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.keyed.row_evolution import evolved_sums
 from holdfast.state.keyed.segment import Segment
 
 
 class MapLogic(KeyedLogic):
-    """A keyed operator whose segments are those of one keyed map."""
+    """A keyed operator whose segments are those of one keyed map. It deals the map out over partitions and takes over
+    what an earlier form of the operator stored; rows of one port travel as `prepared` makes them."""
 
     @property
     @abstractmethod
     def keyed_map(self) -> Aggregation:
         """What the map's rows look like."""
+
+    # --- how rows arrive ---
+
+    @property
+    def key(self) -> Sequence[str]:
+        """The input columns that decide where rows belong."""
+        return self.keyed_map.by
+
+    def present(self, rows: pa.Table) -> pa.Table:
+        """The rows that matter at all."""
+        return rows
+
+    def prepared(self, rows: pa.Table) -> pa.Table:
+        """What travels of some rows: with hashes."""
+        return with_hashes(rows, self.key)
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Any:
+        mine = own_rows(self.present(rows[0]), self.key, partition, partitions)
+        return [self.prepared(mine)] if mine.num_rows else None
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return split(self.prepared(self.present(rows)), partitions)
+
+    def gather(self, shares: Sequence[Share]) -> Any:
+        return [rows for _, rows in shares] or None
+
+    # --- the map ---
+
+    def advanced(
+        self,
+        segments: Segments,
+        changed: pa.Table,
+        place: Place,
+        keep: Keep | None = None,
+        keep_in_base: Keep | None = None,
+    ) -> Segments:
+        """The map after a step; `changed`: new state rows, `keep`, `keep_in_base`: what merging may leave out. To be called
+        when the output is made: what fails must not leave a segment behind."""
+        if not changed.num_rows:
+            return segments
+        where = (place.directory, place.prefix)
+        return advance(segments, changed, self.keyed_map, *where, DEFAULT_BOUNDS, keep, keep_in_base)
 
     @property
     def chained(self) -> Aggregation:
@@ -56,98 +96,68 @@ class MapLogic(KeyedLogic):
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         return evolved_sums(table, self.keyed_map, segment.name)
 
+    def known(self, meta: Any) -> Known:
+        return Known(self.keyed_map)
+
 
 def with_positions(schema: pa.Schema, stamped: bool) -> pa.Schema:
     """Columns of an output, with those of positions if somebody orders by them."""
     return pa.schema([*schema, *POSITION_FIELDS]) if stamped else schema
 
 
-class LivingLogic(MapLogic):
-    """Rows travel, not sums of them: where a life ends follows from the positions of rows."""
+class TimedMapLogic(MapLogic):
+    """Rows of one source travel, with the watermark at each: what ends follows from their positions."""
 
     @property
     @abstractmethod
-    def lifetime(self) -> Ttl | None:
-        """How long keys live; None: for ever."""
+    def time(self) -> Ttl | None:
+        """How long keys live, and by which time; None: for ever."""
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> lifetimes.Arrived | None:
-        return lifetimes.own(rows[0], self.keyed_map.by, self.lifetime, partition, partitions)
+        return lifetimes.own(rows[0], self.key, self.time, partition, partitions)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return lifetimes.shares(rows, self.keyed_map.by, self.lifetime, partitions)
+        return lifetimes.shares(rows, self.key, self.time, partitions)
 
     def gather(self, shares: Sequence[Share]) -> lifetimes.Arrived | None:
-        return lifetimes.gather(shares, self.lifetime)
+        return lifetimes.gather(shares, self.time)
 
     def at(self, meta: Any, now_us: int) -> Any:
-        return lifetimes.clocked(self.lifetime, meta, now_us)
+        return lifetimes.clocked(self.time, meta, now_us)
 
 
-class Stepped(Protocol):
-    """What a step made of windows: results, the row that completed each, changed state rows."""
+class LivingLogic(TimedMapLogic):
+    """Keys are forgotten by and by. `ttl`: how long they live; None: for ever."""
 
-    @property
-    def results(self) -> pa.Table: ...
-
-    @property
-    def completed_by(self) -> I64: ...
-
-    @property
-    def changed(self) -> pa.Table: ...
-
-
-class RowWindows(MapLogic):
-    """Rows with positions travel and are applied in their order. `stamped`: the output carries positions, a window's
-    being that of the row that completed it."""
-
-    by: tuple[str, ...]
-    output: pa.Schema
-    stamped: bool
-
-    @property
-    @abstractmethod
-    def used(self) -> Sequence[str]:
-        """Input columns that windows need."""
+    aggregation: Aggregation
+    ttl: Ttl | None
 
     @abstractmethod
-    def stepped(self, segments: Segments, rows: pa.Table) -> Stepped:
-        """One step over rows in the order of their positions."""
+    def lived(self, segments: Segments, marked: lifetimes.Marked) -> tuple[pa.Table, pa.Table]:
+        """(output, new state rows) of some rows; columns of the output may be more than come out."""
 
-    def counted(self, rows: int) -> Mapping[str, int]:
-        """What a step of so many rows adds to the counts."""
+    def counted(self, rows: int, output: int) -> Mapping[str, int]:
+        """What a step of so many rows with so many of output adds to the counts."""
         return {}
 
-    def present(self, rows: pa.Table) -> pa.Table:
-        """The rows that belong to windows at all."""
-        return rows
+    @property
+    def keyed_map(self) -> Aggregation:
+        return self.aggregation
 
     @property
-    def columns(self) -> tuple[tuple[str, ...], ...]:
-        return (tuple(dict.fromkeys((*self.used, *POSITION_COLUMNS))),)
+    def time(self) -> Ttl | None:
+        return self.ttl
 
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (with_positions(self.output, self.stamped),)
-
-    def own(self, rows: PortRows, partition: int, partitions: int) -> list[pa.Table] | None:
-        mine = own_rows(self.present(rows[0]), self.by, partition, partitions)
-        return [mine] if mine.num_rows else None
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return split(with_hashes(self.present(rows), self.by), partitions)
-
-    def gather(self, shares: Sequence[Share]) -> list[pa.Table] | None:
-        return [rows for _, rows in shares] or None
-
-    def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
-        rows = sort_by_position(pa.concat_tables(arrived), POSITION_COLUMNS)
-        done = self.stepped(segments, rows)
-        output = done.results
-        if self.stamped:
-            completing = rows.select(POSITION_COLUMNS).take(pa.array(done.completed_by))
-            for name in POSITION_COLUMNS:
-                output = output.append_column(name, completing.column(name))
+    def apply(self, segments: Segments, meta: Any, arrived: lifetimes.Arrived, place: Place) -> Applied:
+        marked = lifetimes.marked(arrived, self.ttl, meta)
         schema = self.outputs[0]
-        output = output.select(schema.names).cast(schema)  # first: what fails must not leave a segment behind
-        after = advance(segments, done.changed, self.keyed_map, place.directory, place.prefix, DEFAULT_BOUNDS)
-        return Applied(after, (output,), counts=self.counted(rows.num_rows))
+        if not marked.rows.num_rows:
+            return Applied(segments, (schema.empty_table(),), marked.meta)
+        made, changed = self.lived(segments, marked)
+        output = made.select(schema.names).cast(schema)
+        keep = None if self.ttl is None else unexpired(self.ttl.length_us, marked.mark)
+        after = self.advanced(segments, changed, place, keep)
+        return Applied(after, (output,), marked.meta, self.counted(marked.rows.num_rows, output.num_rows))
+
+    def known(self, meta: Any) -> Known:
+        return Known(self.keyed_map, ends_us=lifetimes.ended(self.ttl, meta or {}))

@@ -6,7 +6,7 @@ how far the source came, so that `meta` is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.graph import Ttl
-from holdfast.operators.shared.logic import Share, own_rows, split, with_hashes
-from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, as_bytes
+from holdfast.language.operators.values import Ttl
+from holdfast.operators.shared.logic import Share, noted_shares, own_rows, split, with_hashes
+from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, as_bytes, joined_shares, longs
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.expiry import LONG_AGO, SEEN
 from holdfast.state.keyed.keyed_map import sort_by_position
-from holdfast.state.windows.watermarks import join_stairs, stairs
+from holdfast.state.windows.watermarks import stairs
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,9 @@ def shares(rows: pa.Table, by: Sequence[str], ttl: Ttl | None, partitions: int) 
     if ttl is None or ttl.on is None:
         return split(with_hashes(rows, by), partitions)
     rows = sort_by_position(rows, POSITION_COLUMNS)
-    positions = [as_int64(single(rows.column(name))) for name in POSITION_COLUMNS]
+    positions = [longs(rows, name) for name in POSITION_COLUMNS]
     note = {STAIRS_NOTE: as_bytes(stairs(positions, event_times(rows, ttl.on)))}
-    rows = with_hashes(rows, by)
-    parts, empty = split(rows, partitions), rows.slice(0, 0)
-    return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+    return noted_shares(rows, by, note, partitions)
 
 
 def gather(given: Sequence[Share], ttl: Ttl | None) -> Arrived | None:
@@ -74,11 +72,8 @@ def gather(given: Sequence[Share], ttl: Ttl | None) -> Arrived | None:
         return None
     if ttl is None or ttl.on is None:
         return Arrived(pa.concat_tables([rows for _, rows in given]))
-    steps = [pa.ipc.open_stream(rows.schema.metadata[STAIRS_NOTE]).read_all() for _, rows in given]
-    joined = pa.concat_tables([rows.replace_schema_metadata(None) for _, rows in given])
-    reached = join_stairs(steps, *(as_int64(single(joined.column(name))) for name in POSITION_COLUMNS))
-    furthest = max(int(as_int64(single(step.column("time"))).max(initial=LONG_AGO)) for step in steps)
-    return Arrived(joined.append_column(REACHED, pa.array(reached)), furthest)
+    rows, steps = joined_shares([rows for _, rows in given])
+    return Arrived(rows, int(longs(steps, "time").max(initial=LONG_AGO)))
 
 
 def event_times(rows: pa.Table, on: str) -> I64:
@@ -105,6 +100,13 @@ def marked(arrived: Arrived, ttl: Ttl | None, meta: Any) -> Marked:
     furthest = max(before, arrived.reached)
     rows = rows.append_column(SEEN, pa.array(times))
     return Marked(rows, reached - ttl.delay_us, furthest - ttl.delay_us, {"reached": furthest})
+
+
+def ended(ttl: Ttl | None, meta: Mapping[str, Any]) -> tuple[int, int] | None:
+    """(lifetime, the time up to which keys have ended) after a step; None: no key has."""
+    if ttl is not None and "reached" in meta:
+        return ttl.length_us, meta["reached"] - ttl.delay_us
+    return (ttl.length_us, meta["now"]) if ttl is not None and "now" in meta else None
 
 
 def clocked(ttl: Ttl | None, meta: Any, now_us: int) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from holdfast.operators.stored.rows import Known
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, key_group, key_hash, owned, partition_of_group
 from holdfast.state.keyed.segment import Segment
@@ -117,6 +118,10 @@ class KeyedLogic(ABC):
         """(segments of that map, others)."""
         return ((), segments) if self.chained is None else (segments, ())
 
+    def known(self, meta: Any) -> Known:
+        """What it tells those who read stored rows, beside which they found this `meta`."""
+        return Known()
+
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         """The rows of a stored segment in today's form: the same table if the operator has not changed. Raises
         MismatchError if it has changed too much."""
@@ -147,6 +152,15 @@ def own_rows(rows: pa.Table, by: Sequence[str], partition: int, partitions: int)
     if any(column.num_chunks > 1 for column in rows.columns):
         return rows.filter(pa.array(mine))
     return rows.take(pa.array(np.flatnonzero(mine)))  # twice as fast, but would join chunks first
+
+
+def noted_shares(
+    rows: pa.Table, by: Sequence[str], note: dict[bytes, bytes], partitions: int
+) -> dict[int, pa.Table]:
+    """A mapping task's rows for the partitions, each of which hears what it has to tell, also without rows."""
+    rows = with_hashes(rows, by)
+    parts, empty = split(rows, partitions), rows.slice(0, 0)
+    return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
 
 
 def split(rows: pa.Table, partitions: int) -> dict[int, pa.Table]:

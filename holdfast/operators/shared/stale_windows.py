@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.language.graph import Latest
+from holdfast.language.operators.values import Latest
 from holdfast.operators.shared.logic import Place, Segments
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.joins.pairs import SideRows
-from holdfast.state.joins.sides import Kind, Needed
+from holdfast.state.joins.sides import Needed, Pile
 from holdfast.state.joins.window_pairs import last_numbers, not_pushed_out, share_of_key
 
 
@@ -32,35 +32,35 @@ class Missing:
 
 
 def without_stale(
-    kinds: Sequence[Kind],
+    piles: Sequence[Pile],
     windows: Sequence[Latest],
     streams: Sequence[Missing],
     partitions: Sequence[Segments],
     places: Sequence[Place],
 ) -> tuple[tuple[Segments, ...], int]:
-    """(the partitions' segments without stale rows, how many rows of windows those were). `kinds`: of the windows'
+    """(the partitions' segments without stale rows, how many rows of windows those were). `piles`: of the windows'
     rows."""
-    found = [_fresh(kinds, windows, streams, *its) for its in zip(partitions, places, strict=True)]
+    found = [_fresh(piles, windows, streams, *its) for its in zip(partitions, places, strict=True)]
     return tuple(left for left, _ in found), sum(gone for _, gone in found)
 
 
 def _fresh(
-    kinds: Sequence[Kind],
+    piles: Sequence[Pile],
     windows: Sequence[Latest],
     streams: Sequence[Missing],
     segments: Segments,
     place: Place,
 ) -> tuple[Segments, int]:
     left, gone = list(segments), 0
-    for kind, window, stream in zip(kinds, windows, streams, strict=True):
-        kept = kind.among(segments)
+    for pile, window, stream in zip(piles, windows, streams, strict=True):
+        kept = pile.among(segments)
         if not window.rows or not stream.missed or not kept:
             continue
-        stored = [kind.rows(segment) for segment in kept]
+        stored = [pile.rows(segment) for segment in kept]
         was, now = (_in_window(stored, window, stream, missed) for missed in (0, stream.missed))
         gone += sum(_count(was, side) - _count(now, side) for side in stored)
         left = [segment for segment in left if segment not in kept]
-        left += kind.only(kept, now, place.directory, place.prefix)
+        left += pile.only(kept, now, place.directory, place.prefix)
     return tuple(left), gone
 
 

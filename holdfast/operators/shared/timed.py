@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.logic import own_rows, split, with_hashes
+from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
+from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, noted_shares, own_rows
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.keyed_map import sort_by_position
@@ -48,6 +49,17 @@ class Arrived:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """How time goes on in a step: how far each source had come, the watermark before the step and after it, the `meta`
+    that remembers it. A watermark never falls, also if an idle source comes back."""
+
+    before: dict[int, int]
+    was: int | None
+    now: int | None
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class TimedPort:
     """An input port with event time in the column `on`. Rows without an event time are left out."""
 
@@ -73,23 +85,14 @@ class TimedPort:
         rows = self._timed(rows)
         positions = [longs(rows, name) for name in POSITION_COLUMNS]
         note = {STAIRS_NOTE: as_bytes(stairs(positions, self.times(rows))), ROWS_NOTE: b"%d" % rows.num_rows}
-        rows = with_hashes(rows, self.by)
-        parts = split(rows, partitions)
-        empty = rows.slice(0, 0)
-        return {p: parts.get(p, empty).replace_schema_metadata(note) for p in range(partitions)}
+        return noted_shares(rows, self.by, note, partitions)
 
     def gather(self, shares: Sequence[pa.Table]) -> Arrived | None:
         if not shares:
             return None
-        steps = [pa.ipc.open_stream(share.schema.metadata[STAIRS_NOTE]).read_all() for share in shares]
-        rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
-        reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
-        every = pa.concat_tables(steps)
-        return Arrived(
-            rows.append_column(REACHED, pa.array(reached)),
-            maxima(longs(every, "source"), longs(every, "time")),
-            sum(int(share.schema.metadata[ROWS_NOTE]) for share in shares),
-        )
+        rows, steps = joined_shares(shares)
+        total = sum(int(share.schema.metadata[ROWS_NOTE]) for share in shares)
+        return Arrived(rows, maxima(longs(steps, "source"), longs(steps, "time")), total)
 
     def _timed(self, rows: pa.Table) -> pa.Table:
         """The rows in position order. One without an event time belongs to no window."""
@@ -118,6 +121,21 @@ class TimedPort:
         idle = self.idle(silent or {})
         return watermark(reached, {source: us for source, us in self.delays.items() if source not in idle})
 
+    def passage(self, meta: Mapping[str, Any], arrived: Arrived) -> Passage:
+        """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}, sources by name;
+        and what `idleness.py` keeps if sources may be idle."""
+        before, was = self.from_stored(meta.get("reached", [])), meta.get("watermark")
+        reached = self.after(before, arrived)
+        silent = self.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
+        now = later(self.mark(reached, silent), was)
+        told = noted(self.idle_us, meta, self.to_stored(silent))
+        return Passage(before, was, now, {"reached": self.to_stored(reached), "watermark": now, **told})
+
+    def marks_in(self, passage: Passage, arrived: Arrived) -> I64:
+        """The watermark at each row: that of its own source, but not below the one before the step."""
+        marks = self.marks(arrived, passage.before)
+        return marks if passage.was is None else np.maximum(marks, passage.was)
+
     def idle(self, silent: Mapping[int, int]) -> frozenset[int]:
         """The sources that have been silent for too long."""
         if self.idle_us is None:
@@ -144,6 +162,41 @@ class TimedPort:
     def after(self, before: Mapping[int, int], arrived: Arrived | None) -> dict[int, int]:
         """How far the sources have come after a step."""
         return raised(before, arrived.reached if arrived is not None else {})
+
+
+class TimedLogic(KeyedLogic):
+    """An operator with one port that has event time."""
+
+    port: TimedPort
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
+        return self.port.own(rows[0], partition, partitions)
+
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        return self.port.shares(rows, partitions)
+
+    def gather(self, shares: Sequence[Share]) -> Arrived | None:
+        return self.port.gather([rows for _, rows in shares])
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        return clocked(self.port.idle_us, meta, now_us)
+
+    def resumed(self, meta: Any) -> Any:
+        return resumed(self.port.idle_us, meta)
+
+
+def later(mark: int | None, other: int | None) -> int | None:
+    """The later watermark of two, either of which may not be there."""
+    known = [each for each in (mark, other) if each is not None]
+    return max(known, default=None)
+
+
+def joined_shares(shares: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
+    """(the rows of all shares with `REACHED`, the stairs of all mapping tasks)."""
+    steps = [pa.ipc.open_stream(share.schema.metadata[STAIRS_NOTE]).read_all() for share in shares]
+    rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
+    reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
+    return rows.append_column(REACHED, pa.array(reached)), pa.concat_tables(steps)
 
 
 def longs(table: pa.Table, name: str) -> I64:

@@ -19,7 +19,8 @@ from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.compiler.traverse import sinks_behind
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
 from holdfast.language.connectors import Slice
-from holdfast.language.graph import STATEFUL, SourceSpec
+from holdfast.language.graph import SourceSpec
+from holdfast.operators.kinds import kind_of
 from holdfast.protocol.accounts import (
     Account,
     Books,
@@ -116,7 +117,7 @@ class AccountBooks:
     def _fitted(self, element: ElementPlan, known: Account | None) -> Account:
         """The account of an element of this plan: what it had before, for the connections and operators it has now."""
         before = known or Account(element.name, self._run)
-        stateful = [op.name for op in element.operators if isinstance(op.spec, STATEFUL)]
+        stateful = [op.name for op in element.operators if kind_of(op).role in ("keyed", "hosted")]
         return replace(
             before,
             run=self._run,

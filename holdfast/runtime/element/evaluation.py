@@ -13,16 +13,8 @@ from holdfast.compiler.plan import ConnectionPlan, ElementPlan
 from holdfast.failpoints import fp
 from holdfast.ids import ConnectionId, OperatorName
 from holdfast.language.connectors import Sink, Slice
-from holdfast.language.graph import (
-    KEYED,
-    HostedSpec,
-    InputPort,
-    Operator,
-    SinkSpec,
-    SourceSpec,
-    SplitSpec,
-    StreamRef,
-)
+from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
+from holdfast.operators.kinds import kind_of
 from holdfast.runtime.element.hosted_run import HostedRun
 from holdfast.runtime.element.keyed_run import KeyedRun
 from holdfast.runtime.element.operator_runs import SourceRun
@@ -84,28 +76,17 @@ class Evaluation:
         self._deadline = time.monotonic() + HOSTED_STEP_S
 
     def evaluate(self, op: Operator) -> None:
-        match op.spec:
-            case SourceSpec():
+        match kind_of(op).role:
+            case "source":
                 self._read(op)
-            case SinkSpec(sink=sink):
-                frame = self._input(op, 0)
-                if frame is not None and op.name not in self._outcome.sink_rows:
-                    fp("sink.write")
-                    if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
-                        frame = self._engine.strip(frame)
-                    self._outcome.sink_rows[op.name] = self._engine.write(sink, frame, self._name.id)
-            case spec if isinstance(spec, KEYED):
+            case "sink":
+                self._write(op)
+            case "keyed":
                 self._keyed(op)
-            case HostedSpec():
+            case "hosted":
                 self._hosted(op)
-            case _:
-                frame = self._input(op, 0)
-                if frame is not None:
-                    stamped = any(
-                        StreamRef(op.name, p) in self._worker.plan.stamped for p in range(op.outputs)
-                    )
-                    for port, out in enumerate(self._engine.stateless(op, [frame], stamped)):
-                        self._add(StreamRef(op.name, port), out)
+            case "stateless":
+                self._stateless(op)
 
     def finish(self) -> Outcome:
         for stream in self._worker.out_streams:
@@ -140,6 +121,24 @@ class Evaluation:
         run = self._worker.runs[op.name]
         assert isinstance(run, SourceRun)
         self._add(StreamRef(op.name), self._engine.read(run.source, piece, run.stamp))
+
+    def _write(self, op: Operator) -> None:
+        assert isinstance(op.spec, SinkSpec)
+        frame = self._input(op, 0)
+        if frame is None or op.name in self._outcome.sink_rows:
+            return
+        fp("sink.write")
+        if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
+            frame = self._engine.strip(frame)
+        self._outcome.sink_rows[op.name] = self._engine.write(op.spec.sink, frame, self._name.id)
+
+    def _stateless(self, op: Operator) -> None:
+        frame = self._input(op, 0)
+        if frame is None:
+            return
+        stamped = any(StreamRef(op.name, port) in self._worker.plan.stamped for port in range(op.outputs))
+        for port, out in enumerate(self._engine.stateless(op, [frame], stamped)):
+            self._add(StreamRef(op.name, port), out)
 
     def _keyed(self, op: Operator) -> None:
         found = {port: self._input(op, port) for port in range(len(op.inputs))}
@@ -251,6 +250,6 @@ def uses_of(element: ElementPlan, out_streams: Sequence[StreamRef]) -> dict[Stre
     for op in element.operators:
         for port in op.inputs:
             for stream in port.streams:
-                weight = op.outputs if isinstance(op.spec, SplitSpec) else 1
+                weight = op.outputs if kind_of(op).role == "stateless" else 1
                 uses[stream] = uses.get(stream, 0) + weight
     return uses

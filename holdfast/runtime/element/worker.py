@@ -16,6 +16,7 @@ import pyarrow as pa
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
 from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
 from holdfast.clock import Clock
+from holdfast.compiler.logics import logic_of
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
@@ -24,14 +25,13 @@ from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
 from holdfast.language.checkpoint_form import INCREMENTAL
 from holdfast.language.connectors import POSITION_FIELDS, Stamp
 from holdfast.language.graph import (
-    KEYED,
     HostedSpec,
     Operator,
     SinkSpec,
     SourceSpec,
     StreamRef,
 )
-from holdfast.operators.build import logic_of
+from holdfast.operators.kinds import kind_of
 from holdfast.runtime.element.borders import BorderNumbers
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
 from holdfast.runtime.element.hosted_run import HostedRun
@@ -107,7 +107,7 @@ class Worker:
         self.deliveries = {
             op.name: delivery_of(element, op.name, self.out_streams)
             for op in element.operators
-            if isinstance(op.spec, KEYED)
+            if kind_of(op).role == "keyed"
         }
 
     # --- a step -------------------------------------------------------------------------------------------------
@@ -190,7 +190,9 @@ class Worker:
 
         def put_all(found: Batches) -> Kept:
             return {
-                connection: tuple(KeptBatch(b.rows, tuple(map(put, b.files)), b.skip) for b in batches)
+                connection: tuple(
+                    KeptBatch(b.rows + b.skip, tuple(map(put, b.files)), b.skip) for b in batches
+                )
                 for connection, batches in found.items()
                 if batches
             }
@@ -232,7 +234,7 @@ class Worker:
                 return SourceRun(op.name, source, Stamp(plan.source_index[op.name]) if stamped else None)
             case SinkSpec(sink=sink):
                 return SinkRun(op.name, sink)
-            case spec if isinstance(spec, KEYED):
+            case spec if kind_of(op).role == "keyed":
                 chooser = self._budget.chooser(
                     op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)
                 )

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.compiler.analyse import Analyser, ArrowAnalyser
-from holdfast.errors import TopologyError
 from holdfast.ids import ElementName
 from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
-from holdfast.language.graph import MapArrowSpec, Operator, UnionSpec
+from holdfast.language.graph import Operator
+from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Place, Share
 from holdfast.runtime.element.keyed_load import STATE, load_segments
 from holdfast.runtime.engines.engine import (
@@ -80,19 +80,10 @@ class LocalEngine(Engine):
         return pa.concat_tables([f.select(frames[0].column_names) for f in frames])
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
-        match operator.spec:
-            case MapArrowSpec(fn=fn, schema=schema):
-                return [fn(_without_positions(inputs[0])).select(schema.names).cast(schema)]
-            case UnionSpec():
-                return [inputs[0]]
-            case _:
-                raise TopologyError(
-                    f"operator {operator.name!r} ({operator.kind}) is made of Spark expressions and needs Spark.",
-                    cure="Run the topology with a Spark session, or use map_arrow in tests without Spark.",
-                )
+        return list(stateless_kind(operator).tables(operator, inputs[0]))
 
     def strip(self, frame: Frame) -> Frame:
-        return _without_positions(frame)
+        return frame.drop_columns([name for name in POSITION_COLUMNS if name in frame.column_names])
 
     def share(self, frame: Frame) -> Frame:
         return frame
@@ -158,7 +149,3 @@ class LocalEngine(Engine):
     def stop(self) -> None:
         if self._live_lock is not None:
             self._live_lock.release()
-
-
-def _without_positions(table: pa.Table) -> pa.Table:
-    return table.drop_columns([name for name in POSITION_COLUMNS if name in table.column_names])

@@ -6,20 +6,19 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint import savepoints
 from holdfast.checkpoint.blobs import get_blob
-from holdfast.checkpoint.change.founding import is_source, refuse_unfinished
+from holdfast.checkpoint.change.founding import refuse_unfinished
 from holdfast.checkpoint.look.epochs import newest_manifest, regions
 from holdfast.checkpoint.manifest import Manifest, references
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch
 from holdfast.checkpoint.retention import Collector, Retention
 from holdfast.checkpoint.savepoints import Savepoints
 from holdfast.checkpoint.stored_names import controller_record
-from holdfast.compiler.evolution import changes
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.durable import remove_quietly
 from holdfast.errors import DamagedError, MismatchError, NoSpaceError, StoreError
@@ -35,6 +34,7 @@ from holdfast.ids import (
     RegionName,
 )
 from holdfast.language.graph import SinkSpec
+from holdfast.operators.fingerprint import changes
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.links.batch import Batch, batch_of
@@ -168,7 +168,7 @@ class RegionEpochs:
         for ref in batch.files:
             files.append(directory / f"a{attempt}-{threading.get_ident()}-{ref.key}")
             self.store.fetch_segment(ref, files[-1])
-        return replace(batch_of(files, batch.rows), skip=batch.skip)
+        return batch_of(files, batch.rows).behind(batch.skip)
 
     # --- publishing -----------------------------------------------------------------------------------------------
 
@@ -253,6 +253,6 @@ def sources_of_regions(store: Store) -> dict[RegionName, RegionThen]:
             manifest = newest_manifest(store, region)
         except (DamagedError, MismatchError):
             continue
-        sources = (OperatorName(name) for name, text in manifest.fingerprint.items() if is_source(text))
+        sources = (OperatorName(name) for name, of in manifest.fingerprint.items() if of.kind == "source")
         found[region] = RegionThen(manifest.epoch, frozenset(sources))
     return found

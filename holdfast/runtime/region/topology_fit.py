@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.compiler.evolution import misfit
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.errors import MismatchError
+from holdfast.operators.fingerprint import Fingerprint, misfit
 
 
-def fingerprint_of(plan: Plan, region: RegionPlan) -> dict[str, str]:
+def fingerprint_of(plan: Plan, region: RegionPlan) -> dict[str, Fingerprint]:
     """What must not change of the region's operators, by name."""
     members = set(region.members)
-    return {str(name): text for name, text in plan.fingerprint.items() if name in members}
+    return {str(name): of for name, of in plan.fingerprint.items() if name in members}
 
 
 def numbers_of(plan: Plan, region: RegionPlan) -> dict[str, int]:
@@ -30,7 +30,7 @@ def check_fit(manifest: Manifest, plan: Plan, region: RegionPlan) -> None:
     _check_kept(manifest, plan)
 
 
-def _check_operators(manifest: Manifest, fingerprint: Mapping[str, str]) -> None:
+def _check_operators(manifest: Manifest, fingerprint: Mapping[str, Fingerprint]) -> None:
     for name in sorted(set(fingerprint) | set(manifest.fingerprint)):
         now, then = fingerprint.get(name), manifest.fingerprint.get(name)
         if then is None and manifest.may_begin(name):

@@ -117,6 +117,12 @@ class Aggregation:
             object.__setattr__(self, name, value)
 
 
+def kept_part(column: str) -> tuple[str, str] | None:
+    """(output, part) of which a column of state rows tells; None: the hash or a key."""
+    output, dot, part = column.removeprefix("__hf_").rpartition(".")
+    return (output, part) if dot and column.startswith("__hf_") else None
+
+
 def partial(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
     """State rows of the batch alone, one per key. Uses `__hf_hash` if the batch has it (as Spark computed it)."""
     columns, hashes, keys = _arrived(aggregation, batch)

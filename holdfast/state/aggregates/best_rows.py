@@ -17,6 +17,7 @@ import pyarrow as pa
 from holdfast.state.aggregates import wide_sums
 from holdfast.state.aggregates.extremes import order_codes
 from holdfast.state.aggregates.function_names import TOP
+from holdfast.state.aggregates.ordered_values import lifted_rows, row_parts
 from holdfast.state.columns import arrays
 from holdfast.state.columns.grouping import Bools, Runs
 from holdfast.state.columns.hashing import I64
@@ -50,17 +51,14 @@ class Top:
 
     @property
     def parts(self) -> list[tuple[str, pa.DataType]]:
-        kinds = (("rows", self.kind), ("ordinal", pa.int64()), ("row", pa.int64()))
-        return [(name, arrays.list_of(kind)) for name, kind in kinds]
+        return row_parts(self.kind)
 
     @property
     def result(self) -> pa.DataType:
         return arrays.list_of(self.kind)
 
     def lift(self, column: pa.Array | None, rows: int) -> Columns:
-        assert column is not None
-        ones = np.ones(rows, dtype=np.int64)
-        return [arrays.packed(column.field(part), ones) for part in range(3)]
+        return lifted_rows(column, rows)
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
         arrays.refuse_running(runs, "top")

@@ -88,14 +88,32 @@ class Collected:
         return [arrays.singletons(part, valid) for part in columns]
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
-        arrays.refuse_running(runs, "collect")
-        run = arrays.run_of_elements(states[0], runs)
-        elements = [state.flatten() for state in states]
-        order = pa.array(in_order(run, elements))
-        return [arrays.packed_by_run(part.take(order), run, runs) for part in elements]
+        return joined_in_order(states, runs, "collect")
 
     def finish(self, states: Columns) -> pa.Array:
         return states[0]
+
+
+def row_parts(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """What is kept by functions that keep rows with their positions."""
+    kinds = (("rows", kind), ("ordinal", pa.int64()), ("row", pa.int64()))
+    return [(name, arrays.list_of(each)) for name, each in kinds]
+
+
+def lifted_rows(column: pa.Array | None, rows: int) -> Columns:
+    """Each row with its position as a list of its own."""
+    assert column is not None
+    ones = np.ones(rows, dtype=np.int64)
+    return [arrays.packed(column.field(part), ones) for part in range(3)]
+
+
+def joined_in_order(states: Columns, runs: Runs, function: str) -> Columns:
+    """The lists of each run as one, in the order of positions."""
+    arrays.refuse_running(runs, function)
+    run = arrays.run_of_elements(states[0], runs)
+    elements = [state.flatten() for state in states]
+    order = pa.array(in_order(run, elements))
+    return [arrays.packed_by_run(part.take(order), run, runs) for part in elements]
 
 
 def in_order(run: I64, columns: Columns) -> I64:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from holdfast.errors import StepFailed
 from holdfast.state.aggregates.function_names import UserFunction
-from holdfast.state.aggregates.ordered_values import in_order
+from holdfast.state.aggregates.ordered_values import joined_in_order, lifted_rows, row_parts
 from holdfast.state.columns import arrays
 from holdfast.state.columns.grouping import Runs
 
@@ -32,24 +32,17 @@ class Custom:
 
     @property
     def parts(self) -> list[tuple[str, pa.DataType]]:
-        kinds = (("rows", self.kind), ("ordinal", pa.int64()), ("row", pa.int64()))
-        return [(name, arrays.list_of(kind)) for name, kind in kinds]
+        return row_parts(self.kind)
 
     @property
     def result(self) -> pa.DataType:
         return self.function.result
 
     def lift(self, column: pa.Array | None, rows: int) -> Columns:
-        assert column is not None
-        ones = np.ones(rows, dtype=np.int64)
-        return [arrays.packed(column.field(part), ones) for part in range(3)]
+        return lifted_rows(column, rows)
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
-        arrays.refuse_running(runs, "udaf")
-        run = arrays.run_of_elements(states[0], runs)
-        elements = [state.flatten() for state in states]
-        order = pa.array(in_order(run, elements))
-        return [arrays.packed_by_run(part.take(order), run, runs) for part in elements]
+        return joined_in_order(states, runs, "udaf")
 
     def finish(self, states: Columns) -> pa.Array:
         sizes = arrays.lengths(states[0])

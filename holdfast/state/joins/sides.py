@@ -1,7 +1,7 @@
-"""What a join remembers of each side: lists of segments, one per *kind* of row, the oldest first.
+"""What a join remembers of each side: *piles* of segments, one for each sort of row, the oldest first.
 
 Invariants:
-- The kind is part of a segment's name, so that the segments of an operator can be told apart after a restore.
+- The number of the pile is part of a segment's name, so that the segments of an operator can be told apart after a restore.
 - Within a segment rows ascend by (hash, coordinate); rows of older segments came before those of newer ones. Only
   neighbours are merged, so that this stays true.
 - Small segments are merged with their neighbours, large ones never (`regrouped`). A segment that nobody needs any more
@@ -72,8 +72,8 @@ def regrouped(left: Sequence[int], had: Sequence[int], group_rows: int) -> list[
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One kind of row that a join keeps: a number for the names of its segments, key columns, columns."""
+class Pile:
+    """One sort of row that a join keeps: a number for the names of its segments, key columns, columns."""
 
     number: int
     by: tuple[str, ...]
@@ -86,7 +86,7 @@ class Kind:
         return pa.schema([pa.field(HASH_COLUMN, pa.int64()), pa.field(AT, pa.int64()), *self.columns])
 
     def among(self, segments: Sequence[Segment]) -> Segments:
-        """Those of an operator's segments that are of this kind."""
+        """Those of an operator's segments that lie here."""
         return tuple(segment for segment in segments if segment.name.endswith(self._suffix))
 
     def rows(self, segment: Segment) -> SideRows:
@@ -104,7 +104,7 @@ class Kind:
     def advance(
         self, segments: Segments, fresh: SideRows, needed: Needed, directory: Path, prefix: str
     ) -> Segments:
-        """The segments of this kind after a step that brought `fresh`."""
+        """The segments after a step that brought `fresh`."""
         opened = [*(self.rows(segment) for segment in segments), fresh]
         masks = [needed(rows) for rows in opened]
         left = [
@@ -161,14 +161,20 @@ class Kind:
         return f"-k{self.number}"
 
 
+def number_of(name: str) -> int | None:
+    """The number of the pile a segment belongs to, by its name."""
+    _, dash, number = name.rpartition("-k")
+    return int(number) if dash and number.isdigit() else None
+
+
 def repartitioned(
-    kinds: Sequence[Kind],
+    piles: Sequence[Pile],
     old: Sequence[Segments],
     partition: int,
     partitions: int,
     directory: Path,
     prefix: str,
 ) -> Segments:
-    """The segments of one partition, of all kinds."""
-    dealt = [kind.repartitioned(old, partition, partitions, directory, prefix) for kind in kinds]
-    return tuple(segment for of_kind in dealt for segment in of_kind)
+    """The segments of one partition, of all piles."""
+    dealt = [pile.repartitioned(old, partition, partitions, directory, prefix) for pile in piles]
+    return tuple(segment for of_pile in dealt for segment in of_pile)

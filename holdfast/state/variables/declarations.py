@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import StateError, TopologyError
@@ -16,6 +17,27 @@ _LIVE = "_hf_live"
 """Attribute of an instance: the variables of the key at work, by name."""
 
 _CONVERTED = frozenset({bool, int, float, str, bytes, list, tuple, dict, set, frozenset})
+
+
+@dataclass(frozen=True, slots=True)
+class VariableShape:
+    """What must not change of a variable as long as there is a stored state: its form (value, map, list or window), the
+    names of the types it holds, its lifetime or length."""
+
+    form: str
+    type: tuple[str, ...]
+    ttl_us: int | None = None
+    rows: int | None = None
+    us: int | None = None
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Lifetime or length, by name, if there is one."""
+        found = {"ttl_us": self.ttl_us, "rows": self.rows, "us": self.us}
+        return {name: length for name, length in found.items() if length is not None}
+
+    def __str__(self) -> str:
+        return f"{self.form}({','.join([*self.type, *(f'{name}={n}' for name, n in self.lengths.items())])})"
 
 
 class Variable(ABC):
@@ -52,9 +74,14 @@ class Variable(ABC):
     def live(self, payload: Any, clock: Clock) -> Live:
         """The variable at work; `UNSET`: as declared."""
 
+    @property
     @abstractmethod
+    def shape(self) -> VariableShape:
+        """Form, types and lifetime."""
+
     def describe(self) -> str:
-        """Kind, types and lifetime: what must not change as long as there is a stored state."""
+        """The same as text."""
+        return str(self.shape)
 
     def _of(self, instance: Any) -> Any:
         return lives_of(instance)[self.name]

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from holdfast.errors import TopologyError
 from holdfast.state.values import codec, plain_types, user_classes
-from holdfast.state.variables.declarations import Length, Variable
+from holdfast.state.variables.declarations import Length, Variable, VariableShape
 from holdfast.state.variables.working_values import Cell, Clock, ListState, MapState, WindowState
 
 T = TypeVar("T")
@@ -107,8 +107,9 @@ class Value(Variable, Generic[T]):
     def live(self, payload: Any, clock: Clock) -> Cell:
         return Cell(self, payload, clock)
 
-    def describe(self) -> str:
-        return f"value({self.kind.__name__}{_lifetime(self.ttl_us)})"
+    @property
+    def shape(self) -> VariableShape:
+        return VariableShape("value", (self.kind.__name__,), ttl_us=self.ttl_us)
 
 
 class Map(Variable, Generic[K, V]):
@@ -156,8 +157,9 @@ class Map(Variable, Generic[K, V]):
     def live(self, payload: Any, clock: Clock) -> MapState:
         return MapState(self, payload, clock)
 
-    def describe(self) -> str:
-        return f"map({self.key.__name__},{self.value.__name__}{_lifetime(self.ttl_us)})"
+    @property
+    def shape(self) -> VariableShape:
+        return VariableShape("map", (self.key.__name__, self.value.__name__), ttl_us=self.ttl_us)
 
 
 class _Elements(Variable, Generic[T]):
@@ -206,8 +208,9 @@ class List(_Elements[T]):
     def live(self, payload: Any, clock: Clock) -> ListState:
         return ListState(self, payload, clock)
 
-    def describe(self) -> str:
-        return f"list({self.kind.__name__})"
+    @property
+    def shape(self) -> VariableShape:
+        return VariableShape("list", (self.kind.__name__,))
 
 
 class Window(_Elements[T]):
@@ -247,9 +250,9 @@ class Window(_Elements[T]):
     def live(self, payload: Any, clock: Clock) -> WindowState[T]:
         return WindowState(self, payload, clock)
 
-    def describe(self) -> str:
-        length = f"rows={self.rows}" if self.rows is not None else f"us={self.seconds_us}"
-        return f"window({self.kind.__name__},{length})"
+    @property
+    def shape(self) -> VariableShape:
+        return VariableShape("window", (self.kind.__name__,), rows=self.rows, us=self.seconds_us)
 
 
 _IMMUTABLE = frozenset({bool, int, float, str, bytes, type(None)})
@@ -274,7 +277,3 @@ def _micros(length: Any, what: str) -> int | None:
             f"{what}={length!r} is no duration.", cure="Give seconds or a datetime.timedelta, above zero."
         )
     return round(given * 1_000_000)
-
-
-def _lifetime(ttl_us: int | None) -> str:
-    return "" if ttl_us is None else f",ttl_us={ttl_us}"

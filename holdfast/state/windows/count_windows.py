@@ -16,6 +16,7 @@ Invariants:
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ from holdfast.state.columns.grouping import Grouping, Runs, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, KEY_GROUPS
 from holdfast.state.columns.range_merge import Parts, merged_ranges, taken
 from holdfast.state.keyed.lookup import Found, find_rows
+from holdfast.state.keyed.row_evolution import evolved_sums
 from holdfast.state.keyed.segment import Segment
 
 SLOT = "__hf_slot"
@@ -39,8 +41,36 @@ HEAD = 0
 _SLOT_STEP = np.int64(-7046029254386353131 // KEY_GROUPS * KEY_GROUPS)
 
 
+class RowWindows(ABC):
+    """Windows over the rows of a key, in the order of their positions."""
+
+    aggregation: Aggregation
+
+    @property
+    def map(self) -> Aggregation:
+        """What the state rows are."""
+        return self.aggregation
+
+    @property
+    @abstractmethod
+    def used(self) -> tuple[str, ...]:
+        """The input columns that are needed, but for positions."""
+
+    def present(self, rows: pa.Table) -> pa.Table:
+        """The rows that count."""
+        return rows
+
+    @abstractmethod
+    def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
+        """Apply a step's rows, at least one, in the order that counts and with the hashes of their keys."""
+
+    def evolved(self, table: pa.Table, what: str) -> pa.Table:
+        """State rows of an earlier form."""
+        return evolved_sums(table, self.map, what)
+
+
 @dataclass(frozen=True)
-class CountWindows:
+class CountWindows(RowWindows):
     """Windows of the last `size` rows of a key, one every `every` rows, and what is computed over them."""
 
     size: int
@@ -55,6 +85,13 @@ class CountWindows:
         widened = schema.append(pa.field(SLOT, pa.int64()))
         counted = ((ROWS, "count", None), *aggregates)
         return CountWindows(size, every, Aggregation.plan((SLOT, *by), counted, widened))
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        return tuple(name for name in self.aggregation.schema.names if name != SLOT)
+
+    def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
+        return step(self, segments, rows)
 
     @cached_property
     def pane_rows(self) -> int:

@@ -25,7 +25,7 @@ from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.row_evolution import evolved, of_nothing
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.attributes import Attribute, Climb, Numbers
-from holdfast.state.windows.count_windows import ROWS, SLOT, Stepped
+from holdfast.state.windows.count_windows import ROWS, SLOT, RowWindows, Stepped
 from holdfast.state.windows.run_windows import NUMBER
 
 FAR = "__hf_far"
@@ -54,7 +54,7 @@ class KeptRows(Aggregation):
 
 
 @dataclass(frozen=True)
-class DeltaWindows:
+class DeltaWindows(RowWindows):
     """Windows over the rows near enough to the newest, one every `every` rows, and what is computed over them."""
 
     attribute: Attribute
@@ -92,7 +92,6 @@ class DeltaWindows:
         return self.attribute.present(rows)
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
-        """Apply a step's rows, at least one, in the order that counts and with the hashes of their keys."""
         batch = _batch(self, segments, rows)
         runs = batch.runs
         climb = Climb(batch.values, runs)

@@ -25,7 +25,7 @@ from holdfast.state.columns.range_merge import Parts, taken
 from holdfast.state.keyed.lookup import Found, find_rows
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.attributes import Attribute, Climb, Numbers
-from holdfast.state.windows.count_windows import ROWS, SLOT, Stepped
+from holdfast.state.windows.count_windows import ROWS, SLOT, RowWindows, Stepped
 
 NUMBER = "__hf_number"
 NOTE = "__hf_note"
@@ -34,7 +34,7 @@ _NUMBER_PART, _NOTE_PART = 0, 1
 
 
 @dataclass(frozen=True)
-class RunWindows:
+class RunWindows(RowWindows):
     """`ends`: the attribute that must not go too far, or the column that marks ends."""
 
     ends: Attribute | str
@@ -57,17 +57,10 @@ class RunWindows:
         made = (SLOT, NUMBER, NOTE)
         return tuple(dict.fromkeys([ends, *(n for n in self.aggregation.schema.names if n not in made)]))
 
-    @property
-    def map(self) -> Aggregation:
-        """What the state rows are."""
-        return self.aggregation
-
     def present(self, rows: pa.Table) -> pa.Table:
-        """The rows that count."""
         return self.ends.present(rows) if isinstance(self.ends, Attribute) else rows
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
-        """Apply a step's rows, at least one, in the order that counts and with the hashes of their keys."""
         batch = _batch(self, segments, rows)
         if isinstance(self.ends, Attribute):
             begins, notes = _by_delta(self.ends, rows, batch)

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
-from holdfast.language.graph import Operator, UnionSpec
+from holdfast.language.graph import Operator
+from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines.engine import (
     KEEP,
@@ -36,8 +37,8 @@ from holdfast.runtime.engines.engine import (
 from holdfast.runtime.engines.spark.keyed import KeyedJobs
 from holdfast.runtime.engines.spark.readable import ReadableRows, as_frame, united
 from holdfast.runtime.engines.spark.stateless import (
+    FRAMES,
     SparkAnalyser,
-    apply_stateless,
     spark_schema,
     without_positions,
 )
@@ -117,9 +118,7 @@ class SparkEngine(Engine):
         return united(readable, make) if len(readable) == len(frames) else make()
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
-        if isinstance(operator.spec, UnionSpec):
-            return [inputs[0]]
-        return list(apply_stateless(operator, as_frame(inputs[0]), stamped))
+        return stateless_kind(operator).frames(operator, inputs[0], stamped, FRAMES)
 
     def strip(self, frame: Frame) -> Frame:
         return (

@@ -20,10 +20,13 @@ from holdfast.checkpoint.look.epochs import (
     read_manifest,
 )
 from holdfast.checkpoint.look.segment_files import SegmentFiles, verify_file
-from holdfast.checkpoint.look.state_rows import STATE_PART, Part, rows_that_count
-from holdfast.checkpoint.look.views import View, make_view, unique
+from holdfast.checkpoint.look.state_rows import rows_that_count
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import ConfigError, MismatchError
+from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.stored.parts import STATE_PART, Part
+from holdfast.operators.stored.rows import NOTHING_KNOWN
+from holdfast.operators.stored.views import View, unique
 from holdfast.runtime.engines.spark.known_state import Telling, telling
 from holdfast.runtime.engines.spark.stateless import spark_schema
 from holdfast.state.keyed.segment import open_segment
@@ -146,7 +149,7 @@ class _State:
     @staticmethod
     def of(store: Store, manifest: Manifest, operator: str) -> _State:
         if not find_operator(manifest, operator).segments:
-            kind = manifest.fingerprint.get(operator, "operator").partition(" ")[0]
+            kind = manifest.fingerprint.get(operator, Fingerprint("operator")).kind
             raise ConfigError(
                 f"operator {operator!r} is a {kind} and keeps no keyed rows.",
                 cure=f"See `holdfast checkpoints show {store.url} --operator {operator}`.",
@@ -167,7 +170,7 @@ class _State:
             tuple((str(self.files.path(ref)), ref) for ref in self.state.refs(name, number))
             for number in range(len(self.state.partitions))
         ]
-        view = make_view(part, self.state.described, self.meta, known)
+        view = self.state.view(part, known or NOTHING_KNOWN)
         return _Shown(PartView(part, view), files)
 
 

@@ -16,37 +16,37 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.errors import StateError
+from holdfast.operators.stored.views import SimpleView, unique
 from holdfast.state.aggregates.aggregation import single
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.opaque_values import STATE
 from holdfast.state.values import codec, user_classes
+from holdfast.state.variables.declarations import VariableShape
 
 _TIMERS = ""
 TIMERS = "timers"
 _TYPES = {
-    "value(int)": pa.int64(),
-    "value(float)": pa.float64(),
-    "value(str)": pa.string(),
-    "value(bool)": pa.bool_(),
-    "value(bytes)": pa.binary(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "str": pa.string(),
+    "bool": pa.bool_(),
+    "bytes": pa.binary(),
 }
 
 
 @dataclass(frozen=True)
-class Variables:
+class Variables(SimpleView):
     """The view of a keyed Python operator's state."""
 
     stored: pa.Schema
-    declared: tuple[tuple[str, str], ...]
-    """Names and declarations, as in the fingerprint."""
+    declared: tuple[tuple[str, VariableShape], ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[tuple[str, str, type], ...] = ()
     """Registered classes that states hold: (kind, name, class). Tasks register them again."""
-    rows_at_once: int = 1 << 16
 
-    @staticmethod
-    def of(stored: pa.Schema, declared: Mapping[str, str]) -> Variables:
-        return Variables(stored, tuple(declared.items()))
+    @property
+    def rows_at_once(self) -> int:
+        return 1 << 16
 
     @property
     def _keys(self) -> list[str]:
@@ -54,14 +54,11 @@ class Variables:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        fields = [self.stored.field(name) for name in self._keys]
-        for name, declared in self.declared:
-            fields.append(pa.field(_free(name, fields), _TYPES.get(_plain(declared), pa.string())))
-        timers = pa.list_(pa.field("element", pa.timestamp("us", tz="UTC")))
-        return pa.schema([*fields, pa.field(_free(TIMERS, fields), timers)])
-
-    def prepare(self, rows: pa.Table) -> pa.Table:
-        return rows
+        types = [self.stored.field(name).type for name in self._keys]
+        types += [_own_type(shape) or pa.string() for _, shape in self.declared]
+        types.append(pa.list_(pa.field("element", pa.timestamp("us", tz="UTC"))))
+        names = unique([*self._keys, *(name for name, _ in self.declared), TIMERS])
+        return pa.schema(list(zip(names, types, strict=True)))
 
     def finish(self, rows: pa.Table) -> tuple[pa.Table, pa.Array | None]:
         for registered in self.classes:
@@ -69,8 +66,8 @@ class Variables:
         states = [codec.decode(data) for data in single(rows.column(STATE)).to_pylist()]
         columns = [single(rows.column(name)) for name in self._keys]
         columns += [
-            self._column(name, declared, states, kind)
-            for (name, declared), kind in zip(
+            self._column(name, shape, states, kind)
+            for (name, shape), kind in zip(
                 self.declared, self.schema.types[len(self._keys) : -1], strict=True
             )
         ]
@@ -78,10 +75,12 @@ class Variables:
         columns.append(pa.array(timers, pa.list_(pa.int64())).cast(self.schema.types[-1]))
         return pa.Table.from_arrays(columns, schema=self.schema), None
 
-    def _column(self, name: str, declared: str, states: list[dict[str, Any]], kind: pa.DataType) -> pa.Array:
+    def _column(
+        self, name: str, shape: VariableShape, states: list[dict[str, Any]], kind: pa.DataType
+    ) -> pa.Array:
         default = self.defaults.get(name)
-        values = [_without_times(state[name], declared) if name in state else default for state in states]
-        if _plain(declared) not in _TYPES:
+        values = [_without_times(state[name], shape) if name in state else default for state in states]
+        if _own_type(shape) is None:
             return pa.array([None if value is None else as_text(value) for value in values], kind)
         try:
             return pa.array(values, kind)
@@ -100,24 +99,15 @@ def as_text(value: Any) -> str:
         return repr(value)
 
 
-def _plain(declared: str) -> str:
-    """A declaration without its lifetime."""
-    return declared.partition(",ttl_us=")[0].rstrip(")") + ")"
+def _own_type(shape: VariableShape) -> pa.DataType | None:
+    """The type of column in which its values are shown as they are; None: there is none."""
+    return _TYPES.get(shape.type[0]) if shape.form == "value" else None
 
 
-def _without_times(payload: Any, declared: str) -> Any:
+def _without_times(payload: Any, shape: VariableShape) -> Any:
     """A payload without the event times that stand beside values that end by themselves."""
-    if ",ttl_us=" in declared:
-        if declared.startswith("value("):
+    if shape.ttl_us is not None:
+        if shape.form == "value":
             return payload[1]
         return {key: value for key, (_, value) in payload.items()}
-    if declared.startswith("window(") and ",us=" in declared:
-        return [value for _, value in payload]
-    return payload
-
-
-def _free(name: str, fields: list[pa.Field]) -> str:
-    taken = {field.name for field in fields}
-    while name in taken:
-        name += "_"
-    return name
+    return payload if shape.us is None else [value for _, value in payload]

@@ -7,44 +7,30 @@ and travel to executors. Where nobody knows what stored columns mean, they are s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from holdfast.checkpoint.look.fingerprint_reader import BEST, Described
-from holdfast.checkpoint.look.state_rows import RANGE_ROWS, STATE_PART, Part
-from holdfast.checkpoint.look.variables_view import Variables
 from holdfast.language.operators.ranking import RANK
+from holdfast.operators.stored.parts import RANGE_ROWS
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, finish, single
 from holdfast.state.aggregates.best_rows import exploded
 from holdfast.state.aggregates.function_names import POSITION
-from holdfast.state.columns import arrays
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.joins.pairs import AT
 from holdfast.state.keyed.expiry import SEEN, unexpired
-from holdfast.state.keyed.opaque_values import STATE
 from holdfast.state.variables.wakeups import WAKE
 from holdfast.state.windows.time_windows import PANE, Windows, of_windows, results
 from holdfast.state.windows.waiting_rows import TIME
 
 UTC = pa.timestamp("us", tz="UTC")
+BEST = "__hf_best"
+"""What operators call the list of a key's best rows."""
 _HIDDEN = frozenset({HASH_COLUMN, TIME, "__hf_source", *POSITION, "__hf_slot", "__hf_all", "__hf_from"})
-
-
-@dataclass(frozen=True)
-class Known:
-    """What only the topology tells; all of it may be missing."""
-
-    aggregation: Aggregation | None = None
-    time_type: pa.DataType = UTC
-    """Of event times."""
-    ends_us: tuple[int, int] | None = None
-    """Lifetime, and the time up to which keys have ended."""
-    variables: Variables | None = None
 
 
 class View(Protocol):
@@ -64,36 +50,25 @@ class View(Protocol):
         """(rows to show, of which of the given rows each is; None: one for one, in order)."""
 
 
-class _Simple:
+class SimpleView(ABC):
     """What most views do."""
+
+    stored: pa.Schema
+    """Columns as they are stored."""
 
     @property
     def rows_at_once(self) -> int:
         return RANGE_ROWS
 
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return self.finish(self.stored.empty_table())[0].schema
+
     def prepare(self, rows: pa.Table) -> pa.Table:
         return rows
 
-
-def make_view(part: Part, described: Described, meta: Any, known: Known | None = None) -> View:
-    """The view of a part of an operator."""
-    known = known or Known()
-    if part.name != STATE_PART or part.rule == "rows":
-        return Stored(part.schema, described.text.startswith("join WindowMatch on=None"))
-    if part.rule == "sums":
-        assert part.aggregation is not None
-        assert described.window_us is not None
-        size, slide = described.window_us
-        windows = Windows(size, slide, 0, part.aggregation)
-        return OpenWindows(windows, (meta or {}).get("watermark"), known.time_type)
-    if STATE in part.schema.names:
-        return known.variables or Variables.of(part.schema, described.variables)
-    if described.kind == "barrier":
-        return Waiting(part.schema)
-    aggregation = known.aggregation or described.aggregation(part.schema)
-    if aggregation is None or not aggregation.state_schema.equals(part.schema):
-        return Stored(part.schema)
-    return Finished(aggregation, known.ends_us)
+    @abstractmethod
+    def finish(self, rows: pa.Table) -> tuple[pa.Table, pa.Array | None]: ...
 
 
 def unique(names: Iterable[str]) -> list[str]:
@@ -110,15 +85,15 @@ def unique(names: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Finished(_Simple):
+class Finished(SimpleView):
     """Key and results, as the operator emits them; with a lifetime `last_seen`, the key's time."""
 
     aggregation: Aggregation
     ends_us: tuple[int, int] | None = None
 
-    @cached_property
-    def schema(self) -> pa.Schema:
-        return self.finish(self.aggregation.state_schema.empty_table())[0].schema
+    @property
+    def stored(self) -> pa.Schema:
+        return self.aggregation.state_schema
 
     def prepare(self, rows: pa.Table) -> pa.Table:
         return rows if self.ends_us is None else rows.filter(pa.array(unexpired(*self.ends_us)(rows)))
@@ -128,7 +103,7 @@ class Finished(_Simple):
 
 
 @dataclass(frozen=True)
-class OpenWindows(_Simple):
+class OpenWindows(SimpleView):
     """Windows that are not complete, with what they have come to so far."""
 
     windows: Windows
@@ -140,9 +115,9 @@ class OpenWindows(_Simple):
         """A pane stands in several windows."""
         return max(1, RANGE_ROWS * self.windows.slide_us // self.windows.size_us)
 
-    @cached_property
-    def schema(self) -> pa.Schema:
-        return self.finish(self.windows.aggregation.state_schema.empty_table())[0].schema
+    @property
+    def stored(self) -> pa.Schema:
+        return self.windows.aggregation.state_schema
 
     def prepare(self, rows: pa.Table) -> pa.Table:
         """One row per window and key; the window's number stands in the pane's column."""
@@ -187,42 +162,12 @@ def _unfolded(table: pa.Table) -> tuple[pa.Table, pa.Array | None]:
 
 
 @dataclass(frozen=True)
-class Waiting(_Simple):
-    """Barriers: per key the rows of each input that wait for those of the others."""
-
-    stored: pa.Schema
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        return self.finish(self.stored.empty_table())[0].schema
-
-    @property
-    def _lists(self) -> list[str]:
-        return [n for n in self.stored.names if n.startswith("__hf___hf_whole") and n.endswith(".value")]
-
-    def prepare(self, rows: pa.Table) -> pa.Table:
-        waits = np.zeros(rows.num_rows, dtype=np.bool_)
-        for name in self._lists:
-            waits |= arrays.lengths(single(rows.column(name))) > 0
-        return rows.filter(pa.array(waits))
-
-    def finish(self, rows: pa.Table) -> tuple[pa.Table, pa.Array | None]:
-        keys = [name for name in self.stored.names if not name.startswith("__hf_")]
-        names = unique([*keys, *(f"input_{number}" for number in range(len(self._lists)))])
-        return rows.select([*keys, *self._lists]).rename_columns(names), None
-
-
-@dataclass(frozen=True)
-class Stored(_Simple):
+class Stored(SimpleView):
     """Columns as they are stored, with readable names: `total_sum` for what `total` keeps as its sum."""
 
     stored: pa.Schema
     numbered: bool = False
     """Whether rows of joins have numbers instead of times."""
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        return self.finish(self.stored.empty_table())[0].schema
 
     def finish(self, rows: pa.Table) -> tuple[pa.Table, pa.Array | None]:
         hidden = _HIDDEN if self.numbered else _HIDDEN | {AT}

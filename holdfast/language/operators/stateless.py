@@ -1,0 +1,64 @@
+"""What the stateless verbs of `Stream` are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.language.graph import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec(Spec):
+    condition: Any
+    """A Spark Column or a SQL string."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectSpec(Spec):
+    columns: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WithColumnsSpec(Spec):
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TransformSpec(Spec):
+    """`fn(df) -> df` on a Spark DataFrame. Keeps order only if it returns the position columns."""
+
+    fn: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSpec(Spec):
+    """A query over the view `this`."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class MapArrowSpec(Spec):
+    """`fn(pa.RecordBatch or Table) -> pa.Table`, row-wise and stateless, run beside the data; runs without Spark too."""
+
+    fn: Callable[[pa.Table], pa.Table]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class UnionSpec(Spec):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSpec(Spec):
+    """A row leaves by the port of the first condition that holds; with `otherwise`, the rest by one more port."""
+
+    conditions: tuple[Any, ...]
+    otherwise: bool
+    names: tuple[str, ...] = ()
+    """What the user calls the ports, for `explain()`; empty: they have no names."""

@@ -1,0 +1,96 @@
+"""Aggregates over windows of a key's rows, as one partition computes them. The arithmetic is in
+`state/windows/{count,run,delta}_windows.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
+from holdfast.operators.shared.logic import Applied, Place, Segments
+from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.state.keyed.keyed_map import sort_by_position
+from holdfast.state.keyed.segment import Segment
+from holdfast.state.windows.count_windows import CountWindows, RowWindows
+from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
+
+TAKEN = "_rows"
+"""Under this name the operator counts the rows it took, for itself: how fast they come tells how many a failure cost."""
+
+
+@dataclass(frozen=True)
+class RowWindowAggregate(MapLogic):
+    """Rows with positions travel and are applied in their order. `stamped`: the output carries positions, a window's
+    being that of the row that completed it."""
+
+    windows: RowWindows
+    by: tuple[str, ...]
+    output: pa.Schema
+    stamped: bool = False
+
+    @property
+    def keyed_map(self) -> Aggregation:
+        return self.windows.map
+
+    @property
+    def key(self) -> Sequence[str]:
+        return self.by
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        return (tuple(dict.fromkeys((*self.windows.used, *POSITION_COLUMNS))),)
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (with_positions(self.output, self.stamped),)
+
+    def present(self, rows: pa.Table) -> pa.Table:
+        return self.windows.present(rows)
+
+    def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
+        rows = sort_by_position(pa.concat_tables(arrived), POSITION_COLUMNS)
+        done = self.windows.step(segments, rows)
+        output = done.results
+        if self.stamped:
+            completing = rows.select(POSITION_COLUMNS).take(pa.array(done.completed_by))
+            for name in POSITION_COLUMNS:
+                output = output.append_column(name, completing.column(name))
+        schema = self.outputs[0]
+        output = output.select(schema.names).cast(schema)
+        after = self.advanced(segments, done.changed, place)
+        return Applied(after, (output,), counts=self.counted(rows.num_rows))
+
+    def counted(self, rows: int) -> Mapping[str, int]:
+        """What a step of so many rows adds to the counts."""
+        return {}
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return self.windows.evolved(table, segment.name)
+
+
+@dataclass(frozen=True)
+class CountedAggregate(RowWindowAggregate):
+    """The last rows of a key after every so many of its rows: windows that become stale where rows are missed."""
+
+    windows: CountWindows
+
+    def counted(self, rows: int) -> Mapping[str, int]:
+        return {TAKEN: rows}
+
+    def had(self, meta: Any, counts: Mapping[str, int]) -> tuple[int, ...]:
+        return (counts.get(TAKEN, 0),)
+
+    def without_stale(
+        self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
+    ) -> tuple[tuple[Segments, ...], int]:
+        # The keys' own numbers, not TAKEN: they contain what was missed earlier.
+        of_all = Missed(sum(rows_had(self.windows, segments) for segments in partitions), missed[0])
+        found = [
+            go_on(self.windows, segments, of_all, place.directory, place.prefix)
+            for segments, place in zip(partitions, places, strict=True)
+        ]
+        return tuple(after for after, _ in found), sum(gone for _, gone in found)

@@ -1,0 +1,181 @@
+"""Operators without state: rows in, rows out, one step at a time. On Spark they are DataFrame transformations, in which
+Catalyst does the work; those that need no Spark expressions run on Arrow tables as well."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import reduce
+from operator import and_
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from holdfast.errors import TopologyError
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.operators.stateless import (
+    FilterSpec,
+    MapArrowSpec,
+    SelectSpec,
+    SplitSpec,
+    SqlSpec,
+    TransformSpec,
+    UnionSpec,
+    WithColumnsSpec,
+)
+from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, register
+
+
+class Frames(Protocol):
+    """What Spark offers: this layer does not import it."""
+
+    def frame(self, rows: Any) -> Any:
+        """Rows as a DataFrame, with their positions if they have some."""
+
+    def bare(self, rows: Any) -> Any:
+        """Rows as a DataFrame without positions."""
+
+    def is_frame(self, value: Any) -> bool: ...
+
+    def column(self, value: Any) -> Any:
+        """A Column; text is an expression."""
+
+    def holds(self, value: Any) -> Any:
+        """The same as a condition that is false where it is null."""
+
+    def sql(self, frame: Any, query: str) -> Any:
+        """A query over the view `this`."""
+
+    def mapped(self, frame: Any, fn: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> Any:
+        """`fn` over Arrow tables, beside the data."""
+
+
+class StatelessKind(Kind[S]):
+    """`expressions`: it is made of Spark expressions, so that only Spark knows its columns and can run it."""
+
+    role = "stateless"
+    expressions: ClassVar[bool] = True
+
+    @abstractmethod
+    def frames(self, op: OperatorOf[S], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        """One output frame per port. `stamped`: positions pass through unseen by the user's expressions."""
+
+    def tables(self, op: OperatorOf[S], rows: pa.Table) -> list[pa.Table]:
+        """The same without Spark."""
+        raise TopologyError(
+            f"operator {op.name!r} ({op.kind}) is made of Spark expressions and needs Spark.",
+            cure="Run the topology with a Spark session, or use map_arrow in tests without Spark.",
+        )
+
+    def schemas(self, op: OperatorOf[S], inputs: Schemas) -> list[pa.Schema]:
+        raise TopologyError(
+            f"{op.kind} can only be analysed with Spark.",
+            cure="Run it on Spark, or use map_arrow, aggregate, union, split and Python operators for local runs.",
+        )
+
+
+@register
+class FilterKind(StatelessKind[FilterSpec]):
+    spec = FilterSpec
+    keeps_positions = True
+
+    def frames(self, op: OperatorOf[FilterSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [spark.frame(rows).filter(op.spec.condition)]
+
+
+@register
+class SelectKind(StatelessKind[SelectSpec]):
+    spec = SelectSpec
+    keeps_positions = True
+
+    def frames(self, op: OperatorOf[SelectSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        frame, columns = spark.frame(rows), [spark.column(column) for column in op.spec.columns]
+        selected = frame.select(*columns)
+        # A star brings the positions along by itself.
+        missing = [name for name in POSITION_COLUMNS if stamped and name not in selected.columns]
+        return [frame.select(*columns, *missing) if missing else selected]
+
+
+@register
+class WithColumnsKind(StatelessKind[WithColumnsSpec]):
+    spec = WithColumnsSpec
+    keeps_positions = True
+
+    def frames(self, op: OperatorOf[WithColumnsSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        columns = {name: spark.column(column) for name, column in op.spec.columns.items()}
+        return [spark.frame(rows).withColumns(columns)]
+
+
+@register
+class TransformKind(StatelessKind[TransformSpec]):
+    spec = TransformSpec
+
+    def frames(self, op: OperatorOf[TransformSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        result = op.spec.fn(spark.bare(rows))
+        if not spark.is_frame(result):
+            raise TopologyError(
+                f"the function of transform {op.name!r} returned a {type(result).__name__}, not a DataFrame.",
+                cure="Return the transformed DataFrame.",
+            )
+        return [result]
+
+
+@register
+class SqlKind(StatelessKind[SqlSpec]):
+    spec = SqlSpec
+
+    def frames(self, op: OperatorOf[SqlSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [spark.sql(spark.bare(rows), op.spec.query)]
+
+
+@register
+class SplitKind(StatelessKind[SplitSpec]):
+    spec = SplitSpec
+    keeps_positions = True
+
+    def schemas(self, op: OperatorOf[SplitSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [inputs[0]] * op.outputs
+
+    def frames(self, op: OperatorOf[SplitSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        frame, holds = spark.frame(rows), [spark.holds(condition) for condition in op.spec.conditions]
+        chosen = [[*(~h for h in holds[:index]), condition] for index, condition in enumerate(holds)]
+        if op.spec.otherwise:
+            chosen.append([~h for h in holds])
+        return [frame.filter(reduce(and_, conditions)) for conditions in chosen]
+
+    def what(self, op: OperatorOf[SplitSpec]) -> str:
+        return f"into {', '.join(op.spec.names) or op.outputs}"
+
+
+@register
+class MapArrowKind(StatelessKind[MapArrowSpec]):
+    spec = MapArrowSpec
+    expressions = False
+
+    def schemas(self, op: OperatorOf[MapArrowSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [op.spec.schema]
+
+    def frames(self, op: OperatorOf[MapArrowSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [spark.mapped(spark.bare(rows), op.spec.fn, op.spec.schema)]
+
+    def tables(self, op: OperatorOf[MapArrowSpec], rows: pa.Table) -> list[pa.Table]:
+        bare = rows.drop_columns([name for name in POSITION_COLUMNS if name in rows.column_names])
+        return [op.spec.fn(bare).select(op.spec.schema.names).cast(op.spec.schema)]
+
+
+@register
+class UnionKind(StatelessKind[UnionSpec]):
+    """Streams met at its port already."""
+
+    spec = UnionSpec
+    keeps_positions = True
+    expressions = False
+
+    def schemas(self, op: OperatorOf[UnionSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [inputs[0]]
+
+    def frames(self, op: OperatorOf[UnionSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [rows]
+
+    def tables(self, op: OperatorOf[UnionSpec], rows: pa.Table) -> list[pa.Table]:
+        return [rows]
