@@ -9,7 +9,6 @@ entry without a type to the one behind it: so names with blanks, commas and brac
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import Any
 
 from holdfast.operators.fingerprint import Fingerprint
@@ -24,28 +23,28 @@ _WORDS = (*_LISTS, *_FIELDS, *_NUMBERS, "by", "on", "order", "inputs", "delta", 
 def old_fingerprint(text: str) -> Fingerprint:
     """Never fails: what is not understood fits nothing."""
     kind, *words = _split(text, " ")
-    frame: dict[str, Any] = {}
-    entries: dict[str, dict[str, dict[str, Any]]] = {}
+    if kind in ("source", "sink"):
+        return Fingerprint(kind, {"class": " ".join(words)})
     try:
-        if kind in ("source", "sink"):
-            frame["class"] = " ".join(words)
-        elif kind == "join":
-            frame["match"] = words.pop(0).removesuffix("Match").lower()
-        for name, value in _fields(words) if kind not in ("source", "sink") else ():
-            if name in _LISTS and value.startswith("("):
-                lists = [dict(_entry(name, each) for each in _listed(of)) for of in _split(value, " ")]
-                named = (
-                    [_LISTS[name]] if kind != "barrier" else [f"input {n}" for n in range(1, len(lists) + 1)]
-                )
-                entries.update(zip(named, lists, strict=True))
-            elif value != "None":
-                frame["key" if name == "by" else _FIELDS.get(name, name)] = _value(kind, name, value)
+        frame = {"match": words.pop(0).removesuffix("Match").lower()} if kind == "join" else {}
+        return _read(kind, frame, _fields(words))
     except (ValueError, SyntaxError, IndexError):
         return Fingerprint(kind, {"text": text})
+
+
+def _read(kind: str, frame: dict[str, Any], fields: list[tuple[str, str]]) -> Fingerprint:
+    entries: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, value in fields:
+        if name in _LISTS and value.startswith("("):
+            lists = [dict(_entry(name, each) for each in _listed(of)) for of in _split(value, " ")]
+            inputs = [f"input {number}" for number in range(1, len(lists) + 1)]
+            entries.update(zip(inputs if kind == "barrier" else [_LISTS[name]], lists, strict=True))
+        elif not (name == "on" and value == "None" and kind in ("join", "keyed")):
+            frame["key" if name == "by" else _FIELDS.get(name, name)] = _value(kind, name, value)
     return Fingerprint(_KINDS.get(kind, kind), frame, entries)
 
 
-def _fields(words: list[str]) -> Iterator[tuple[str, str]]:
+def _fields(words: list[str]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for word in words:
         name, is_field, value = word.partition("=")
@@ -53,7 +52,7 @@ def _fields(words: list[str]) -> Iterator[tuple[str, str]]:
             found.append((name, value))
         else:
             found[-1] = (found[-1][0], f"{found[-1][1]} {word}")
-    return iter(found)
+    return found
 
 
 def _value(kind: str, name: str, value: str) -> Any:

@@ -66,13 +66,8 @@ def check_name(key: OperatorName, operator: Operator) -> None:
 
 def check_arity(operator: Operator) -> None:
     """Sources read nothing; everything else has data ports, as many as its kind says."""
-    kind = kind_of(operator)
-    if kind.role == "source":
-        if operator.inputs:
-            raise TopologyError(f"Source {operator.name!r} has inputs.", cure="Sources begin a graph.")
-        return
-    ports, data = kind.ports, sum(not port.control for port in operator.inputs)
-    if not data or not all(port.streams for port in operator.inputs):
+    ports, data = kind_of(operator).ports, sum(not port.control for port in operator.inputs)
+    if ports.least and (not data or not all(port.streams for port in operator.inputs)):
         raise refuse(
             operator,
             "has a port without a stream, or no data port",

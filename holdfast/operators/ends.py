@@ -13,7 +13,7 @@ from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, register
 class SourceKind(Kind[SourceSpec]):
     spec = SourceSpec
     role = "source"
-    ports = Ports(0, 0)
+    ports = Ports(0, 0, "has inputs", "Sources begin a graph.")
     makes_positions = True
 
     def schemas(self, op: OperatorOf[SourceSpec], inputs: Schemas) -> list[pa.Schema]:

@@ -17,8 +17,8 @@ from holdfast.checkpoint.parts import OperatorPart
 from holdfast.errors import HoldfastError
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.kinds import stored_rows
+from holdfast.operators.stored.known import NOTHING, Known
 from holdfast.operators.stored.parts import RANGE_ROWS, Part
-from holdfast.operators.stored.rows import NOTHING_KNOWN, Known
 from holdfast.operators.stored.views import View
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.store.base import SegmentRef, Store
@@ -128,7 +128,7 @@ class StateFiles:
     def _part_of(self, ref: SegmentRef) -> str:
         return self._rows.part_of(ref.key, self._files.schema(ref))
 
-    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+    def view(self, part: Part, known: Known = NOTHING) -> View:
         return self._rows.view(part, known)
 
     def side(self, part: Part, partition: int | None, view: View | None = None) -> Side:

@@ -21,8 +21,9 @@ from holdfast.operators.joins.ordered_join import OrderedJoin
 from holdfast.operators.joins.window_join import WindowJoin
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
 from holdfast.operators.shared.logic import KeyedLogic
+from holdfast.operators.stored.known import NOTHING, Known
 from holdfast.operators.stored.parts import STATE_PART, Part
-from holdfast.operators.stored.rows import NOTHING_KNOWN, Known, StoredRows
+from holdfast.operators.stored.rows import StoredRows
 from holdfast.operators.stored.views import Stored, View
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.joins.sides import MERGED_ROWS, number_of
@@ -43,7 +44,7 @@ class StoredJoin(StoredRows):
     def part(self, name: str, schema: pa.Schema, known: Aggregation | None = None) -> Part:
         return Part(name, "rows", schema)
 
-    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+    def view(self, part: Part, known: Known = NOTHING) -> View:
         return Stored(part.schema, numbered="on" not in self.fingerprint.frame)
 
 

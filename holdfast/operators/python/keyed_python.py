@@ -26,8 +26,9 @@ from holdfast.operators.shared import lifetimes
 from holdfast.operators.shared.keyed_maps import TimedMapLogic
 from holdfast.operators.shared.lifetimes import Arrived, Marked
 from holdfast.operators.shared.logic import Applied, Place, Segments
+from holdfast.operators.stored.known import NOTHING, Known
 from holdfast.operators.stored.parts import STATE_PART, Part
-from holdfast.operators.stored.rows import NOTHING_KNOWN, Known, StoredRows
+from holdfast.operators.stored.rows import StoredRows
 from holdfast.operators.stored.variables_view import Variables
 from holdfast.operators.stored.views import Stored, View
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, lift, single
@@ -186,7 +187,7 @@ class KeyedPython(TimedMapLogic):
     def known(self, meta: Any) -> Known:
         found = declared(type(self.spec.make()))
         defaults = {name: variable.default for name, variable in found.items() if isinstance(variable, Value)}
-        return Known(variables=Variables(self.map.state_schema, self.spec.variables, defaults, self.classes))
+        return Known(defaults=defaults, classes=self.classes)
 
 
 def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, int]:
@@ -209,12 +210,12 @@ class StoredStates(StoredRows):
         mark = self.meta.get("mark")
         return Part(name, "rows", schema, used_up=None if mark is None else (wakeups.WAKE, mark + 1))
 
-    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+    def view(self, part: Part, known: Known = NOTHING) -> View:
         if part.name != STATE_PART:
             return Stored(part.schema)
         variables = self.fingerprint.entries["variables"].items()
         shapes = tuple((name, VariableShape(**of)) for name, of in variables)
-        return known.variables or Variables(part.schema, shapes)
+        return Variables(part.schema, shapes, known.defaults, known.classes)
 
 
 @register

@@ -15,8 +15,9 @@ from holdfast.operators.fingerprint import Fingerprint, columns_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
 from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
 from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, own_rows
+from holdfast.operators.stored.known import NOTHING, Known
 from holdfast.operators.stored.parts import Part
-from holdfast.operators.stored.rows import NOTHING_KNOWN, Known, StoredRows
+from holdfast.operators.stored.rows import StoredRows
 from holdfast.operators.stored.views import SimpleView, View, unique
 from holdfast.state.aggregates.aggregation import Aggregation, single
 from holdfast.state.columns import arrays
@@ -131,7 +132,7 @@ class WaitingRows(SimpleView):
 
 
 class StoredBarrier(StoredRows):
-    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+    def view(self, part: Part, known: Known = NOTHING) -> View:
         return WaitingRows(part.schema)
 
 

@@ -9,28 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.stored.known import NOTHING, Known
 from holdfast.operators.stored.parts import STATE_PART, Part, keys_of
 from holdfast.operators.stored.told_aggregations import Functions, functions_of, told_aggregation
-from holdfast.operators.stored.variables_view import Variables
-from holdfast.operators.stored.views import UTC, Finished, OpenWindows, Stored, View
+from holdfast.operators.stored.views import Finished, OpenWindows, Stored, View
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.windows.time_windows import PANE, Windows
-
-
-@dataclass(frozen=True)
-class Known:
-    """What only the topology tells; all of it may be missing."""
-
-    aggregation: Aggregation | None = None
-    time_type: pa.DataType = UTC
-    """Of event times."""
-    ends_us: tuple[int, int] | None = None
-    """Lifetime, and the time up to which keys have ended."""
-    variables: Variables | None = None
-
-
-NOTHING_KNOWN = Known()
 
 
 @dataclass(frozen=True)
@@ -51,7 +36,7 @@ class StoredRows:
             return Part(name, "rows", schema)
         return Part(name, "newest", schema, keys_of(schema))
 
-    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+    def view(self, part: Part, known: Known = NOTHING) -> View:
         """How the rows of a part are shown. Where nobody knows what stored columns mean, they are shown as they are."""
         aggregation = known.aggregation or told_aggregation(self.functions(), part.schema)
         if part.rule == "rows" or aggregation is None or not aggregation.state_schema.equals(part.schema):
@@ -75,7 +60,7 @@ class RowsOfWindows(StoredRows):
             return Part(name, "rows", schema)
         return Part(name, "sums", schema, keys_of(schema), aggregation)
 
-    def view(self, part: Part, known: Known = NOTHING_KNOWN) -> View:
+    def view(self, part: Part, known: Known = NOTHING) -> View:
         if part.aggregation is None:
             return super().view(part, known)
         size, slide = self.fingerprint.frame["size_us"], self.fingerprint.frame["slide_us"]

@@ -16,6 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from holdfast.language.operators.ranking import RANK
+from holdfast.operators.stored.known import UTC
 from holdfast.operators.stored.parts import RANGE_ROWS
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, finish, single
 from holdfast.state.aggregates.best_rows import exploded
@@ -27,7 +28,6 @@ from holdfast.state.variables.wakeups import WAKE
 from holdfast.state.windows.time_windows import PANE, Windows, of_windows, results
 from holdfast.state.windows.waiting_rows import TIME
 
-UTC = pa.timestamp("us", tz="UTC")
 BEST = "__hf_best"
 """What operators call the list of a key's best rows."""
 _HIDDEN = frozenset({HASH_COLUMN, TIME, "__hf_source", *POSITION, "__hf_slot", "__hf_all", "__hf_from"})

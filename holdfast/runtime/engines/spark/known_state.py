@@ -11,7 +11,7 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.logics import logic_of
 from holdfast.errors import ConfigError, MismatchError
-from holdfast.operators.stored.rows import Known
+from holdfast.operators.stored.known import Known
 from holdfast.runtime.engines.spark.stateless import SparkAnalyser
 
 if TYPE_CHECKING:

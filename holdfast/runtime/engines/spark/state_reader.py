@@ -24,8 +24,8 @@ from holdfast.checkpoint.look.state_rows import rows_that_count
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import ConfigError, MismatchError
 from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.stored.known import NOTHING
 from holdfast.operators.stored.parts import STATE_PART, Part
-from holdfast.operators.stored.rows import NOTHING_KNOWN
 from holdfast.operators.stored.views import View, unique
 from holdfast.runtime.engines.spark.known_state import Telling, telling
 from holdfast.runtime.engines.spark.stateless import spark_schema
@@ -170,7 +170,7 @@ class _State:
             tuple((str(self.files.path(ref)), ref) for ref in self.state.refs(name, number))
             for number in range(len(self.state.partitions))
         ]
-        view = self.state.view(part, known or NOTHING_KNOWN)
+        view = self.state.view(part, known or NOTHING)
         return _Shown(PartView(part, view), files)
 
 
