@@ -1,10 +1,14 @@
-"""A store or an output that is not what was written is refused: by name, before anything changes."""
+"""A store or an output that is not what was written is refused: by name, before anything changes.
+
+Of each file that a restore reads `make test` flips a byte at one of three positions, drawn anew in every run; `make chaos` at
+all of them."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import campaign
 import forked
 import pytest
 from campaign import REGION, Place
+from sampling import Extent
 
 from holdfast import failpoints
 from holdfast.checkpoint import manifest as manifests
@@ -129,10 +134,17 @@ def test_the_list_of_files_read_by_a_restore_is_complete(read_by_restore: list[s
 
 @pytest.mark.timeout(280)
 def test_a_flipped_byte_in_any_file_read_by_a_restore_is_refused_and_nothing_changes(
-    killed: Place, read_by_restore: list[str], fast_directory: Path, tell: Any
+    killed: Place,
+    read_by_restore: list[str],
+    fast_directory: Path,
+    tell: Any,
+    faults: Callable[[str, int], None],
+    extent: Extent,
 ) -> None:
     broken = []
     flips = [(name, position) for name in read_by_restore for position in POSITIONS]
+    flips = extent.of(flips, per=lambda flip: flip[0])
+    faults("flipped byte", len(flips))
     for number, (name, position) in enumerate(flips):
         place = copy_of(killed, fast_directory / f"flip-{number}")
         flip(place.root / name, position)

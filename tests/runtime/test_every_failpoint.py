@@ -3,6 +3,9 @@
 Every fault that is armed fires, after the first epoch and before the last row. A fault that only raises never ends a
 run that has started: the region resets in place. Afterwards the job is started again until it ends, and its output
 must be exactly what the oracle computes from the input.
+
+All of it is part of `make chaos`. `make test` has a sample, drawn anew in every run: each failpoint once, with one of the
+actions and hits; one that a reset reaches once in place and once at a restart.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import campaign
 import forked
 import pytest
 from campaign import ROWS, Life, Place
+from sampling import Extent
 
 from holdfast.failpoints import NAMES
 
@@ -56,6 +60,8 @@ class Case:
     lives: tuple[tuple[str, str], ...]
     """Per life: (armed in the middle of the run, armed at the start of the process)."""
     mode: str
+    about: str = ""
+    """Of cases that are about the same, a sample has one."""
 
     @property
     def armed(self) -> Counter[str]:
@@ -90,7 +96,7 @@ def modes() -> Iterator[str]:
 def single_faults() -> list[Case]:
     mode = modes()
     return [
-        Case(f"{name}={action}@{hit}", ((f"{name}={action}@{hit}", ""),), next(mode))
+        Case(f"{name}={action}@{hit}", ((f"{name}={action}@{hit}", ""),), next(mode), name)
         for name in ORDINARY
         if name not in NEVER
         for action in ("kill", "raise")
@@ -106,7 +112,7 @@ def faults_of_starting() -> list[Case]:
         for action in ("kill", "raise"):
             for times in (1, 2):
                 again = (("", f"{name}={action}"),) * times
-                cases.append(Case(f"{name}={action} × {times}", ((CRASH, ""), *again), next(mode)))
+                cases.append(Case(f"{name}={action} × {times}", ((CRASH, ""), *again), next(mode), name))
     return cases
 
 
@@ -120,8 +126,9 @@ def faults_of_resetting() -> list[Case]:
                 fault = f"{name}={action}@{hit}"
                 if (name, hit) == ONE_SOURCE:
                     fault += ";reset.resume=raise"
-                cases.append(Case(f"{fault} in place", ((f"{FAILURE};{fault}", ""),), next(mode)))
-                cases.append(Case(f"{fault} at restart", ((CRASH, ""), ("", fault)), next(mode)))
+                in_place, at_restart = ((f"{FAILURE};{fault}", ""),), ((CRASH, ""), ("", fault))
+                cases.append(Case(f"{fault} in place", in_place, next(mode), f"{name} in place"))
+                cases.append(Case(f"{fault} at restart", at_restart, next(mode), f"{name} at restart"))
     return cases
 
 
@@ -150,8 +157,8 @@ def faults_of_unknown_outcome() -> list[Case]:
     )
     second = ("reset.source.seek=kill", "reset.sink.rollback=kill@2", f"reset.resume=kill@{ELEMENTS}")
     mode = modes()
-    specs = [f"{raise_until_reset(name)}{fault}" for name in first for fault in second]
-    return [Case(spec, ((spec, ""),), next(mode)) for spec in specs]
+    specs = [(f"{raise_until_reset(name)}{fault}", name) for name in first for fault in second]
+    return [Case(spec, ((spec, ""),), next(mode), name) for spec, name in specs]
 
 
 # --- running a case ---------------------------------------------------------------------------------------------------
@@ -207,12 +214,38 @@ def judge(case: Case, place: Place, lives: list[Life]) -> str:
     return ""
 
 
+@pytest.fixture
 def run_all(
-    cases: list[Case], directory: Path, orders: Path, tell: Callable[[str, str], None], title: str
-) -> None:
+    fast_directory: Path, orders: Path, tell: Callable[..., None], faults: Callable[[str, int], None]
+) -> Callable[[list[Case], str], None]:
+    """run_all(cases, title) runs them side by side, tells what happened, and fails unless all of them end well."""
+
+    def run_and_judge(cases: list[Case], title: str) -> None:
+        results = side_by_side(cases, fast_directory / title.split()[0], orders)
+        kills = sum(life.killed for result in results for life in result.lives)
+        armed = sum(result.case.armed.total() for result in results)
+        fired = sum(len(result.story.firings) for result in results)
+        faults("kill -9 of the driver", kills)
+        faults("exception", fired - kills)
+        broken = [result.line() for result in results if result.problem]
+        tell(
+            f"faults: {title}",
+            *(result.line() for result in results),
+            f"{len(results)} runs, {sum(len(r.lives) for r in results)} lives, {kills} kills, "
+            f"{armed} faults armed, {fired} fired, {sum(r.resets for r in results)} resets in place, "
+            f"{sum(r.epochs for r in results)} epochs, {sum(r.story.rows_replayed for r in results)} rows replayed",
+            *(f"kept for inspection: {line}" for line in broken),
+        )
+        assert not broken, "\n".join(broken)
+        assert fired == armed, f"{armed} faults armed, {fired} fired"
+
+    return run_and_judge
+
+
+def side_by_side(cases: list[Case], directory: Path, orders: Path) -> list[Result]:
     def one(numbered: tuple[int, Case]) -> Result:
         number, case = numbered
-        place = Place(orders, directory / f"{title.split()[0]}-{number}")
+        place = Place(orders, directory / str(number))
         result = run(case, place)
         if not result.problem:
             shutil.rmtree(place.root)
@@ -220,23 +253,7 @@ def run_all(
 
     forked.forkserver()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(one, enumerate(cases)))
-    for result in results:
-        tell(f"faults: {title}", result.line())
-    kills = sum(life.killed for result in results for life in result.lives)
-    armed = sum(result.case.armed.total() for result in results)
-    fired = sum(len(result.story.firings) for result in results)
-    tell(
-        f"faults: {title}",
-        f"{len(results)} runs, {sum(len(r.lives) for r in results)} lives, {kills} kills, "
-        f"{armed} faults armed, {fired} fired, {sum(r.resets for r in results)} resets in place, "
-        f"{sum(r.epochs for r in results)} epochs, {sum(r.story.rows_replayed for r in results)} rows replayed",
-    )
-    broken = [result for result in results if result.problem]
-    for result in broken:
-        tell(f"faults: {title}", f"kept for inspection: {result.line()}")
-    assert not broken, "\n".join(result.line() for result in broken)
-    assert fired == armed, f"{armed} faults armed, {fired} fired"
+        return list(pool.map(one, enumerate(cases)))
 
 
 def test_an_undisturbed_run_has_many_epochs_and_reaches_every_ordinary_failpoint(place: Place) -> None:
@@ -249,26 +266,31 @@ def test_an_undisturbed_run_has_many_epochs_and_reaches_every_ordinary_failpoint
     assert {name for name in (*ORDINARY, *WHEN_STARTED) if not told.hits[name]} == set(NEVER)
 
 
-def test_one_fault_anywhere_leaves_the_output_exact(fast_directory: Path, orders: Path, tell) -> None:  # type: ignore[no-untyped-def]
-    run_all(single_faults(), fast_directory, orders, tell, "ordinary")
+RunAll = Callable[[list[Case], str], None]
 
 
-def test_a_fault_while_taking_over_leaves_the_output_exact(fast_directory: Path, orders: Path, tell) -> None:  # type: ignore[no-untyped-def]
-    run_all(faults_of_starting(), fast_directory, orders, tell, "starting")
+def test_one_fault_anywhere_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
+    run_all(extent.of(single_faults(), per=about), "ordinary")
 
 
-def test_a_fault_in_a_reset_leaves_the_output_exact(fast_directory: Path, orders: Path, tell) -> None:  # type: ignore[no-untyped-def]
-    run_all(faults_of_resetting(), fast_directory, orders, tell, "resetting")
+def test_a_fault_while_taking_over_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
+    run_all(extent.of(faults_of_starting(), per=about), "starting")
+
+
+def test_a_fault_in_a_reset_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
+    run_all(extent.of(faults_of_resetting(), per=about), "resetting")
 
 
 @pytest.mark.chaos  # pairs of faults: the simulator and the seeded kills have them, too
-def test_a_second_fault_in_the_following_reset_leaves_the_output_exact(
-    fast_directory: Path, orders: Path, tell: Callable[[str, str], None]
-) -> None:
-    run_all(double_faults(), fast_directory, orders, tell, "double")
+def test_a_second_fault_in_the_following_reset_leaves_the_output_exact(run_all: RunAll) -> None:
+    run_all(double_faults(), "double")
 
 
 def test_whether_an_epoch_counts_is_found_out_before_anything_is_withdrawn(
-    fast_directory: Path, orders: Path, tell: Callable[[str, str], None]
+    extent: Extent, run_all: RunAll
 ) -> None:
-    run_all(faults_of_unknown_outcome(), fast_directory, orders, tell, "unknown outcome")
+    run_all(extent.of(faults_of_unknown_outcome(), per=about), "unknown outcome")
+
+
+def about(case: Case) -> str:
+    return case.about

@@ -171,6 +171,7 @@ def wait(condition: Any, what: str) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.sampled(per=["small"])
 @pytest.mark.parametrize("mode", ["async", "drain"])
 @pytest.mark.parametrize("small", ["store", "ledger"])
 def test_a_full_disk_pauses_the_region_until_space_returns(
@@ -205,6 +206,7 @@ def test_a_story_of_a_pause_needs_space_and_an_epoch_behind_it() -> None:
 # --- the same by failpoint, at places that a real disk hits rarely ----------------------------------------------------
 
 
+@pytest.mark.sampled(per=["where"])
 @pytest.mark.parametrize("mode", ["async", "drain"])
 @pytest.mark.parametrize(
     "where",

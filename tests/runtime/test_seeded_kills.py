@@ -1,6 +1,7 @@
 """The driver is killed with SIGKILL at random moments, again and again; the output stays exact.
 
 A kill before the first epoch or after the last row does not count: another moment is drawn, until enough of them do.
+`make test` has four rounds of it, `make chaos` ten or HOLDFAST_KILL_ROUNDS.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ RUNS_MAX = 8
 
 
 @pytest.mark.timeout(280)
+@pytest.mark.sampled(keep=4)
 @pytest.mark.parametrize("round_number", range(ROUNDS))
 def test_kills_at_random_moments_leave_the_output_exact(
-    round_number: int, place: Place, tell: Callable[[str, str], None]
+    round_number: int, place: Place, tell: Callable[[str, str], None], faults: Callable[[str, int], None]
 ) -> None:
     seed = int(SEED) if SEED else random.SystemRandom().randrange(1 << 32)
     again = f"HOLDFAST_SEED={seed} .venv/bin/python -m pytest tests/runtime/test_seeded_kills.py -k '[{round_number}]'"
@@ -50,6 +52,7 @@ def test_kills_at_random_moments_leave_the_output_exact(
             break
     told = ", ".join(f"epoch {kill.epoch} row {kill.row}" for kill in counted)
     figures = f"{len(counted)} of {drawn} kills count, {number + 1} runs, {replayed} rows replayed"
+    faults("kill -9 of the driver", drawn)
     tell("random kills of the driver", f"seed {seed:10} {mode:5} killed at {told}: {figures}")
     assert len(counted) == KILLS_PER_ROUND, f"too few kills count after {RUNS_MAX} runs: {figures}; {again}"
 

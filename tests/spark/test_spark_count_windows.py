@@ -63,7 +63,7 @@ def test_windows_hold_the_last_rows_of_their_keys(
         monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
 
     def build(topology: Topology) -> Stream:
-        source = hf.Files(str(files), "parquet", "k string, v long", max_rows_per_step=170)
+        source = hf.Files(str(files), "parquet", "k string, v long", max_rows_per_step=410)
         rows = topology.source(source, name="in").consistent(period=0.3).filter("v <> 7")
         window = hf.sliding(rows=SIZE, every=EVERY)
         return rows.aggregate("k", window=window, n=hf.count(), total=hf.sum("v"), name="w")

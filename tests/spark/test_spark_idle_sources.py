@@ -29,7 +29,7 @@ def test_nobody_waits_for_a_source_without_rows(on_spark: Any, tmp_path: Path, s
 
     def build(topology: Topology) -> list[Stream]:
         files = [
-            hf.Files(str(tmp_path / name), "parquet", "k string, at timestamp, v long", max_rows_per_step=60)
+            hf.Files(str(tmp_path / name), "parquet", "k string, at timestamp, v long", max_rows_per_step=150)
             for name in ("rows", "none")
         ]
         rows, none = (

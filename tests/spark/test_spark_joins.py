@@ -49,7 +49,7 @@ def tables(tmp_path: Path) -> dict[str, pa.Table]:
 
 def streams(topology: Topology, here: Path) -> tuple[Stream, Stream]:
     found = []
-    for name, value, rows in (("left", "v", 130), ("right", "w", 90)):
+    for name, value, rows in (("left", "v", 270), ("right", "w", 190)):
         source = hf.Files(
             str(here / name), "parquet", f"at timestamp, k string, {value} long", max_rows_per_step=rows
         )

@@ -98,7 +98,7 @@ def test_sessions_end_when_the_watermark_has_passed_them(
     monkeypatch.setattr(keyed.KeyedJobs, "_places", lambda self: (short.append(True), places(self))[1])
 
     def build(topology: Topology) -> Stream:
-        source = hf.Files(str(files), "parquet", "k string, at timestamp, v long", max_rows_per_step=130)
+        source = hf.Files(str(files), "parquet", "k string, at timestamp, v long", max_rows_per_step=310)
         rows = topology.source(source, name="in").consistent(period=0.3)
         return (rows.filter("v <> 7") if shuffled else rows).keyed(
             "k", operator(), "k string, ended timestamp, n long, top long", name="sessions", on="at", delay=4

@@ -52,7 +52,7 @@ def windowed(stream: Stream, window: TimeWindow = TENS) -> Stream:
 
 
 def read(topology: Topology, files: Path) -> Stream:
-    source = hf.Files(str(files), "parquet", "at timestamp, k string, v long", max_rows_per_step=370)
+    source = hf.Files(str(files), "parquet", "at timestamp, k string, v long", max_rows_per_step=790)
     return topology.source(source, name="in").consistent(period=0.3)
 
 

@@ -57,7 +57,7 @@ def check(here: Path) -> None:
 
 
 def test_without_failures_the_snapshots_are_the_published_ones(example: Any, here: Path, spark: Any) -> None:
-    topology = example.build(str(here), period=0.5, lines_per_step=30)
+    topology = example.build(str(here), period=0.5, lines_per_step=70)
     status = topology.run(spark, store=f"file:{here}/store", until="available")
     check(here)
     assert status["regions"]["words"]["resets"] == 0
@@ -76,7 +76,7 @@ def test_with_a_crash_at_the_370th_line_the_snapshots_are_the_published_ones(
                 raise RuntimeError("crash at the 370th tuple")
             return super().process(row, port)
 
-    topology = example.build(str(here), period=0.5, lines_per_step=30, counter=Crashing)
+    topology = example.build(str(here), period=0.5, lines_per_step=70, counter=Crashing)
     status = topology.run(spark, store=f"file:{here}/store", until="available")
     assert crashes == [369]
     assert status["regions"]["words"]["resets"] == 1
