@@ -23,23 +23,28 @@ from holdfast.chaos.outcome import Outcome, SimulationFailed
 from holdfast.chaos.shapes import random_scene
 from holdfast.chaos.store import SimStore
 from holdfast.chaos.world import SimElement, ToController, ToElement, Uploading, World
-from holdfast.protocol.controller import ControllerPhase, RegionController
-from holdfast.protocol.messages import (
+from holdfast.protocol.commands import (
     AbortEpoch,
     AwaitSpace,
+    CommitSinks,
+    ControllerCommand,
+    Park,
+    Persist,
+    Publish,
+    StartDrainTimer,
+    StartResetTimer,
+    Stop,
+)
+from holdfast.protocol.controller import ControllerPhase, RegionController
+from holdfast.protocol.messages import (
     BeginEpoch,
     BeginReset,
     CommitFailed,
-    CommitSinks,
     Committed,
-    ControllerCommand,
     ControllerEvent,
     DrainTimedOut,
     EpochDue,
     GoOn,
-    Park,
-    Persist,
-    Publish,
     Published,
     PublishFailed,
     ResetTimedOut,
@@ -47,9 +52,6 @@ from holdfast.protocol.messages import (
     ResumeRequested,
     SpaceReturned,
     Start,
-    StartDrainTimer,
-    StartResetTimer,
-    Stop,
     UploadBroke,
     UploadFinished,
 )

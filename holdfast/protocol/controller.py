@@ -21,26 +21,31 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, Attempt, ElementName, Epoch
-from holdfast.protocol.messages import (
+from holdfast.protocol.commands import (
     AbortEpoch,
-    Acked,
     AwaitSpace,
+    CommitSinks,
+    ControllerCommand,
+    Park,
+    Persist,
+    Publish,
+    StartDrainTimer,
+    StartResetTimer,
+    Stop,
+)
+from holdfast.protocol.messages import (
+    Acked,
     BeginEpoch,
     BeginReset,
     CommitFailed,
-    CommitSinks,
     Committed,
-    ControllerCommand,
     ControllerEvent,
     ControllerRecord,
     DrainTimedOut,
     ElementFailed,
     EpochDue,
     GoOn,
-    Park,
     PatienceOver,
-    Persist,
-    Publish,
     Published,
     PublishFailed,
     ResetAcked,
@@ -49,9 +54,6 @@ from holdfast.protocol.messages import (
     ResumeRequested,
     SpaceReturned,
     Start,
-    StartDrainTimer,
-    StartResetTimer,
-    Stop,
     UploadFailed,
 )
 from holdfast.protocol.phases import Phases

@@ -178,6 +178,17 @@ class Tell:
     event: ControllerEvent
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerRecord:
+    """What the controller must remember across its own crash. Written before the commands that follow it."""
+
+    published: Epoch
+    next_epoch: Epoch
+    attempt: Attempt
+    consecutive_resets: int
+    parked: bool = False
+
+
 # --- events of the controller ---------------------------------------------------------------------------------------
 
 
@@ -328,96 +339,3 @@ ElementEvent = (
     | Broke
 )
 ElementCommand = RunDrain | Forward | Pin | Upload | KeepOutputs | Restore | Tell
-
-# --- commands of the controller -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerRecord:
-    """What the controller must remember across its own crash. Written before the commands that follow it."""
-
-    published: Epoch
-    next_epoch: Epoch
-    attempt: Attempt
-    consecutive_resets: int
-    parked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Persist:
-    """Write the record durably before performing any later command of the same list."""
-
-    record: ControllerRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Write the epoch's manifest from the elements' parts, atomically; answer Published or PublishFailed."""
-
-    epoch: Epoch
-    attempt: Attempt
-    parts: dict[ElementName, object] = field(compare=False, default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CommitSinks:
-    """Make the epoch's output visible (idempotent), then release what nobody needs; answer Committed or CommitFailed."""
-
-    epoch: Epoch
-
-
-@dataclass(frozen=True, slots=True)
-class AbortEpoch:
-    """The epoch will never be published: its uploaded pieces may be collected."""
-
-    epoch: Epoch
-
-
-@dataclass(frozen=True, slots=True)
-class StartDrainTimer:
-    epoch: Epoch
-    attempt: Attempt
-
-
-@dataclass(frozen=True, slots=True)
-class StartResetTimer:
-    epoch: Epoch
-    attempt: Attempt
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitSpace:
-    """Stop the elements of the region and probe the store until it accepts writes; answer SpaceReturned."""
-
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Park:
-    """Give up until a person resumes the region. Nothing is lost."""
-
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The final epoch is committed: end the region's elements."""
-
-    epoch: Epoch
-
-
-ControllerCommand = (
-    Persist
-    | BeginEpoch
-    | Resume
-    | BeginReset
-    | GoOn
-    | Publish
-    | CommitSinks
-    | AbortEpoch
-    | StartDrainTimer
-    | StartResetTimer
-    | AwaitSpace
-    | Park
-    | Stop
-)

@@ -11,12 +11,11 @@ from holdfast.chaos.simulator import Simulator
 from holdfast.chaos.store import Batch, Captured, Part, SimStore
 from holdfast.chaos.world import SimElement, SimLink, World
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
+from holdfast.protocol.commands import CommitSinks, ControllerCommand, Persist, Publish
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.protocol.element import NO_LINKS, ElementMachine, ElementPhase
 from holdfast.protocol.messages import (
     Acked,
-    CommitSinks,
-    ControllerCommand,
     ControllerRecord,
     ElementCommand,
     ElementFailed,
@@ -24,8 +23,6 @@ from holdfast.protocol.messages import (
     Forward,
     GoOn,
     Marker,
-    Persist,
-    Publish,
     ResetAcked,
     RunDrain,
     TokensWait,

@@ -5,26 +5,31 @@ from __future__ import annotations
 import pytest
 
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch, RegionName
+from holdfast.protocol.commands import (
+    AbortEpoch,
+    AwaitSpace,
+    CommitSinks,
+    ControllerCommand,
+    Park,
+    Persist,
+    Publish,
+    StartDrainTimer,
+    StartResetTimer,
+    Stop,
+)
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.protocol.messages import (
-    AbortEpoch,
     Acked,
-    AwaitSpace,
     BeginEpoch,
     BeginReset,
     CommitFailed,
-    CommitSinks,
     Committed,
-    ControllerCommand,
     ControllerEvent,
     ControllerRecord,
     DrainTimedOut,
     ElementFailed,
     EpochDue,
     GoOn,
-    Park,
-    Persist,
-    Publish,
     Published,
     PublishFailed,
     ResetAcked,
@@ -33,9 +38,6 @@ from holdfast.protocol.messages import (
     ResumeRequested,
     SpaceReturned,
     Start,
-    StartDrainTimer,
-    StartResetTimer,
-    Stop,
     UploadFailed,
 )
 from holdfast.protocol.phases import ProtocolViolation

@@ -15,26 +15,31 @@ from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ElementName, Epoch
-from holdfast.protocol.controller import ControllerPhase, RegionController
-from holdfast.protocol.messages import (
+from holdfast.protocol.commands import (
     AbortEpoch,
     AwaitSpace,
+    CommitSinks,
+    ControllerCommand,
+    Park,
+    Persist,
+    Publish,
+    StartDrainTimer,
+    StartResetTimer,
+    Stop,
+)
+from holdfast.protocol.controller import ControllerPhase, RegionController
+from holdfast.protocol.messages import (
     BeginEpoch,
     BeginReset,
     CommitFailed,
-    CommitSinks,
     Committed,
-    ControllerCommand,
     ControllerEvent,
     ControllerRecord,
     DrainTimedOut,
     ElementFailed,
     EpochDue,
     GoOn,
-    Park,
     PatienceOver,
-    Persist,
-    Publish,
     Published,
     PublishFailed,
     ResetTimedOut,
@@ -42,9 +47,6 @@ from holdfast.protocol.messages import (
     ResumeRequested,
     SpaceReturned,
     Start,
-    StartDrainTimer,
-    StartResetTimer,
-    Stop,
     UploadFailed,
 )
 from holdfast.runtime.element.region_life import RegionLife
