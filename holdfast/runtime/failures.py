@@ -11,6 +11,7 @@ from holdfast.errors import (
     InputError,
     MismatchError,
     NoSpaceError,
+    RegionParkedError,
     StateError,
     StepFailed,
     StoreError,
@@ -72,3 +73,12 @@ def story_of(error: BaseException) -> str:
         return inner[-1].strip()[:500]
     first = next((line for line in text.splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {first.strip()}"[:500]
+
+
+def parked_error(region: str, resets: int, reason: str, epoch: int) -> RegionParkedError:
+    """What people hear of a region that gave up."""
+    return RegionParkedError(
+        f"region {region!r} is parked after {resets} resets without progress; the last failure was: {reason}.",
+        cure=f"Its state at epoch {epoch} is intact: mend the cause and run again (while the run still lives, "
+        "`holdfast resume` goes on with it).",
+    )

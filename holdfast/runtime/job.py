@@ -10,28 +10,17 @@ import pyarrow as pa
 from holdfast.checkpoint.stored_names import schema_record
 from holdfast.clock import Clock, SystemClock
 from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.plan import ElementPlan, RegionPlan
 from holdfast.errors import ConfigError, FencedError, HoldfastError
-from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
-from holdfast.language.connectors import SinkContext
-from holdfast.language.graph import Graph, SinkSpec, SourceSpec
-from holdfast.protocol.accounts import TakenByRegion
-from holdfast.protocol.element import ElementMachine
-from holdfast.runtime.element.account_books import AccountBooks
+from holdfast.ids import ElementName, OwnerToken, RegionName
+from holdfast.language.graph import Graph, SourceSpec
 from holdfast.runtime.element.alone_life import AloneLife
-from holdfast.runtime.element.borders import stored_borders
-from holdfast.runtime.element.loop import ElementLoop, Ends
-from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
-from holdfast.runtime.element.region_life import RegionLife
-from holdfast.runtime.element.worker import Worker
+from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.engines.engine import Engine
-from holdfast.runtime.links.connection import Connection, Signals
-from holdfast.runtime.links.queue import Queue
-from holdfast.runtime.region.epochs import RegionEpochs, sources_of_regions
+from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
 from holdfast.runtime.reporter import Reporter
-from holdfast.runtime.source_positions import SourceNow, beginnings
+from holdfast.runtime.wiring import Surroundings, Wiring
 from holdfast.store.base import Identity, Store
 
 Until = Literal["available"] | None
@@ -67,7 +56,6 @@ class Job:
         self._threads: list[threading.Thread] = []
         self.regions: dict[RegionName, Region] = {}
         self.loops: dict[ElementName, ElementLoop] = {}
-        self._connections: dict[ConnectionId, Connection] = {}
         self._started_at = self._clock.monotonic()
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -90,10 +78,10 @@ class Job:
                     cure='Pass one: topology.run(store="file:path/to/store").',
                 )
             self._store_schemas()
-            self._open_ends(identity, token)
-            self._wire(identity, token)
-            self._find_beginnings(token)
-            self._create_entries()
+            self._wiring = Wiring(self.plan, self._surroundings(identity, token))
+            self._wiring.wire()
+            self.regions, self.loops = self._wiring.regions, self._wiring.loops
+            self._wiring.find_beginnings(self._until == "available")
         except BaseException as error:
             self._reporter.event("run.refused", {"error": type(error).__name__, "message": str(error)})
             self._reporter.flush()
@@ -111,7 +99,7 @@ class Job:
             "uptime_s": round(now - self._started_at, 1),
             "regions": {str(name): region.status(now) for name, region in self.regions.items()},
             "elements": {str(name): loop.status(now) for name, loop in self.loops.items()},
-            "lost_rows": self._lost_by_sink(),
+            "lost_rows": self._wiring.lost_by_sink(),
         }
 
     def stop(self, timeout: float | None = None) -> None:
@@ -130,20 +118,8 @@ class Job:
         self._stop_asked = True
         for region in self.regions.values():
             region.stop_when_possible()
-        for life in self._alone():
+        for life in self._wiring.alone:
             life.stop_when_possible()
-
-    def _lost_by_sink(self) -> dict[str, int]:
-        lost = {id: n for life in self._in_regions() for id, n in life.borders.lost.items()}
-        mine = {life.account.element: life.account for life in self._alone()}
-        return self._books.lost_by_sink({**self._books.ledger.accounts, **mine}.values(), lost)
-
-    def _in_regions(self) -> list[RegionLife]:
-        return [life for region in self.regions.values() for life in region.lives.values()]
-
-    def _alone(self) -> list[AloneLife]:
-        """The lives of elements outside of regions."""
-        return [loop.life for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
 
     def resume(self) -> None:
         """Go on with parked regions."""
@@ -172,7 +148,7 @@ class Job:
             raise parked.parked_error()
         if ended:
             self._shut_down()
-            for life in self._alone():
+            for life in self._wiring.alone:
                 if life.failure is not None:
                     raise life.failure
         return ended
@@ -269,7 +245,7 @@ class Job:
             loop.finished = True
             loop.stop()
             for connection in loop.plan.outputs:
-                self._connections[connection.id].close()
+                self._wiring.connections[connection.id].close()
 
     def _autonomous_over(self) -> bool:
         return all(loop.finished for loop in self.loops.values() if isinstance(loop.life, AloneLife))
@@ -307,20 +283,10 @@ class Job:
             if thread is not threading.current_thread():
                 thread.join(JOIN_S)
         self._threads.clear()
-        self._close_books()
+        self._wiring.close_books()
         self._reporter.flush(final=True)
         self._let_go_of_store()
         self._engine.stop()
-
-    def _close_books(self) -> None:
-        """What the end of the run cost outside of regions is counted, and told."""
-        lives = self._alone()
-        try:
-            self._books.close({life.account.element: life.account for life in lives}, *self._borders())
-        except HoldfastError:
-            return  # fenced, or no space: the next run counts it
-        for life in lives:
-            life.count(self._books.account_of(life.account.element))
 
     def _let_go_of_store(self) -> None:
         if self._store is not None:
@@ -329,7 +295,19 @@ class Job:
             except HoldfastError:
                 pass  # fenced: there is nothing left to release
 
-    # --- wiring -------------------------------------------------------------------------------------------------
+    # --- starting -------------------------------------------------------------------------------------------------
+
+    def _surroundings(self, identity: Identity, token: OwnerToken) -> Surroundings:
+        return Surroundings(
+            self._engine,
+            self._store,
+            identity,
+            token,
+            self._clock,
+            self._signals,
+            self._reporter.event,
+            self.fail,
+        )
 
     def _use_stored_schemas(self) -> None:
         for op in self.graph.operators.values():
@@ -348,116 +326,6 @@ class Job:
                 schema = op.spec.source.schema().serialize().to_pybytes()
                 if self._store.load_record(schema_record(op.name)) != schema:
                     self._store.save_record(schema_record(op.name), schema)
-
-    def _open_ends(self, identity: Identity, token: OwnerToken) -> None:
-        regions = {member: region.name for region in self.plan.regions for member in region.members}
-        for op in self.graph.operators.values():
-            if isinstance(op.spec, SinkSpec):
-                region = regions.get(op.name)
-                context = SinkContext(
-                    job_id=identity.job_id,
-                    topology=self.graph.name,
-                    sink=op.name,
-                    region=None if region is None else str(region),
-                    token=token,
-                    check_owner=self._store.check_owner if self._store is not None else lambda: None,
-                    run_tasks=self._engine.run_tasks,
-                )
-                op.spec.sink.open(context)
-
-    def _wire(self, identity: Identity, token: OwnerToken) -> None:
-        plan = self.plan
-        self._connections = {c.id: Queue(c.id, self._signals, unbounded=c.control) for c in plan.connections}
-        for region_plan in plan.regions:
-            assert self._store is not None
-            epochs = RegionEpochs(plan, region_plan, self._store, identity, token, self._engine.live)
-            self.regions[region_plan.name] = Region(
-                region_plan, epochs, self._signals, self._clock, self._reporter.event, self.fail
-            )
-        by_name = {region.name: region for region in plan.regions}
-        for element in plan.elements:
-            region = by_name.get(element.region) if element.region is not None else None
-            budget = None if region is None else self.regions[region.name].restoring.budget
-            worker = Worker(plan, element, self._engine, self._clock, budget)
-            self.loops[element.name] = ElementLoop(
-                element, worker, self._engine, self._ends(element), self._clock
-            )
-            if region is not None:
-                self._live_in_region(self.loops[element.name], region)
-
-    def _find_beginnings(self, token: OwnerToken) -> None:
-        """Find where everything goes on: sources, regions, elements outside of them. Writes nothing before all is found."""
-        self._books = AccountBooks(self._store, self.plan, token, self._reporter.event)
-        self._books.read()
-        self._place_sources()
-        for region in self.regions.values():
-            region.look()
-        self._books.settle(*self._borders())
-        for loop in self.loops.values():
-            if loop.plan.region is None:
-                self._live_alone(loop)
-            for run in loop.worker.hosted:
-                run.give_up = loop.life.must_give_up
-        self._open_connections()
-        self._books.begin()
-
-    def _borders(self) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:
-        """What the newest epochs know of connections that cross borders."""
-        manifests = [region.manifest for region in self.regions.values() if region.manifest is not None]
-        return stored_borders(self.plan, manifests)
-
-    def _open_connections(self) -> None:
-        """Numbers of rows go on where the settlement left them."""
-        accounts, (sent, _) = self._books.ledger.accounts, self._borders()
-        for c in self.plan.connections:
-            if c.source in accounts and c.id in accounts[c.source].sent:
-                row = accounts[c.source].sent[c.id]
-            else:
-                row = sent.get(c.id, 0)
-            receiver = accounts.get(c.target)
-            self._connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
-        for life in self._in_regions():
-            life.borders.lost.update(
-                {id: n for id, n in self._books.ledger.border_lost.items() if id in life.borders.lost}
-            )
-
-    def _place_sources(self) -> None:
-        """Find where each source goes on, or refuse."""
-        if self._store is None:
-            return
-        region_of = {member: region.name for region in self.plan.regions for member in region.members}
-        now = {
-            op.name: SourceNow(region_of.get(op.name), op.spec.source.describe(), op.named)
-            for op in self.graph.operators.values()
-            if isinstance(op.spec, SourceSpec)
-        }
-        found = beginnings(now, self._books.ledger.positions, sources_of_regions(self._store))
-        for loop in self.loops.values():
-            for run in loop.worker.sources:
-                run.beginning = found.get(run.name)
-
-    def _create_entries(self) -> None:
-        if self._store is None:
-            return
-        there = set(self._store.entries())
-        for entry in sorted({e for loop in self.loops.values() for e in loop.worker.entries} - there):
-            self._store.create_entry(entry)
-
-    def _ends(self, element: ElementPlan) -> Ends:
-        inputs = {c.id: self._connections[c.id] for c in element.inputs}
-        outputs = {c.id: self._connections[c.id] for c in element.outputs}
-        return Ends(inputs, outputs, self._signals)
-
-    def _live_in_region(self, loop: ElementLoop, region: RegionPlan) -> None:
-        side = self.regions[region.name]
-        machine = ElementMachine(region.shape, loop.name)
-        driven = region.settings.trigger == "operator"
-        side.lives[loop.name] = RegionLife(loop, machine, side, self._engine, driven)
-
-    def _live_alone(self, loop: ElementLoop) -> None:
-        own = OwnCheckpoints(loop.worker, self._store, self._clock, self._reporter.event)
-        life = AloneLife(loop, self._books, own, self._engine, self._reporter.event, self.fail)
-        life.bounded = self._until == "available"
 
     def _start_threads(self) -> None:
         self._reporter.event("run.started", {"topology": self.graph.name, "until": self._until})

@@ -51,13 +51,14 @@ from holdfast.protocol.messages import (
 )
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
-from holdfast.runtime.failures import is_fatal, is_no_space, story_of
+from holdfast.runtime.failures import is_fatal, is_no_space, parked_error, story_of
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.metrics import RegionMetrics
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.fallback import look
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
+from holdfast.runtime.region.timers import Timers
 
 SPACE_PROBE_S = 0.5
 MAX_BACKOFF_S = 30.0
@@ -87,7 +88,7 @@ class Region:
         self._record_event = record_event
         self._on_fatal = on_fatal
         self._events: deque[ControllerEvent] = deque()
-        self._timers: dict[str, tuple[float, ControllerEvent | Callable[[], None]]] = {}
+        self._timers: Timers[ControllerEvent | Callable[[], None]] = Timers(clock)
         self._saved: ControllerRecord | None = None
         self._start: Start | None = None
         self._begun = 0.0
@@ -117,12 +118,8 @@ class Region:
         self.metrics.rows_replayed += rows
 
     def rows_lost(self, element: ElementName, rows: int) -> None:
-        told = {
-            "element": element,
-            "rows": rows,
-            "reason": "they entered the region after the epoch it went back to",
-        }
-        self._event("rows.lost", **told)
+        reason = "they entered the region after the epoch it went back to"
+        self._event("rows.lost", element=element, rows=rows, reason=reason)
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
@@ -220,21 +217,13 @@ class Region:
         with self._signals.condition:
             if self._events:
                 return self._events.popleft()
-            now = self._clock.monotonic()
-            due = min(self._timers.items(), key=lambda item: item[1][0], default=None)
-            if due is None or due[1][0] > now:
-                wait = 0.1 if due is None else min(0.1, due[1][0] - now)
-                self._clock.wait(self._signals.condition, max(wait, 0.001))
-                return None
-            name, (_, what) = due
-            del self._timers[name]
+            what = self._timers.due()
+            if what is None:
+                self._clock.wait(self._signals.condition, self._timers.wait_s(0.1))
         if callable(what):
             what()
             return None
         return what
-
-    def _set_timer(self, name: str, seconds: float, what: ControllerEvent | Callable[[], None]) -> None:
-        self._timers[name] = (self._clock.monotonic() + seconds, what)
 
     def _handle(self, event: ControllerEvent) -> None:
         if isinstance(event, ElementFailed):
@@ -262,12 +251,12 @@ class Region:
             case CommitSinks(epoch):
                 self._commit(epoch)
             case AbortEpoch(epoch):
-                self._timers.pop("drain", None)
+                self._timers.cancel("drain")
                 self._event("epoch.aborted", epoch=epoch, reason=self.reason)
             case StartDrainTimer(epoch, attempt):
-                self._set_timer("drain", self.plan.settings.drain_timeout_s, DrainTimedOut(epoch, attempt))
+                self._timers.set("drain", self.plan.settings.drain_timeout_s, DrainTimedOut(epoch, attempt))
             case StartResetTimer(epoch, attempt):
-                self._set_timer("reset", self.plan.settings.reset_timeout_s, ResetTimedOut(epoch, attempt))
+                self._timers.set("reset", self.plan.settings.reset_timeout_s, ResetTimedOut(epoch, attempt))
             case AwaitSpace(reason):
                 self._await_space(reason)
             case Park(reason):
@@ -305,13 +294,13 @@ class Region:
     def _begin_epoch(self, command: BeginEpoch) -> None:
         self._begun = self._clock.monotonic()
         self.naming.begin(drained=command.style == "drain")
-        self._timers.pop("period", None)
+        self._timers.cancel("period")
         for name in command.elements:
             self.lives[name].send(command)
 
     def _go_on(self, command: Resume | GoOn) -> None:
         if isinstance(command, GoOn):
-            self._timers.pop("reset", None)
+            self._timers.cancel("reset")
             told = self.restoring.done(command.epoch)
             self._event("reset.done", epoch=command.epoch, attempt=command.attempt, **told)
             self._set_period()
@@ -322,17 +311,17 @@ class Region:
 
     def _set_period(self) -> None:
         if self._period < float("inf"):
-            self._set_timer("period", self._period, EpochDue())
+            self._timers.set("period", self._period, EpochDue())
 
     def _begin_reset(self, command: BeginReset) -> None:
         if command.attempt > 1 and command.consecutive:
             self.metrics.resets += 1
         self.restoring.begin()
-        self._timers.pop("period", None)
+        self._timers.cancel("period")
         for life in self.lives.values():
             life.borders.throw_away(False)
         if command.consecutive == 1:
-            self._set_timer("patience", self.plan.settings.retry_for_s, PatienceOver())
+            self._timers.set("patience", self.plan.settings.retry_for_s, PatienceOver())
         self._event(
             "reset.begin",
             epoch=command.epoch,
@@ -350,12 +339,12 @@ class Region:
                 self.lives[name].send(command)
 
         if delay:
-            self._set_timer("backoff", delay, send)
+            self._timers.set("backoff", delay, send)
         else:
             send()
 
     def _publish(self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any]) -> None:
-        self._timers.pop("drain", None)
+        self._timers.cancel("drain")
         try:
             fp("drain.all_acked")
             added = self._epochs.publish(epoch, attempt, parts, self._clock.wall())
@@ -399,9 +388,9 @@ class Region:
                     life.unpause()
                 self.tell(SpaceReturned())
             else:
-                self._set_timer("space", SPACE_PROBE_S, probe)
+                self._timers.set("space", SPACE_PROBE_S, probe)
 
-        self._set_timer("space", SPACE_PROBE_S, probe)
+        self._timers.set("space", SPACE_PROBE_S, probe)
 
     def _park(self, reason: str) -> None:
         self.reason = reason or self.reason
@@ -412,9 +401,5 @@ class Region:
         self._signals.notify()
 
     def parked_error(self) -> RegionParkedError:
-        return RegionParkedError(
-            f"region {self.plan.name!r} is parked after {self.controller.record.consecutive_resets} resets "
-            f"without progress; the last failure was: {self.reason}.",
-            cure=f"Its state at epoch {self.metrics.epoch} is intact: mend the cause and run again (while the run still "
-            "lives, `holdfast resume` goes on with it).",
-        )
+        resets = self.controller.record.consecutive_resets
+        return parked_error(self.plan.name, resets, self.reason, self.metrics.epoch)

@@ -1,0 +1,201 @@
+"""The parts of a run, made from its plan and connected: regions, element loops, connections, accounts.
+
+Made by the job before its threads start. `wire` builds, `find_beginnings` finds where everything goes on: what cannot go on is
+refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.clock import Clock
+from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
+from holdfast.errors import HoldfastError
+from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
+from holdfast.language.connectors import SinkContext
+from holdfast.language.graph import SinkSpec, SourceSpec
+from holdfast.protocol.accounts import TakenByRegion
+from holdfast.protocol.element import ElementMachine
+from holdfast.runtime.element.account_books import AccountBooks
+from holdfast.runtime.element.alone_life import AloneLife
+from holdfast.runtime.element.borders import stored_borders
+from holdfast.runtime.element.loop import ElementLoop, Ends
+from holdfast.runtime.element.own_checkpoints import OwnCheckpoints, TellEvent
+from holdfast.runtime.element.region_life import RegionLife
+from holdfast.runtime.element.worker import Worker
+from holdfast.runtime.engines.engine import Engine
+from holdfast.runtime.links.connection import Connection, Signals
+from holdfast.runtime.links.queue import Queue
+from holdfast.runtime.region.epochs import RegionEpochs, sources_of_regions
+from holdfast.runtime.region.region import Region
+from holdfast.runtime.source_positions import SourceNow, beginnings
+from holdfast.store.base import Identity, Store
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all parts of a run share."""
+
+    engine: Engine
+    store: Store | None
+    identity: Identity
+    token: OwnerToken
+    clock: Clock
+    signals: Signals
+    tell: TellEvent
+    fail: Callable[[BaseException], None]
+
+
+class Wiring:
+    """The parts of one run. Changed by `wire` and `find_beginnings` only."""
+
+    def __init__(self, plan: Plan, around: Surroundings) -> None:
+        self.plan = plan
+        self.regions: dict[RegionName, Region] = {}
+        self.loops: dict[ElementName, ElementLoop] = {}
+        self._around = around
+        self.connections: dict[ConnectionId, Connection] = {
+            c.id: Queue(c.id, around.signals, unbounded=c.control) for c in plan.connections
+        }
+        self._books = AccountBooks(around.store, plan, around.token, around.tell)
+
+    @property
+    def in_regions(self) -> list[RegionLife]:
+        """The lives of elements in regions."""
+        return [life for region in self.regions.values() for life in region.lives.values()]
+
+    @property
+    def alone(self) -> list[AloneLife]:
+        """The lives of elements outside of regions."""
+        return [loop.life for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
+
+    # --- building -----------------------------------------------------------------------------------------------
+
+    def wire(self) -> None:
+        around, by_name = self._around, {region.name: region for region in self.plan.regions}
+        self._open_sinks()
+        for region in self.plan.regions:
+            self._add_region(region)
+        for element in self.plan.elements:
+            budget = None if element.region is None else self.regions[element.region].restoring.budget
+            worker = Worker(self.plan, element, around.engine, around.clock, budget)
+            loop = ElementLoop(element, worker, around.engine, self._ends(element), around.clock)
+            self.loops[element.name] = loop
+            if element.region is not None:
+                self._live_in_region(loop, by_name[element.region])
+
+    def _open_sinks(self) -> None:
+        around = self._around
+        regions = {member: region.name for region in self.plan.regions for member in region.members}
+        for op in self.plan.graph.operators.values():
+            if isinstance(op.spec, SinkSpec):
+                region = regions.get(op.name)
+                context = SinkContext(
+                    job_id=around.identity.job_id,
+                    topology=self.plan.graph.name,
+                    sink=op.name,
+                    region=None if region is None else str(region),
+                    token=around.token,
+                    check_owner=around.store.check_owner if around.store is not None else lambda: None,
+                    run_tasks=around.engine.run_tasks,
+                )
+                op.spec.sink.open(context)
+
+    def _add_region(self, plan: RegionPlan) -> None:
+        around = self._around
+        assert around.store is not None
+        live = around.engine.live
+        epochs = RegionEpochs(self.plan, plan, around.store, around.identity, around.token, live)
+        self.regions[plan.name] = Region(plan, epochs, around.signals, around.clock, around.tell, around.fail)
+
+    def _ends(self, element: ElementPlan) -> Ends:
+        inputs = {c.id: self.connections[c.id] for c in element.inputs}
+        outputs = {c.id: self.connections[c.id] for c in element.outputs}
+        return Ends(inputs, outputs, self._around.signals)
+
+    def _live_in_region(self, loop: ElementLoop, region: RegionPlan) -> None:
+        side = self.regions[region.name]
+        machine = ElementMachine(region.shape, loop.name)
+        driven = region.settings.trigger == "operator"
+        side.lives[loop.name] = RegionLife(loop, machine, side, self._around.engine, driven)
+
+    # --- where everything goes on -------------------------------------------------------------------------------
+
+    def find_beginnings(self, bounded: bool) -> None:
+        """Find where sources, regions and elements outside of them go on. Writes nothing before all is found."""
+        self._books.read()
+        self._place_sources()
+        for region in self.regions.values():
+            region.look()
+        self._books.settle(*self._borders())
+        for loop in self.loops.values():
+            if loop.plan.region is None:
+                self._live_alone(loop, bounded)
+            for run in loop.worker.hosted:
+                run.give_up = loop.life.must_give_up
+        self._number_rows()
+        self._books.begin()
+        self._create_entries()
+
+    def _place_sources(self) -> None:
+        """Find where each source goes on, or refuse."""
+        if self._around.store is None:
+            return
+        region_of = {member: region.name for region in self.plan.regions for member in region.members}
+        now = {
+            op.name: SourceNow(region_of.get(op.name), op.spec.source.describe(), op.named)
+            for op in self.plan.graph.operators.values()
+            if isinstance(op.spec, SourceSpec)
+        }
+        found = beginnings(now, self._books.ledger.positions, sources_of_regions(self._around.store))
+        for loop in self.loops.values():
+            for run in loop.worker.sources:
+                run.beginning = found.get(run.name)
+
+    def _live_alone(self, loop: ElementLoop, bounded: bool) -> None:
+        around = self._around
+        own = OwnCheckpoints(loop.worker, around.store, around.clock, around.tell)
+        life = AloneLife(loop, self._books, own, around.engine, around.tell, around.fail)
+        life.bounded = bounded
+
+    def _borders(self) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:
+        """What the newest epochs know of connections that cross borders."""
+        manifests = [region.manifest for region in self.regions.values() if region.manifest is not None]
+        return stored_borders(self.plan, manifests)
+
+    def _number_rows(self) -> None:
+        """Numbers of rows in connections go on where the settlement left them."""
+        accounts, (sent, _) = self._books.ledger.accounts, self._borders()
+        for c in self.plan.connections:
+            sender, receiver = accounts.get(c.source), accounts.get(c.target)
+            row = sent.get(c.id, 0) if sender is None else sender.sent.get(c.id, 0)
+            self.connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
+        lost = self._books.ledger.border_lost
+        for life in self.in_regions:
+            life.borders.lost.update({id: lost.get(id, 0) for id in life.borders.lost})
+
+    def _create_entries(self) -> None:
+        store = self._around.store
+        if store is not None:
+            there = set(store.entries())
+            for entry in sorted({e for loop in self.loops.values() for e in loop.worker.entries} - there):
+                store.create_entry(entry)
+
+    # --- what was lost ------------------------------------------------------------------------------------------
+
+    def lost_by_sink(self) -> dict[str, int]:
+        """Rows that each sink lacks because they were lost outside of regions or at their borders, over all runs."""
+        lost = {id: n for life in self.in_regions for id, n in life.borders.lost.items()}
+        mine = {life.account.element: life.account for life in self.alone}
+        return self._books.lost_by_sink({**self._books.ledger.accounts, **mine}.values(), lost)
+
+    def close_books(self) -> None:
+        """The run is over: what its end cost outside of regions is counted, and told."""
+        lives = self.alone
+        try:
+            self._books.close({life.account.element: life.account for life in lives}, *self._borders())
+        except HoldfastError:
+            return  # fenced, or no space: the next run counts it
+        for life in lives:
+            life.count(self._books.account_of(life.account.element))
