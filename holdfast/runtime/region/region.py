@@ -295,8 +295,7 @@ class Region:
         self._begun = self._clock.monotonic()
         self.naming.begin(drained=command.style == "drain")
         self._timers.cancel("period")
-        for name in command.elements:
-            self.lives[name].send(command)
+        self._send(command)
 
     def _go_on(self, command: Resume | GoOn) -> None:
         if isinstance(command, GoOn):
@@ -306,8 +305,7 @@ class Region:
             self._set_period()
             if self.naming.waiting:
                 self.tell(EpochDue(drained=True))
-        for name in command.elements:
-            self.lives[name].send(command)
+        self._send(command)
 
     def _set_period(self) -> None:
         if self._period < float("inf"):
@@ -332,16 +330,15 @@ class Region:
         # Elements that are not starts may be deep in a job that no longer matters.
         for life in self.lives.values():
             life.loop.interrupt()
-        delay = 0.0 if command.consecutive <= 1 else min(MAX_BACKOFF_S, 0.1 * 2 ** (command.consecutive - 2))
-
-        def send() -> None:
-            for name in command.elements:
-                self.lives[name].send(command)
-
-        if delay:
-            self._timers.set("backoff", delay, send)
+        if command.consecutive <= 1:
+            self._send(command)
         else:
-            send()
+            delay = min(MAX_BACKOFF_S, 0.1 * 2.0 ** min(command.consecutive - 2, 20))
+            self._timers.set("backoff", delay, lambda: self._send(command))
+
+    def _send(self, command: BeginEpoch | BeginReset | Resume | GoOn) -> None:
+        for name in command.elements:
+            self.lives[name].send(command)
 
     def _publish(self, epoch: Epoch, attempt: Attempt, parts: Mapping[ElementName, Any]) -> None:
         self._timers.cancel("drain")
