@@ -320,13 +320,8 @@ class Region:
             life.borders.throw_away(False)
         if command.consecutive == 1:
             self._timers.set("patience", self.plan.settings.retry_for_s, PatienceOver())
-        self._event(
-            "reset.begin",
-            epoch=command.epoch,
-            attempt=command.attempt,
-            consecutive=command.consecutive,
-            reason=self.reason,
-        )
+        told = {"epoch": command.epoch, "attempt": command.attempt, "consecutive": command.consecutive}
+        self._event("reset.begin", **told, reason=self.reason)
         # Elements that are not starts may be deep in a job that no longer matters.
         for life in self.lives.values():
             life.loop.interrupt()
