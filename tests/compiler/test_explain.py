@@ -51,7 +51,7 @@ def test_text_shows_regions_elements_and_guarantees() -> None:
           sink     guarantee      visible                  reason
           files    exactly-once   after each epoch, ≈ 2 s  in region pay; files appear when their epoch is published
           console  at-least-once  at once                  in region pay; it cannot take a written row back
-          feed     best effort    at once                  autonomous: the region ends before it
+          feed     best effort    at once                  autonomous: region pay ends before it; rows of it may come again after a reset, those lost are counted
         """
     assert explain_text(compiled(payments())) == dedent(expected)
 
@@ -107,7 +107,7 @@ def test_a_sink_no_region_reaches_is_best_effort() -> None:
     only = guarantees(compiled(t))[0]
     assert (only.guarantee, only.reason, only.visible) == (
         "best effort",
-        "autonomous: no region reaches it",
+        "autonomous: no region reaches it; rows come at most once, those lost are counted",
         "at once",
     )
 
@@ -116,3 +116,14 @@ def test_a_topology_without_sinks_can_be_explained() -> None:
     t = Topology("t")
     t.source(FakeSource(), "a")
     assert "sinks" not in explain_text(compiled(t))
+
+
+def test_a_promise_names_the_ports_that_are_best_effort() -> None:
+    t = Topology("mixed")
+    exact = t.source(FakeSource(), "exact").consistent("r")
+    loose = t.source(FakeSource(), "loose")
+    both = t.operator(Python, inputs=[exact, loose.autonomous()], schema=WORDS, name="both")
+    both.sink(EpochSink(), name="out")
+    (only,) = guarantees(compiled(t))
+    assert only.guarantee == "exactly-once"
+    assert only.reason.endswith("; but rows that enter by port 1 of both are best effort")
