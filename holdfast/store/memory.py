@@ -79,6 +79,3 @@ class MemoryStore(DatabaseStore):
     def _is_alive(self, token: int) -> bool:
         holder = self._db.owner() if self._db.owner else None
         return holder is not None and holder._token == token
-
-    def _let_go(self) -> None:
-        """An object without a token is no owner."""

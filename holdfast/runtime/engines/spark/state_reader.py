@@ -19,7 +19,7 @@ from holdfast.checkpoint.look.epochs import (
     open_reader,
     read_manifest,
 )
-from holdfast.checkpoint.look.segment_files import SegmentFiles, verify_file
+from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.look.state_rows import STATE_PART, Part, rows_that_count
 from holdfast.checkpoint.look.views import View, make_view, unique
 from holdfast.checkpoint.manifest import Manifest
@@ -28,6 +28,7 @@ from holdfast.runtime.engines.spark.known_state import Telling, telling
 from holdfast.runtime.engines.spark.stateless import spark_schema
 from holdfast.state.keyed.segment import open_segment
 from holdfast.store.base import SegmentRef, Store
+from holdfast.store.files.segments import verify
 
 if TYPE_CHECKING:
     from holdfast.language.topology import Topology
@@ -256,7 +257,7 @@ def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 def _opened(files: tuple[File, ...]) -> list[pa.Table]:
     """Segments, verified where they are used: between the look of the driver and that of the task time may pass."""
     for path, ref in files:
-        verify_file(Path(path), ref)
+        verify(Path(path), ref)
     return [open_segment(path) for path, _ in files]
 
 
