@@ -16,6 +16,8 @@ import secrets
 import socket
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,10 @@ def who_am_i() -> dict[str, Any]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
 
 
-def create_locked(directory: Path, content: bytes) -> tuple[Path, io.FileIO]:
-    """A new file under a temporary name, durable and locked by this process. The caller gives it its real name."""
+@contextmanager
+def new_lock(directory: Path, content: bytes) -> Iterator[tuple[Path, io.FileIO]]:
+    """A new file under a temporary name, durable and locked by this process. The caller gives it its real name; if that
+    fails, it is let go."""
     path = directory / f".new-{secrets.token_hex(8)}"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = io.FileIO(os.open(path, flags, durable.FILE_MODE), "r+")
@@ -49,12 +53,13 @@ def create_locked(directory: Path, content: bytes) -> tuple[Path, io.FileIO]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         durable.write_all(file.fileno(), content)
         os.fsync(file.fileno())
+        _held.add(file)
+        yield path, file
     except BaseException:
         file.close()
-        durable.remove_quietly(path)
         raise
-    _held.add(file)
-    return path, file
+    finally:
+        durable.remove_quietly(path)
 
 
 def is_held(path: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import weakref
+from functools import cache
 from pathlib import Path
 
 from holdfast.ids import OwnerToken
@@ -19,13 +20,21 @@ from holdfast.store.sqlite.database import Database
 from holdfast.store.sqlite.database_store import DatabaseStore
 
 
+@cache
+def _empty() -> bytes:
+    """A database without rows. Copied for each store: the schema takes a while to read."""
+    connection = database.connect(":memory:")
+    connection.executescript(database.SCHEMA)
+    return connection.serialize()
+
+
 class _Memory(Database):
     """A database without a file, there from the first moment on. `owner`: the object that owns it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(Path(f"memory:{name}"))
         self._connection = database.connect(":memory:")
-        self._connection.executescript(database.SCHEMA)
+        self._connection.deserialize(_empty())
         self.owner: weakref.ref[MemoryStore] | None = None
 
     def create(self, identity: Identity) -> None:
@@ -70,6 +79,3 @@ class MemoryStore(DatabaseStore):
     def _is_alive(self, token: int) -> bool:
         holder = self._db.owner() if self._db.owner else None
         return holder is not None and holder._token == token
-
-    def _let_go(self) -> None:
-        """An object without a token is no owner."""

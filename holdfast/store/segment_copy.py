@@ -14,28 +14,30 @@ from holdfast.store import refusals, sealed_file
 from holdfast.store.base import SegmentRef
 
 
+def opened(local: Path) -> BinaryIO:
+    """A regular file that is to be stored."""
+    fd = sealed_file.open_regular(Path(local))
+    if fd is None:
+        raise refusals.no_local_file(local)
+    return os.fdopen(fd, "rb")
+
+
 def size_of(local: Path) -> int:
     """Bytes of a local file that is to be stored."""
-    with _opened(local) as file:
+    with opened(local) as file:
         return os.fstat(file.fileno()).st_size
 
 
-def read_pieces(local: Path, piece_bytes: int) -> Iterator[bytes]:
-    """A regular file piece by piece."""
+def pieces(local: Path, crc: int, piece_bytes: int) -> Iterator[bytes]:
+    """The same, piece by piece. StoreError at the end if it does not have the checksum its writer gave."""
+    found = 0
     try:
-        with _opened(local) as file:
+        with opened(local) as file:
             while piece := file.read(piece_bytes):
+                found = checksum(piece, found)
                 yield piece
     except OSError as error:
         raise sealed_file.reading_failed(local, error) from error
-
-
-def pieces(local: Path, crc: int, piece_bytes: int) -> Iterator[bytes]:
-    """The same. StoreError at the end if the file does not have the checksum its writer gave."""
-    found = 0
-    for piece in read_pieces(local, piece_bytes):
-        found = checksum(piece, found)
-        yield piece
     if found != crc:
         raise refusals.wrong_checksum(local)
 
@@ -62,10 +64,3 @@ def receive(ref: SegmentRef, local: Path, where: str, stored: Iterable[bytes]) -
 def staged_beside(local: Path) -> Path:
     """A new hidden name in the same directory."""
     return local.with_name(f".{local.name}.{secrets.token_hex(4)}")
-
-
-def _opened(local: Path) -> BinaryIO:
-    fd = sealed_file.open_regular(Path(local))
-    if fd is None:
-        raise refusals.no_local_file(local)
-    return os.fdopen(fd, "rb")

@@ -245,8 +245,8 @@ def test_leftovers_of_dead_owners_are_removed(tmp_path: Path) -> None:
 
 
 def test_asking_whether_a_lock_is_held_does_not_hold_it(tmp_path: Path) -> None:
-    path, file = locks.create_locked(tmp_path, b"")
-    assert locks.is_held(path)
-    file.close()
-    assert not locks.is_held(path)
+    with locks.new_lock(tmp_path, b"") as (path, file):
+        assert locks.is_held(path)
+        file.close()
+        assert not locks.is_held(path)
     assert not locks.is_held(tmp_path / "absent")

@@ -12,14 +12,13 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from holdfast.durable import checksum, remove_quietly
+from holdfast.durable import remove_quietly
 from holdfast.errors import DamagedError
 from holdfast.state.keyed.segment import open_segment
 from holdfast.store import sealed_file
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
-
-_CHUNK = 1 << 20
+from holdfast.store.files.segments import verify
 
 
 class SegmentFiles:
@@ -71,7 +70,7 @@ class SegmentFiles:
         if isinstance(self._store, FileStore):
             path = self._store.segment_path(ref.entry, ref.key)
             if self._verified:
-                verify_file(path, ref)
+                verify(path, ref)
             return path
         local = self._directory() / secrets.token_hex(8)
         self._store.fetch_segment(ref, local)
@@ -97,22 +96,3 @@ class SegmentFiles:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def verify_file(path: Path, ref: SegmentRef) -> None:
-    """DamagedError unless the file has the bytes its reference tells. Never follows a link."""
-    fd = sealed_file.open_regular(path)
-    if fd is None:
-        raise sealed_file.damaged(path, "is missing, but an epoch refers to it")
-    crc = size = 0
-    with open(fd, "rb", closefd=True) as file:
-        try:
-            while chunk := file.read(_CHUNK):
-                crc = checksum(chunk, crc)
-                size += len(chunk)
-        except OSError as error:
-            raise sealed_file.reading_failed(path, error) from error
-    if size != ref.size:
-        raise sealed_file.damaged(path, f"has {size} bytes instead of {ref.size}")
-    if crc != ref.crc:
-        raise sealed_file.damaged(path, f"has the checksum {crc:08x} instead of {ref.crc:08x}")

@@ -159,19 +159,14 @@ def _claim(root: Path, job: str, token: OwnerToken) -> Lease | None:
     """Try to get a token. None: another process was faster."""
     info = json.dumps({"token": token, **locks.who_am_i()}).encode()
     name = token_name(token)
-    temporary, file = locks.create_locked(root / OWNER, sealed_file.seal("owner", job, name, info))
-    try:
-        os.link(temporary, root / OWNER / f"{name}.lock")
+    with locks.new_lock(root / OWNER, sealed_file.seal("owner", job, name, info)) as (temporary, file):
+        try:
+            os.link(temporary, root / OWNER / f"{name}.lock")
+        except (FileExistsError, FileNotFoundError):
+            file.close()
+            return None  # the token is taken, or somebody mistook the unfinished file for a dead process's
         durable.fsync_directory(root / OWNER)
-    except (FileExistsError, FileNotFoundError):
-        file.close()
-        return None  # the token is taken, or somebody mistook the unfinished file for a dead process's
-    except BaseException:
-        file.close()
-        raise
-    finally:
-        durable.remove_quietly(temporary)
-    return Lease(root, token, file)
+        return Lease(root, token, file)
 
 
 def _is_live(root: Path, token: int) -> bool:

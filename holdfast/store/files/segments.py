@@ -68,11 +68,11 @@ def _link(root: Path, private: Path, entry: str, key: str, local: Path, crc: int
     with durable.translate_os_errors(str(target)):
         fp("ckpt.op.put")
         try:
-            copied = _bring(local, staged, refusals.no_local_file(local))
-            if copied and _measured(staged)[0] != crc:
+            copied = _bring(local, staged)
+            ref = SegmentRef(entry, key, staged.lstat().st_size, crc)
+            if copied and _measured(staged) != (crc, ref.size):
                 raise refusals.wrong_checksum(local)
             durable.fsync_file(staged)
-            ref = SegmentRef(entry, key, staged.lstat().st_size, crc)
             _link_new(root, staged, target, ref)
             return ref
         finally:
@@ -84,25 +84,31 @@ def fetch(target: Path, ref: SegmentRef, local: Path) -> None:
     staged = segment_copy.staged_beside(local)
     try:
         with durable.translate_os_errors(str(local)):
-            _bring(target, staged, sealed_file.damaged(target, "is missing, but an epoch refers to it"))
-            crc, size = _measured(staged)
-            if (crc, size) != (ref.crc, ref.size):
-                told = f"has {size} bytes or a checksum that differ from its reference"
-                raise sealed_file.damaged(target, told)
+            verify(target, ref)
+            _bring(target, staged)
             os.replace(staged, local)
     finally:
         durable.remove_quietly(staged)
 
 
-def _bring(source: Path, staged: Path, absent: StoreError) -> bool:
+def verify(path: Path, ref: SegmentRef) -> None:
+    """DamagedError unless the file has the bytes its reference tells. Never follows a link."""
+    found = _measured(path)
+    if found is None:
+        raise sealed_file.damaged(path, "is missing, but an epoch refers to it")
+    crc, size = found
+    if size != ref.size:
+        raise sealed_file.damaged(path, f"has {size} bytes instead of {ref.size}")
+    if crc != ref.crc:
+        raise sealed_file.damaged(path, f"has the checksum {crc:08x} instead of {ref.crc:08x}")
+
+
+def _bring(source: Path, staged: Path) -> bool:
     """A regular file's bytes under a new private name. True: copied, because they could not be linked."""
-    fd = sealed_file.open_regular(source)
-    if fd is None:
-        raise absent
-    with os.fdopen(fd, "rb") as file:
+    with segment_copy.opened(source) as file:
         try:
             os.link(source, staged, follow_symlinks=False)
-            os.fchmod(fd, durable.FILE_MODE)
+            os.fchmod(file.fileno(), durable.FILE_MODE)
             return False
         except OSError as error:
             if error.errno not in _NO_LINK:
@@ -129,9 +135,16 @@ def _link_new(root: Path, staged: Path, target: Path, ref: SegmentRef) -> None:
         raise refusals.no_entry(root, ref.entry) from error
 
 
-def _measured(path: Path) -> tuple[int, int]:
-    """(checksum, size) of a regular file that is there."""
+def _measured(path: Path) -> tuple[int, int] | None:
+    """(checksum, size) of a regular file. None: there is no such file."""
+    fd = sealed_file.open_regular(path)
+    if fd is None:
+        return None
     crc = size = 0
-    for piece in segment_copy.read_pieces(path, _CHUNK):
-        crc, size = checksum(piece, crc), size + len(piece)
+    with os.fdopen(fd, "rb") as file:
+        try:
+            while piece := file.read(_CHUNK):
+                crc, size = checksum(piece, crc), size + len(piece)
+        except OSError as error:
+            raise sealed_file.reading_failed(path, error) from error
     return crc, size

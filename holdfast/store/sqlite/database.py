@@ -25,6 +25,8 @@ from holdfast.store.names import named_crc
 
 APPLICATION_ID = 0x486F6C64
 BUSY_TIMEOUT_S = 10.0
+_SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""sqlite3 quotes a damaged schema in its message, and then cannot decode the message."""
 
 SCHEMA = """
 CREATE TABLE identity (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL, crc INTEGER NOT NULL);
@@ -45,6 +47,10 @@ _CHECKED = {
     "segments": ("entry", "key"), "epochs": ("region", "epoch"), "records": ("name",),
 }  # fmt: skip
 """Tables whose rows are all verified before an owner goes on, and their keys."""
+_ONE = {
+    table: f"SELECT value, crc FROM {table} WHERE {' AND '.join(f'{column} = ?' for column in key)}"
+    for table, key in _CHECKED.items()
+}
 
 
 def put(connection: sqlite3.Connection, table: str, *key: object, value: bytes) -> None:
@@ -125,14 +131,16 @@ class Database:
                     self._check(crc, table, *names, value=data or b"")
 
     def rows(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
-        """What a query finds."""
-        with self.reading() as connection:
-            return connection.execute(sql, arguments).fetchall()
+        """What a query finds. Without the context managers: this is called most."""
+        with self._lock:
+            try:
+                return self._connected().execute(sql, arguments).fetchall()
+            except _SQLITE_ERRORS as error:
+                raise _translated(self.path, error) from error
 
     def value(self, table: str, *key: object) -> bytes | None:
         """The verified value of a row; inside of a transaction, as it sees it. None: there is no such row."""
-        where = " AND ".join(f"{column} = ?" for column in _CHECKED[table])
-        rows = self.rows(f"SELECT value, crc FROM {table} WHERE {where}", *key)
+        rows = self.rows(_ONE[table], *key)
         if not rows:
             return None
         value, crc = rows[0]
@@ -182,11 +190,8 @@ class Database:
         """Turn sqlite3's errors into ours, cause chained."""
         try:
             yield
-        except sqlite3.Error as error:
+        except _SQLITE_ERRORS as error:
             raise _translated(self.path, error) from error
-        except UnicodeDecodeError as error:
-            # sqlite3 quotes a damaged schema in its message, and then cannot decode the message.
-            raise sealed_file.damaged(self.path, "is damaged: its schema is no text") from error
 
 
 def connect(path: Path | str) -> sqlite3.Connection:
@@ -212,7 +217,9 @@ def _fill(path: Path, identity: Identity) -> None:
         connection.close()
 
 
-def _translated(path: Path, error: sqlite3.Error) -> StoreError:
+def _translated(path: Path, error: Exception) -> StoreError:
+    if isinstance(error, UnicodeDecodeError):
+        return sealed_file.damaged(path, "is damaged: its schema is no text")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return NoSpaceError(

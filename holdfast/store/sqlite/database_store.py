@@ -11,6 +11,7 @@ import sqlite3
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ class DatabaseStore(Store):
     def _owner_record(self) -> dict[str, Any]:
         """Its token is 0 before the first owner."""
         value = self._db.value("owner", 1)
-        return {"token": 0} if value is None else dict(json.loads(value))
+        return {"token": 0} if value is None else dict(_decoded(value))
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -128,6 +129,9 @@ class DatabaseStore(Store):
     def _keys(self, entry: str) -> list[str]:
         both = "SELECT key FROM pairs WHERE entry = ?1 UNION SELECT key FROM segments WHERE entry = ?1"
         return [str(row[0]) for row in self._db.rows(both, entry)]
+
+    def has_entry(self, entry: str) -> bool:
+        return bool(self._db.rows("SELECT 1 FROM entries WHERE entry = ?", check_name("entry", entry)))
 
     def _require_entry(self, entry: str) -> None:
         if not self.has_entry(entry):
@@ -215,6 +219,12 @@ class DatabaseStore(Store):
         self._save_record(PROBE, data)
         with self._changing() as connection:
             connection.execute("DELETE FROM records WHERE name = ?", (PROBE,))
+
+
+@lru_cache(maxsize=8)
+def _decoded(owner: bytes) -> dict[str, Any]:
+    """Every change looks at the owner's record, which seldom changes."""
+    return dict(json.loads(owner))
 
 
 def _save_owner(connection: sqlite3.Connection, record: Mapping[str, Any]) -> None:

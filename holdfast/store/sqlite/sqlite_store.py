@@ -37,14 +37,8 @@ class SqliteStore(DatabaseStore):
 
     def _claim(self, take_over: bool) -> OwnerToken:
         self._db.verify()
-        temporary, file = locks.create_locked(self.path.parent, b"")
-        try:
+        with locks.new_lock(self.path.parent, b"") as (temporary, file):
             token = self._claim_as(take_over, lambda token: os.rename(temporary, self._lock_path(token)))
-        except BaseException:
-            file.close()
-            raise
-        finally:
-            durable.remove_quietly(temporary)
         durable.remove_quietly(self._lock_path(token - 1))
         self._lock_file = file
         return token

@@ -19,7 +19,7 @@ from holdfast.checkpoint.look.epochs import (
     open_reader,
     read_manifest,
 )
-from holdfast.checkpoint.look.segment_files import SegmentFiles, verify_file
+from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.look.state_rows import rows_that_count
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import ConfigError, MismatchError
@@ -31,6 +31,7 @@ from holdfast.runtime.engines.spark.known_state import Telling, telling
 from holdfast.runtime.engines.spark.stateless import spark_schema
 from holdfast.state.keyed.segment import open_segment
 from holdfast.store.base import SegmentRef, Store
+from holdfast.store.files.segments import verify
 
 if TYPE_CHECKING:
     from holdfast.language.topology import Topology
@@ -258,7 +259,7 @@ def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 def _opened(files: tuple[File, ...]) -> list[pa.Table]:
     """Segments, verified where they are used: between the look of the driver and that of the task time may pass."""
     for path, ref in files:
-        verify_file(Path(path), ref)
+        verify(Path(path), ref)
     return [open_segment(path) for path, _ in files]
 
 
