@@ -15,7 +15,7 @@ from typing import Any
 import holdfast as hf
 from holdfast import failpoints
 from holdfast.runtime.element import keyed_load, keyed_run
-from holdfast.runtime.element.keyed_run import KeyedRun
+from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.testing import run_local
 
 KEYS, STEPS, ROWS = 2000, 300, 60

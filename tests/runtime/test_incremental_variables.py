@@ -18,8 +18,8 @@ from holdfast.checkpoint.parts import Chained, OperatorPart
 from holdfast.errors import DamagedError, TopologyError
 from holdfast.failpoints import fired
 from holdfast.ids import Epoch, OperatorName, RegionName
-from holdfast.runtime.element.variable_chain import PinnedVersions, VersionedState, limits_of
 from holdfast.runtime.region.restore_budget import RestoreBudget
+from holdfast.runtime.runs.variable_chain import PinnedVersions, VersionedState, limits_of
 from holdfast.state.values import codec
 from holdfast.store.urls import open_store
 from holdfast.testing import arm, compare_sequence, disarm, run_local

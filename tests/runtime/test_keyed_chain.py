@@ -18,10 +18,10 @@ from holdfast.checkpoint.restore_time import Speed
 from holdfast.failpoints import FaultInjected, arm, disarm
 from holdfast.ids import Attempt, ElementName, Epoch, OperatorName
 from holdfast.operators.aggregates.running import RunningAggregate
-from holdfast.runtime.element.keyed_run import KeyedRun
 from holdfast.runtime.engines.engine import KeyedTask, StepName
 from holdfast.runtime.engines.local import LocalEngine
 from holdfast.runtime.region.restore_budget import RestoreBudget
+from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.keyed.keyed_map import Version, contents
 from holdfast.store.memory import MemoryStore

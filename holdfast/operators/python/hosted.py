@@ -1,4 +1,4 @@
-"""The kind of Python operators that are hosted in the driver. `runtime/element/hosted_run.py` runs them."""
+"""The kind of Python operators that are hosted in the driver. `runtime/runs/hosted_run.py` runs them."""
 
 from __future__ import annotations
 

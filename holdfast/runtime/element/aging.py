@@ -22,7 +22,7 @@ from holdfast.compiler.plan import Plan
 from holdfast.compiler.traverse import edges, edges_into
 from holdfast.ids import OperatorName
 from holdfast.language.graph import SourceSpec
-from holdfast.runtime.element.keyed_run import KeyedRun
+from holdfast.runtime.runs.keyed_run import KeyedRun
 
 Feed = Literal["waits", "gone", "again"]
 """Where the rows of an input are that came while nobody ran."""

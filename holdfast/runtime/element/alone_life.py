@@ -41,13 +41,13 @@ from holdfast.protocol.autonomous import (
 )
 from holdfast.runtime.element.account_books import AccountBooks, Uncounted
 from holdfast.runtime.element.evaluation import Work
-from holdfast.runtime.element.keyed_run import KeyedRun
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints, TellEvent
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, story_of
+from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.source_positions import KnownPosition
 
 SPACE_PROBE_S = 0.5

@@ -15,12 +15,12 @@ from holdfast.ids import ConnectionId, OperatorName
 from holdfast.language.connectors import Sink, Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
 from holdfast.operators.kinds import kind_of
-from holdfast.runtime.element.hosted_run import HostedRun
-from holdfast.runtime.element.keyed_run import KeyedRun
-from holdfast.runtime.element.operator_runs import SourceRun
 from holdfast.runtime.engines.engine import Delivery, Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
+from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.keyed_run import KeyedRun
+from holdfast.runtime.runs.operator_runs import SourceRun
 
 if TYPE_CHECKING:
     from holdfast.runtime.element.worker import Worker

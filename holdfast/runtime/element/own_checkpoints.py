@@ -22,9 +22,9 @@ from holdfast.errors import DamagedError, NoSpaceError
 from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName
 from holdfast.protocol.accounts import Covered
 from holdfast.runtime.element.aging import Aging
-from holdfast.runtime.element.keyed_run import KeyedRun
-from holdfast.runtime.element.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.element.worker import Worker
+from holdfast.runtime.runs.keyed_run import KeyedRun
+from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.store.base import Store
 
 TellEvent = Callable[[str, Mapping[str, Any]], None]

@@ -34,13 +34,13 @@ from holdfast.language.graph import (
 from holdfast.operators.kinds import kind_of
 from holdfast.runtime.element.borders import BorderNumbers
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
-from holdfast.runtime.element.hosted_run import HostedRun
-from holdfast.runtime.element.keyed_run import KeyedRun
-from holdfast.runtime.element.operator_runs import Remembering, SinkRun, SourceRun, store_values
-from holdfast.runtime.element.variable_chain import limits_of
 from holdfast.runtime.engines.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.region.restore_budget import RestoreBudget
+from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.keyed_run import KeyedRun
+from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun, store_values
+from holdfast.runtime.runs.variable_chain import limits_of
 from holdfast.store.base import SegmentRef, Store
 
 Batches = Mapping[ConnectionId, tuple[Batch, ...]]

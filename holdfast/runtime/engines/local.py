@@ -20,7 +20,6 @@ from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, 
 from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Place, Share
-from holdfast.runtime.element.keyed_load import STATE, load_segments
 from holdfast.runtime.engines.engine import (
     KEEP,
     Delivery,
@@ -35,6 +34,7 @@ from holdfast.runtime.engines.engine import (
 )
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
+from holdfast.runtime.runs.keyed_load import STATE, load_segments
 from holdfast.state.keyed.layout import aged
 from holdfast.store.base import SegmentRef, Store
 

@@ -20,10 +20,10 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import DamagedError, HoldfastError
 from holdfast.ids import INITIAL_EPOCH, Epoch
 from holdfast.protocol.messages import ControllerRecord
-from holdfast.runtime.element.operator_runs import SinkRun
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.verify import verify
+from holdfast.runtime.runs.operator_runs import SinkRun
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 

@@ -18,9 +18,9 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
 from holdfast.durable import remove_quietly
 from holdfast.ids import INITIAL_EPOCH
-from holdfast.runtime.element.keyed_load import STATE, fetched
-from holdfast.runtime.element.operator_runs import SinkRun, SourceRun
 from holdfast.runtime.element.worker import Worker
+from holdfast.runtime.runs.keyed_load import STATE, fetched
+from holdfast.runtime.runs.operator_runs import SinkRun, SourceRun
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 

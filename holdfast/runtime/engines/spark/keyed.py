@@ -31,7 +31,6 @@ from holdfast.durable import remove_quietly, tells_of_no_space
 from holdfast.errors import NoSpaceError
 from holdfast.language.connectors import Sink, TaskReader
 from holdfast.operators.shared.logic import Segments
-from holdfast.runtime.element.keyed_load import STATE, load_segments
 from holdfast.runtime.engines.engine import (
     Delivery,
     KeyedOutput,
@@ -56,6 +55,7 @@ from holdfast.runtime.engines.spark.stage import (
 )
 from holdfast.runtime.engines.spark.stateless import spark_schema
 from holdfast.runtime.links.batch import Batch, batch_of
+from holdfast.runtime.runs.keyed_load import STATE, load_segments
 from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 

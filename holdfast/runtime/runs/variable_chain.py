@@ -28,8 +28,8 @@ from holdfast.checkpoint.chain import INCR, Chain, Link, Restored, Taken
 from holdfast.checkpoint.parts import Chained, OperatorPart, StoredForm
 from holdfast.ids import Epoch
 from holdfast.language.checkpoint_form import CheckpointForm
-from holdfast.runtime.element.operator_runs import Prepared
 from holdfast.runtime.region.restore_budget import Chooser
+from holdfast.runtime.runs.operator_runs import Prepared
 from holdfast.state.variables import instance_state
 from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.versions import Versions

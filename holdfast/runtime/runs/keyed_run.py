@@ -27,9 +27,9 @@ from holdfast.checkpoint.parts import Groups, OperatorPart, StoredForm
 from holdfast.errors import DamagedError
 from holdfast.ids import Epoch, OperatorName
 from holdfast.operators.shared.logic import Segments
-from holdfast.runtime.element.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.engines.engine import Engine, KeyedState, KeyedTask, Spare
 from holdfast.runtime.region.restore_budget import Chooser
+from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.state.keyed.change_log import ChangeLog
 from holdfast.state.keyed.layout import Block, Merge, Run, age_of, blocks_of
 from holdfast.state.keyed.segment import Segment

@@ -17,10 +17,10 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.graph import HostedSpec
 from holdfast.operators.python.rows import Outbox, rows_of, stamp
-from holdfast.runtime.element.operator_runs import Prepared, Remembering, blob_of
-from holdfast.runtime.element.user_thread import MakeThread, UserThread
-from holdfast.runtime.element.variable_chain import VersionedState
 from holdfast.runtime.region.restore_budget import Chooser
+from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
+from holdfast.runtime.runs.user_thread import MakeThread, UserThread
+from holdfast.runtime.runs.variable_chain import VersionedState
 from holdfast.state.values import codec
 from holdfast.state.variables import instance_state
 from holdfast.state.variables.declarations import declared

@@ -1,0 +1,1 @@
+"""Operators with state at work: what each remembers, pinned, made durable, restored."""
