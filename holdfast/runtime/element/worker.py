@@ -122,11 +122,17 @@ class Worker:
                 evaluation.evaluate(op)
             outcome = evaluation.finish()
         except Exception as error:
+            self._remove_leftovers(name)
             raise self._explained(work, error) from error
         finally:
             evaluation.release()
         fp("step.end")
         return outcome
+
+    def _remove_leftovers(self, name: StepName) -> None:
+        for run in self.runs.values():
+            if isinstance(run, KeyedRun):
+                run.remove_leftovers(name)
 
     def _explained(self, work: Work, error: Exception) -> Exception:
         """A source may know what is wrong with the rows it gave: file and line of a malformed one."""

@@ -6,10 +6,11 @@ A *frame* is opaque to the runtime: a lazy Spark DataFrame (`runtime/engines/spa
 
 from __future__ import annotations
 
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +36,8 @@ UPLOADS_AT_ONCE = 4
 """Of one operator: uploads mostly wait for the disk or the network."""
 
 Frame = Any
+STATE = "state"
+"""The directory of live segments in that of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +255,13 @@ class Engine(ABC):
     def has_live(self, state: KeyedState) -> bool:
         """False if a version cannot be read any more: what held it is gone."""
         return all(Path(segment.path).exists() for partition in state.partitions for segment in partition)
+
+    def remove_leftovers(self, operator: OperatorName, name: StepName, needed: Collection[str]) -> None:
+        """A step failed: remove live files that its tasks wrote for an operator and that nobody heard of."""
+        written = re.compile(rf"{re.escape(operator[:40])}-p\d+-a{name.attempt}-s{name.step}-")
+        for path in (self.live / STATE).glob(f"*-a{name.attempt}-s{name.step}-*"):
+            if written.match(path.name) and path.stem not in needed and path.name not in needed:
+                remove_quietly(path)
 
     def remove_live(self, segment: Segment) -> None:
         """A live segment nobody needs any more."""

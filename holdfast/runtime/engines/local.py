@@ -22,6 +22,7 @@ from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Place, Share
 from holdfast.runtime.engines.engine import (
     KEEP,
+    STATE,
     Delivery,
     Engine,
     Frame,
@@ -34,7 +35,7 @@ from holdfast.runtime.engines.engine import (
 )
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
-from holdfast.runtime.runs.keyed_load import STATE, load_segments
+from holdfast.runtime.runs.keyed_load import load_segments
 from holdfast.state.keyed.layout import aged
 from holdfast.store.base import SegmentRef, Store
 

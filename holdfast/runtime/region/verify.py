@@ -19,7 +19,8 @@ from holdfast.checkpoint.parts import Piece
 from holdfast.durable import remove_quietly
 from holdfast.ids import INITIAL_EPOCH
 from holdfast.runtime.element.worker import Worker
-from holdfast.runtime.runs.keyed_load import STATE, fetched
+from holdfast.runtime.engines.engine import STATE
+from holdfast.runtime.runs.keyed_load import fetched
 from holdfast.runtime.runs.operator_runs import SinkRun, SourceRun
 from holdfast.state.values import codec
 from holdfast.store.base import Store

@@ -61,6 +61,8 @@ class HostedRun(Remembering):
         self.give_up: Callable[[], bool] = lambda: False
         """Does what the element does no longer matter? Set by its life."""
         self._before: bytes | None = None
+        self._is_small = True
+        """False once the state was too large to be remembered before each step."""
 
     def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
         """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
@@ -97,9 +99,9 @@ class HostedRun(Remembering):
 
     def remember(self) -> None:
         """Before a step: keep the state, if it is small, so that a failed step can be undone."""
-        self._before = self._encoded()
-        if len(self._before) > REMEMBERED_BYTES:
-            self._before = None
+        self._before = self._encoded() if self._is_small else None
+        if self._before is not None and len(self._before) > REMEMBERED_BYTES:
+            self._before, self._is_small = None, False
 
     def go_back(self) -> bool:
         """After a failed step: have the state from before it. False if that is gone."""

@@ -23,8 +23,6 @@ RUNS_LEFT = 4
 """So many deltas stay as they are."""
 EVOLVED = "evolved-"
 FRESH = "fresh"
-STATE = "state"
-"""The directory of live segments in that of the run."""
 
 
 def load_segments(

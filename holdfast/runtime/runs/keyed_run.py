@@ -27,7 +27,7 @@ from holdfast.checkpoint.parts import Groups, OperatorPart, StoredForm
 from holdfast.errors import DamagedError
 from holdfast.ids import Epoch, OperatorName
 from holdfast.operators.shared.logic import Segments
-from holdfast.runtime.engines.engine import Engine, KeyedState, KeyedTask, Spare
+from holdfast.runtime.engines.engine import Engine, KeyedState, KeyedTask, Spare, StepName
 from holdfast.runtime.region.restore_budget import Chooser
 from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.state.keyed.change_log import ChangeLog
@@ -121,6 +121,12 @@ class KeyedRun(Remembering):
             made = [s for partition in state.partitions for s in partition if s.name not in self._live]
         for segment in made:
             self._engine.remove_live(segment)
+
+    def remove_leftovers(self, name: StepName) -> None:
+        """The step failed before this operator's part of it was known: remove what tasks may have written."""
+        with self._lock:
+            needed = set(self._live)
+        self._engine.remove_leftovers(self.name, name, needed)
 
     def _log_changes(self, state: KeyedState) -> None:
         if not self._tracked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import Any
@@ -17,7 +17,7 @@ from pyspark import InheritableThread, StorageLevel
 from pyspark.sql import SparkSession
 
 from holdfast.compiler.analyse import Analyser
-from holdfast.ids import ElementName
+from holdfast.ids import ElementName, OperatorName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
@@ -191,6 +191,13 @@ class SparkEngine(Engine):
             return super().put_joined(task, entry, changes, store, as_base)
         self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
         return self._keyed.put_joined(task, entry, changes, store, as_base)
+
+    def has_live(self, state: KeyedState) -> bool:
+        return self._keyed.has_live(state)
+
+    def remove_leftovers(self, operator: OperatorName, name: StepName, needed: Collection[str]) -> None:
+        if not self._keyed.in_cluster:  # else they go with the executor
+            super().remove_leftovers(operator, name, needed)
 
     def remove_live(self, segment: Segment) -> None:
         self._keyed.remove_later(segment)

@@ -32,6 +32,7 @@ from holdfast.errors import NoSpaceError
 from holdfast.language.connectors import Sink, TaskReader
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines.engine import (
+    STATE,
     Delivery,
     KeyedOutput,
     KeyedState,
@@ -49,13 +50,14 @@ from holdfast.runtime.engines.spark.stage import (
     KeyedStage,
     LiveDirectory,
     LoadStage,
+    PresenceStage,
     SplitStage,
     UploadStage,
     store_writer,
 )
 from holdfast.runtime.engines.spark.stateless import spark_schema
 from holdfast.runtime.links.batch import Batch, batch_of
-from holdfast.runtime.runs.keyed_load import STATE, load_segments
+from holdfast.runtime.runs.keyed_load import load_segments
 from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
@@ -210,6 +212,13 @@ class KeyedJobs:
             partition: [SegmentRef(*fields) for fields in json.loads(answer)] for partition, answer in rows
         }
         return [refs[number] for number, _ in changes]
+
+    def has_live(self, state: KeyedState) -> bool:
+        """True if every partition's segments are where its next task will look for them."""
+        if self._anchors is None:
+            return all(Path(s.path).exists() for partition in state.partitions for s in partition)
+        stage = PresenceStage(state.partitions, LiveDirectory(None, self._live.name))
+        return all(json.loads(row[1]) for row in self._anchors.frame().mapInArrow(stage, RESULT).collect())
 
     def remove_later(self, segment: Segment) -> None:
         """Live files of executors are removed by the tasks of the next step."""

@@ -193,6 +193,25 @@ class StoreWriter:
 
 
 @dataclass(frozen=True)
+class PresenceStage:
+    """Tells whether the segments of the partition it runs in are there."""
+
+    partitions: tuple[Segments, ...]
+    live: LiveDirectory
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        partition, _ = _task()
+        try:
+            self.live.check(self.partitions[partition])
+        except StepFailed:
+            yield _answer(partition, False)
+        else:
+            yield _answer(partition, True)
+
+
+@dataclass(frozen=True)
 class UploadStage:
     """Stores the new segments of the partition it runs in."""
 
