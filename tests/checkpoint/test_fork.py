@@ -75,9 +75,7 @@ def test_a_fork_goes_on_where_the_epoch_was_from_any_back_end_to_any_other(
     assert books.totals("fork") == books.expected_totals()
     assert books.files() == before
     assert (
-        newest_manifest(open_store(new), WHERE).job
-        == made.job
-        != newest_manifest(open_store(old), WHERE).job_id
+        newest_manifest(open_store(new), WHERE).job == made.job != newest_manifest(open_store(old), WHERE).job
     )
     books.run(old)
     assert books.ledger() == [(n + 1, n) for n in range(50)]
