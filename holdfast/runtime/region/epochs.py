@@ -139,7 +139,9 @@ class RegionEpochs:
         new = [name for name in worker.runs if self.current.may_begin(name)]
         worker.restore(epoch, {**dict.fromkeys(new), **self.current.operators()}, self.store)
         part = self.current.parts.get(worker.element.name)
-        kept: Kept = {} if part is None else part.kept
+        return {} if part is None else self._fetch_kept(part.kept, attempt)
+
+    def _fetch_kept(self, kept: Kept, attempt: Attempt) -> dict[ConnectionId, list[Batch]]:
         return {
             connection: [self._fetch_batch(batch, attempt) for batch in batches]
             for connection, batches in kept.items()
