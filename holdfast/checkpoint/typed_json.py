@@ -3,10 +3,10 @@
     <magic> <version> crc32=<eight hexadecimal digits>
     {<JSON object, keys sorted, one line per field>}
 
-Fields have the names they have in the class; classes with `to_json` and `from_json` know their own form. What is empty is left out, a segment is a list of its fields. Reading
-trusts nothing: no byte of the body is looked at before its checksum fits, and every value must be what its annotation says;
-whole numbers are never negative. Damage is told by its place. Fields that nobody knows are passed over: a change that older
-readers must not miss raises the version.
+Fields have the names they have in the class. What is empty is left out, a segment is a list of its fields, a class with
+`to_json` and `from_json` has the form it likes. Reading trusts nothing: no byte of the body is looked at before its checksum
+fits, and every value must be what its annotation says; whole numbers are never negative. Damage is told by its place. Fields
+that nobody knows are passed over: a change that older readers must not miss raises the version.
 """
 
 from __future__ import annotations
@@ -146,17 +146,7 @@ def typed(hint: Any, value: Any) -> Any:
         return value
     if origin in (Union, UnionType):
         return None if value is None else typed(_chosen(args, value), value)
-    if hasattr(hint, "from_json"):
-        return _own(hint, value)
-    return _record(hint, value)
-
-
-def _own(hint: Any, value: Any) -> Any:
-    """A class that knows its own form."""
-    try:
-        return hint.from_json(value)
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise Wrong(f"is no {hint.__name__.lower()}") from error
+    return _self_made(hint, value) if hasattr(hint, "from_json") else _record(hint, value)
 
 
 _LEAVES = {str: "a text", int: "a whole number", float: "a number"}
@@ -210,6 +200,14 @@ def _record(kind: Any, value: Any) -> Any:
         return kind(**found)
     except ValueError as error:
         raise Wrong(str(error)) from error
+
+
+def _self_made(kind: Any, value: Any) -> Any:
+    """A class that knows its own data."""
+    try:
+        return kind.from_json(value)
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        raise Wrong(f"is no {kind.__name__} ({error})") from error
 
 
 def _segment(value: Any) -> SegmentRef:

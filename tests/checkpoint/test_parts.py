@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +293,33 @@ def test_json_that_two_readers_might_read_differently_is_refused(body: bytes, wo
 def test_what_could_not_be_read_again_is_not_written(value: Any) -> None:
     with pytest.raises(ValueError, match=r"is .*, which cannot be|is not to be stored"):
         typed_json.encode("x", 1, {"value": (value,)})
+
+
+class Colour:
+    """A class with a form of its own."""
+
+    def __init__(self, red: int) -> None:
+        self.red = red
+
+    def to_json(self) -> list[int]:
+        return [self.red]
+
+    @staticmethod
+    def from_json(value: Any) -> Colour:
+        return Colour(value[0])
+
+
+@dataclass(frozen=True)
+class Painted:
+    colours: Mapping[str, Colour]
+
+
+def test_a_class_may_have_a_form_of_its_own() -> None:
+    data = typed_json.encode("x", 1, Painted({"a": Colour(3)}))
+    assert b'{"a":[3]}' in data
+    assert typed_json.decode(Painted, data, "x", 1, "it").colours["a"].red == 3
+    with pytest.raises(DamagedError, match=r"colours\.a is no Colour"):
+        typed_json.parse(Painted, b'{"colours": {"a": []}}', 1, "it")
 
 
 def test_parts_that_do_not_fit_are_not_published_either() -> None:

@@ -153,9 +153,9 @@ class RegionEpochs:
         part = self.current.parts.get(worker.element.name)
         if part is None:
             return OnTheWay()
-        return OnTheWay(self._fetch(part.kept, attempt), self._fetch(part.captured, attempt))
+        return OnTheWay(self._fetch_kept(part.kept, attempt), self._fetch_kept(part.captured, attempt))
 
-    def _fetch(self, kept: Kept, attempt: Attempt) -> dict[ConnectionId, tuple[Batch, ...]]:
+    def _fetch_kept(self, kept: Kept, attempt: Attempt) -> dict[ConnectionId, tuple[Batch, ...]]:
         return {
             connection: tuple(self._fetch_batch(batch, attempt) for batch in batches)
             for connection, batches in kept.items()
