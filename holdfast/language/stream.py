@@ -290,11 +290,8 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         """What reads this handle begins a new element: its own loop, its own failure."""
         return replace(self, _isolated=True)
 
-    def _beside(self, others: Sequence[Stream], spec: Spec, name: str | None) -> Stream:
-        return attach(spec, (self, *others), name)
-
-    def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
-        return attach(spec, (self,), name, outputs)
+    def _then(self, spec: Spec, name: str | None, outputs: int = 1, beside: Sequence[Stream] = ()) -> Stream:
+        return attach(spec, (self, *beside), name, outputs)
 
 
 def attach(spec: Spec, streams: Sequence[Stream], name: str | None = None, outputs: int = 1) -> Stream:

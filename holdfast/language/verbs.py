@@ -18,9 +18,5 @@ class Verbs(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def _then(self, spec: Spec, name: str | None, outputs: int = 1) -> Stream:
-        """Add an operator that reads this stream."""
-
-    @abstractmethod
-    def _beside(self, others: Sequence[Stream], spec: Spec, name: str | None) -> Stream:
-        """Add an operator that reads this stream and the others, each at a port of its own."""
+    def _then(self, spec: Spec, name: str | None, outputs: int = 1, beside: Sequence[Stream] = ()) -> Stream:
+        """Add an operator that reads this stream, and those `beside` it, each at a port of its own."""

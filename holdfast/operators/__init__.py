@@ -1,1 +1,2 @@
-"""What operators with keyed state do with the rows of a partition. Ships to executors."""
+"""Kinds of operators: one object each that answers what is asked about it, and the logic of its tasks, which ships to
+executors."""

@@ -62,14 +62,14 @@ class JoinVerbs(Verbs):
                     "within= does not go with windows of a join.", cure="Give within=, or window=."
                 )
             spec = join_spec(interval_match(within), by, on, delay, how, where, suffix, idle)
-            return self._beside((other,), spec, name)
+            return self._then(spec, name, beside=(other,))
         if window is None and other_window is None:
             raise TopologyError(
                 "A join needs to know how long rows wait for each other.",
                 cure="Give within=10, on='at'; or window=holdfast.latest(rows=1000).",
             )
         spec = join_spec(window_match(window, other_window), by, on, delay, how, where, suffix, idle)
-        return self._beside((other,), spec, name)
+        return self._then(spec, name, beside=(other,))
 
     def asof_join(
         self,
@@ -92,4 +92,4 @@ class JoinVerbs(Verbs):
         has passed it; with `idle=30` not for a source that had no row for 30 s (see `holdfast.tumbling`).
         """
         spec = join_spec(asof_match(tolerance, exact), by, on, delay, how, where, suffix, idle)
-        return self._beside((other,), spec, name)
+        return self._then(spec, name, beside=(other,))

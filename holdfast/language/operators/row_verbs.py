@@ -75,4 +75,4 @@ class RowVerbs(Verbs):
         """
         if not streams:
             raise TopologyError("barrier() needs another stream.", cure="Write a.barrier(b).")
-        return self._beside(streams, barrier_spec(by), name)
+        return self._then(barrier_spec(by), name, beside=streams)

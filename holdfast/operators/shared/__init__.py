@@ -1,1 +1,1 @@
-"""What several kinds of keyed operators have in common."""
+"""What the logics of several kinds of keyed operators have in common."""
