@@ -6,6 +6,7 @@ class TestMyStore(RacingStores):
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import time
@@ -20,7 +21,7 @@ from holdfast.ids import Epoch
 from holdfast.store.base import Store
 from holdfast.testing.store_conformance import REGION, StoreConformance
 
-_UNEXPECTED = 99
+Child = multiprocessing.context.ForkProcess
 _PATIENCE_S = 30.0
 
 
@@ -58,8 +59,7 @@ class RacingStores(StoreConformance):
             seen = store.epochs(REGION)
             store.publish(REGION, Epoch(seen[-1] + 1), b"mine")
         except BaseException:
-            os.kill(child, 9)
-            _wait(child)
+            child.kill()
             raise
         assert _wait(child) == FencedError.exit_code
         assert store.epochs(REGION) == [*seen, seen[-1] + 1]
@@ -136,34 +136,27 @@ class RacingStores(StoreConformance):
         os.kill(os.getpid(), 9)
 
 
-def _fork(work: Callable[[], object]) -> int:
-    """The process id of a child that runs `work` and ends with the exit code of the error it ran into."""
-    pid = os.fork()
-    if pid == 0:
-        code = _UNEXPECTED
+def _fork(work: Callable[[], object]) -> Child:
+    """A child that runs `work` and ends with the exit code of the error it ran into."""
+
+    def run() -> None:
         try:
             work()
-            code = 0
         except HoldfastError as error:
-            code = error.exit_code
-        except BaseException as error:
-            print(f"child: {error!r}", flush=True)
-        finally:
-            os._exit(code)
-    return pid
+            os._exit(error.exit_code)
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    return child
 
 
-def _wait(pid: int) -> int:
+def _wait(child: Child) -> int:
     """The exit code of a child, or minus the number of the signal that ended it."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    raise AssertionError("a child did not come to an end")
+    child.join(_PATIENCE_S)
+    if child.exitcode is None:
+        child.kill()
+        raise AssertionError("a child did not come to an end")
+    return child.exitcode
 
 
 def _until(true: Callable[[], bool]) -> None:
