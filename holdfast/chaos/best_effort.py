@@ -204,9 +204,9 @@ def note_steps(place: Place) -> None:
     """From here on each step of this process begins with a line in the trail, after its account was saved."""
     run_step = ElementLoop.run_step
 
-    def noted(loop: ElementLoop, work: Work) -> Outcome:
-        append(place.trail, f"{os.getpid()} {loop.name} {work.rows}")
-        return run_step(loop, work)
+    def noted(self: ElementLoop, work: Work) -> Outcome:
+        append(place.trail, f"{os.getpid()} {self.name} {work.rows}")
+        return run_step(self, work)
 
     ElementLoop.run_step = noted  # type: ignore[method-assign]
 
