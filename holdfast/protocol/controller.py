@@ -161,8 +161,8 @@ class RegionController:
                 return self._on_publish_failed(event)
             case Committed(epoch):
                 return self._on_committed(epoch)
-            case CommitFailed(epoch, reason):
-                return self._on_commit_failed(epoch, reason)
+            case CommitFailed():
+                return self._on_commit_failed(event)
             case UploadFailed():
                 return self._on_upload_failed(event)
             case DrainTimedOut(epoch, attempt):
@@ -322,7 +322,9 @@ class RegionController:
             return self._ignore()
         if event.no_space:
             return self._pause(event.reason)
-        return self._fail(f"{event.element} could not upload epoch {event.epoch}: {event.reason}", True)
+        return self._fail(
+            f"{event.element} could not upload epoch {event.epoch}: {event.reason}", event.may_pass
+        )
 
     def _on_drain_timed_out(self, epoch: Epoch, attempt: Attempt) -> list[ControllerCommand]:
         if not self._is_establishing(epoch, attempt):
@@ -349,7 +351,7 @@ class RegionController:
             return self._ignore()
         if event.no_space:
             return self._pause(event.reason)
-        return self._fail(f"epoch {event.epoch} could not be published: {event.reason}", may_pass=True)
+        return self._fail(f"epoch {event.epoch} could not be published: {event.reason}", event.may_pass)
 
     def _on_committed(self, epoch: Epoch) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.COMMITTING or epoch != self._published:
@@ -361,10 +363,11 @@ class RegionController:
             return self._fail(self._failure)
         return self._run()
 
-    def _on_commit_failed(self, epoch: Epoch, reason: str) -> list[ControllerCommand]:
-        if self.phase is not ControllerPhase.COMMITTING or epoch != self._published:
+    def _on_commit_failed(self, event: CommitFailed) -> list[ControllerCommand]:
+        if self.phase is not ControllerPhase.COMMITTING or event.epoch != self._published:
             return self._ignore()
-        return self._fail(f"epoch {epoch} could not be made visible: {reason}", may_pass=True)
+        reason = f"epoch {event.epoch} could not be made visible: {event.reason}"
+        return self._fail(reason, event.may_pass)
 
     # --- failures and space -------------------------------------------------------------------------------------------
 

@@ -288,7 +288,8 @@ class ElementMachine:
         self._uploading = None
         if isinstance(event, UploadFinished):
             return [Tell(Acked(self._element, event.epoch, event.attempt, event.part))]
-        return [Tell(UploadFailed(self._element, event.epoch, event.attempt, event.no_space, event.reason))]
+        told = (event.epoch, event.attempt, event.no_space, event.reason, event.may_pass)
+        return [Tell(UploadFailed(self._element, *told))]
 
     # --- resets and failures --------------------------------------------------------------------------------------
 

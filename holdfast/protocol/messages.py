@@ -110,6 +110,7 @@ class UploadBroke:
     attempt: Attempt
     no_space: bool
     reason: str = ""
+    may_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,7 @@ class UploadFailed:
     attempt: Attempt
     no_space: bool
     reason: str = ""
+    may_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,7 @@ class PublishFailed:
     epoch: Epoch
     no_space: bool
     reason: str = ""
+    may_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +283,7 @@ class CommitFailed:
 
     epoch: Epoch
     reason: str = ""
+    may_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)

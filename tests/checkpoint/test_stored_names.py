@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from holdfast.checkpoint import stored_names
-from holdfast.checkpoint.blobs import keys_of, put_blobs
+from holdfast.checkpoint.blobs import put_blobs
 from holdfast.checkpoint.retention import collect
 from holdfast.checkpoint.stored_names import batch_key, entry_of, own_entries, own_key, region_of, state_key
 from holdfast.ids import Epoch, RegionName, is_safe_name
@@ -41,7 +41,7 @@ def test_a_key_belongs_to_one_piece() -> None:
     own = [own_key(number, wall, name) for number in (1, 11) for wall in (1.0, 11.5) for name in NAMES]
     variables = [f"{key}~{kind}" for key in state + own for kind in ("non", "incr", "index")]
     blobs = {key: bytes(size) for size, keys in ((9, state + variables), (1, own)) for key in keys}
-    stored = [key for ref in put_blobs(store, "entry", blobs).values() for key in keys_of(ref)]
+    stored = [key for ref in put_blobs(store, "entry", blobs).values() for key in ref.keys]
     batches = [batch_key(*epoch, f"{name}.0-a1-s1.parquet") for epoch in epochs for name in NAMES]
     segments = [f"{name}-p{p}-a1-s1-e0{end}" for name in NAMES for p in (0, 1) for end in ("", "-delta")]
     everything = [*stored, *batches, *segments]
@@ -53,7 +53,7 @@ def test_a_key_belongs_to_one_piece() -> None:
 
 def test_a_record_belongs_to_one_thing() -> None:
     makers = [value for name, value in vars(stored_names).items() if name.endswith("_record")]
-    assert len(makers) == 6
+    assert len(makers) == 7
     records = [check_name("record", make(name)) for make in makers for name in NAMES]
     assert len(set(records)) == len(records)
 

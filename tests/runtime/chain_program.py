@@ -14,7 +14,7 @@ from typing import Any
 
 import holdfast as hf
 from holdfast import failpoints
-from holdfast.runtime.element import keyed_load, keyed_run
+from holdfast.runtime.runs import keyed_load, keyed_run
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.testing import run_local
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.runtime.element import hosted_run, keyed_run, worker
-from holdfast.runtime.element import operator_runs as operators
+from holdfast.runtime.element import worker
 from holdfast.runtime.region import epochs
+from holdfast.runtime.runs import hosted_run, keyed_run
+from holdfast.runtime.runs import operator_runs as operators
 from holdfast.sinks.files import FileSink
 from holdfast.sinks.staging import Staging
 from holdfast.store.files.file_store import FileStore

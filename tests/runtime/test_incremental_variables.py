@@ -302,8 +302,9 @@ def test_a_delta_that_does_not_fit_becomes_a_base_and_the_next_one_is_tried() ->
     for epoch, changed in enumerate((150, 140, 1), 1):
         op.counts.update({f"key {n}": -epoch for n in range(changed)})
         forms.append(checkpoint(state, store, epoch).form)
-    assert [form["kind"] for form in forms] == ["base", "base", "delta"]
-    assert forms[-1]["history"]["chain"]["bytes"] <= 0.3 * forms[-1]["history"]["base"]["bytes"]
+    assert [form.kind for form in forms] == ["base", "base", "delta"]
+    history = forms[-1].history
+    assert history.chain.bytes <= 0.3 * history.base.bytes
     store.close()
 
 
@@ -321,8 +322,8 @@ def test_variables_that_are_replaced_as_a_whole_are_not_followed_for_ever() -> N
     for epoch in range(1, 5):
         op.held = list(range(epoch, 100))
         form = checkpoint(state, store, epoch).form
-        assert form["kind"] == "base"
-        numbers.append(form["history"]["number"])
+        assert form.kind == "base"
+        numbers.append(form.history.number)
     assert numbers == [1, 1, 0, 0]
     store.close()
 

@@ -221,10 +221,11 @@ def test_a_delta_that_turns_out_too_large_when_it_is_joined_becomes_a_base(
     kept.step(dict.fromkeys(range(500), 1))
     kept.checkpoint()
     assert (kept.forms, joined) == ("bbd", [2, 3])
-    referred = {ref[1] for part, _ in kept.parts for refs in part["segments"] for ref in refs}
+    referred = {ref.key for part, _ in kept.parts for refs in part.segments for ref in refs}
     assert set(kept.store.keys("op")) == referred, "nothing is left of what was refused"
     for part, model in kept.parts:
-        assert part["form"]["predicted_s"] <= 2.0
+        assert isinstance(part.form, Chained)
+        assert part.form.predicted_s <= 2.0
         kept.restored(part)
         assert kept.found() == model
 
@@ -248,7 +249,9 @@ def test_a_base_with_too_many_old_rows_for_the_bound_is_joined(tmp_path: Path) -
         for start in (0, 4000, 8000):
             kept.step(dict.fromkeys(range(start, start + 4000), 1))
         kept.checkpoint()
-        found[bound] = kept.parts[0][0]["form"]["predicted_s"]
+        form = kept.parts[0][0].form
+        assert isinstance(form, Chained)
+        found[bound] = form.predicted_s
         kept.restored(kept.parts[0][0])
         assert kept.found() == kept.model
     assert found[None] > 1.0, "with the rows that newer ones replace"

@@ -48,7 +48,7 @@ def forms(url: str, operator: str) -> list[dict[str, Any]]:
     """Of every epoch there is."""
     store, region = open_store(url), RegionName("r")
     found = [decode(store.manifest(region, epoch), "it").operators() for epoch in store.epochs(region)]
-    return [operators[operator]["form"] for operators in found]
+    return [operators[operator].form for operators in found]
 
 
 # --- declared variables ----------------------------------------------------------------------------------------------
@@ -128,10 +128,10 @@ def test_keyed_state_that_changes_little_is_stored_as_deltas_within_a_tight_boun
     run_local(totals(shelf, keys[: 59 * CHANGES]), url)
     epochs, stored = published(url), forms(url, "totals")
     assert len(epochs) == len(stored) == 60
-    assert [form["kind"] for form in stored].count("delta") >= 50
+    assert [form.kind for form in stored].count("delta") >= 50
     assert all(epoch["restore_s"] <= WITHIN for epoch in epochs)
-    base = stored[0]["history"]["base"]["bytes"]
-    assert stored[0]["predicted_s"] + SLOW.delta_seconds(base) > WITHIN, "one like the base would not fit"
+    base = stored[0].history.base.bytes
+    assert stored[0].predicted_s + SLOW.delta_seconds(base) > WITHIN, "one like the base would not fit"
     run_local(totals(shelf, keys), url)
     newest = {row["k"]: row["total"] for row in MemorySink.rows(shelf)}
     assert newest == Counter((*range(KEYS), *keys))

@@ -315,7 +315,8 @@ class RegionLife(Life):
         except BaseException as error:
             if is_fatal(error):
                 self._region.fatal(error)
-            self.send(UploadBroke(pinned.epoch, pinned.attempt, False, story_of(error)))
+            told = (story_of(error), may_pass(error))
+            self.send(UploadBroke(pinned.epoch, pinned.attempt, False, *told))
 
     def _restore(self, epoch: Epoch, attempt: Attempt) -> None:
         fp("reset.begin")

@@ -51,7 +51,7 @@ from holdfast.protocol.messages import (
 )
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
-from holdfast.runtime.failures import is_fatal, is_no_space, parked_error, story_of
+from holdfast.runtime.failures import is_fatal, is_no_space, may_pass, parked_error, story_of
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.metrics import RegionMetrics
 from holdfast.runtime.region.epochs import RegionEpochs
@@ -344,7 +344,7 @@ class Region:
             # Nothing of the epoch counts yet: whatever went wrong may be tried again, unless the store itself failed.
             if is_fatal(error):
                 raise
-            self.tell(PublishFailed(epoch, is_no_space(error), story_of(error)))
+            self.tell(PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
             return
         now = self._clock.monotonic()
         self.metrics.published(epoch, now, now - self._begun, added, self._period)
@@ -362,7 +362,7 @@ class Region:
                 raise
             if is_no_space(error):
                 self.wait_for_space(str(error), lambda: False)
-            self.tell(CommitFailed(epoch, story_of(error)))
+            self.tell(CommitFailed(epoch, story_of(error), may_pass(error)))
             return
         self._set_period()
         self.tell(Committed(epoch))
