@@ -14,15 +14,15 @@ ControllerMove = tuple[ControllerPhase, ControllerPhase]
 class SimulationFailed(AssertionError):
     """A schedule broke an invariant or did not end. Says how to see it again."""
 
-    def __init__(self, seed: int, reason: str) -> None:
-        super().__init__(seed, reason)
+    def __init__(self, seed: int, reason: str, module: str = "simulator") -> None:
+        super().__init__(seed, reason, module)
         self.seed = seed
         self.reason = reason
+        self.module = module
 
     def __str__(self) -> str:
-        return (
-            f"seed {self.seed}: {self.reason}\nre-run: python -m holdfast.chaos.simulator --seed {self.seed}"
-        )
+        again = f"python -m holdfast.chaos.{self.module} --seed {self.seed}"
+        return f"seed {self.seed}: {self.reason}\nre-run: {again}"
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ class Account:
         """The account after losses that happened at once: they may speak of the same rows, so the largest counts."""
         found = list(losses)
         lost = dict(self.lost)
-        for sink in {sink for loss in found for sink in loss.sinks}:
+        for sink in dict.fromkeys(sink for loss in found for sink in loss.sinks):
             lost[sink] = lost.get(sink, 0) + max(loss.rows for loss in found if sink in loss.sinks)
         rows = max((loss.rows for loss in found), default=0)
         return replace(self, lost=lost, lost_rows=self.lost_rows + rows)

@@ -1,0 +1,108 @@
+"""Thousands of random schedules against the machines and accounts of best effort, alone and around a region."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from random import Random
+
+import pytest
+
+from holdfast.chaos.mixed import MixedSimulator, main, simulate_mixed
+from holdfast.chaos.mixed_graph import LANES_MAX, MixedGraph, random_graph
+from holdfast.chaos.mixed_outcome import MixedOutcome
+from holdfast.protocol.autonomous import AUTONOMOUS_MOVES
+from holdfast.protocol.controller import CONTROLLER_MOVES, ControllerPhase
+from holdfast.protocol.phases import legal_moves
+
+SCHEDULES = 20_000
+CHUNK = 500
+WORKERS = 2
+
+
+def run_all() -> MixedOutcome:
+    chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
+    total = MixedOutcome()
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for outcome in pool.map(simulate_mixed, chunks):
+            total.add(outcome)
+    return total
+
+
+@pytest.mark.slow
+def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(tell: Callable[..., None]) -> None:
+    began = time.perf_counter()
+    total = run_all()
+    elapsed_s = time.perf_counter() - began
+    tell(
+        "mixed simulator",
+        total.figures(),
+        f"{elapsed_s:.1f} s, {SCHEDULES / elapsed_s:.0f} schedules/s with {WORKERS} workers",
+        f"moves {len(total.moves)}/{len(legal_moves(AUTONOMOUS_MOVES))}",
+    )
+    assert total.schedules == SCHEDULES
+    assert total.moves == legal_moves(AUTONOMOUS_MOVES)
+    assert {there for _, there in total.controller_moves} == set(CONTROLLER_MOVES) - {ControllerPhase.NEW}
+    assert SCHEDULES / 3 < total.with_region < SCHEDULES * 2 / 3
+    assert total.kills > SCHEDULES / 2
+
+
+def test_graphs_have_all_that_can_go_wrong() -> None:
+    graphs = [random_graph(Random(seed)) for seed in range(300)]
+    assert {sum(not e.in_region for e in graph.elements) for graph in graphs} == {1, 2, 3, 4, 5}
+    elements = [element for graph in graphs for element in graph.elements]
+    assert any(len(e.inputs) == 2 and not e.in_region for e in elements), "no join"
+    assert any(len(e.outputs) == 2 and not e.in_region for e in elements), "no fan-out"
+    assert any(len(e.operators) == 2 and len(e.kept) == 1 for e in elements)
+    assert any(e.sinks and e.outputs for e in elements), "no sink in the middle"
+    assert any(e.row_count and e.inputs for e in elements), "no source in the middle"
+    assert any(graph.plain_sinks for graph in graphs)
+    assert any(enters(graph) and leaves(graph) for graph in graphs)
+    assert (
+        max(element.rows.bit_length() // graph.width for graph in graphs for element in graph.elements)
+        <= LANES_MAX
+    )
+
+
+def enters(graph: MixedGraph) -> bool:
+    return any(e.in_region and not wire.is_link for e in graph.elements for wire in e.inputs)
+
+
+def leaves(graph: MixedGraph) -> bool:
+    return any(e.in_region and not wire.is_link for e in graph.elements for wire in e.outputs)
+
+
+def test_a_schedule_without_faults_counts_nothing() -> None:
+    for seed in range(200):
+        simulator = MixedSimulator(seed)
+        simulator.faults.left = 0
+        outcome = simulator.run()
+        assert (outcome.runs, outcome.lost) == (1, 0), f"seed {seed}"
+        for element in simulator.graph.elements:
+            for sink, _ in element.sinks:
+                assert simulator.checkers.shown[sink] == element.rows, f"seed {seed}: {sink} is not complete"
+
+
+def test_a_seed_tells_the_same_story_in_every_process() -> None:
+    stories = {
+        subprocess.run(
+            [sys.executable, "-m", "holdfast.chaos.mixed", "--seed", "18"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    (story,) = stories
+    assert "run 1 begins with" in story
+
+
+def test_the_command_counts_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "5", "--count", "3"]) == 0
+    assert capsys.readouterr().out.startswith("3 schedules, ")
