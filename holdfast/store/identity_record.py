@@ -14,6 +14,8 @@ from holdfast.errors import ConfigError
 from holdfast.store import sealed_file
 from holdfast.store.base import Identity
 
+NAME = "identity"
+
 
 def encode(identity: Identity) -> bytes:
     """The record's bytes."""
@@ -32,11 +34,21 @@ def decode(place: Path | str, payload: bytes) -> Identity:
     return identity
 
 
+def seal(identity: Identity) -> bytes:
+    """The record as a sealed file or object."""
+    return sealed_file.seal(NAME, sealed_file.NO_JOB, NAME, encode(identity))
+
+
+def unseal(place: Path | str, data: bytes) -> Identity:
+    """The identity in a sealed file or object, verified."""
+    return decode(place, sealed_file.unseal(data, place, NAME, sealed_file.NO_JOB, NAME))
+
+
 def refuse_leftovers(place: Path | str, found: Iterable[str], ours: Iterable[str]) -> None:
     """Refuse a place without an identity that is not empty. `found`: names there; `ours`: those of a store's data."""
     names = sorted(found)
     if set(names) & set(ours):
-        raise sealed_file.damaged(f"{place}/identity", "is missing, but the place holds a store's data")
+        raise sealed_file.damaged(f"{place}/{NAME}", "is missing, but the place holds a store's data")
     if names:
         raise ConfigError(
             f"{place} is neither a store nor empty (it holds {names[0]!r}).",

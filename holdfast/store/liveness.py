@@ -25,21 +25,26 @@ def this_process() -> dict[str, Any]:
 
 def has_ended(record: Mapping[str, Any]) -> bool:
     """True if the process is provably gone. False: it runs, or nobody here can know."""
-    if not record.get("boot") or (record["boot"], record.get("space")) != (_boot(), _id_space()):
-        return False
-    return _started(int(record.get("pid", 0))) != record.get("started")
+    return _is_known(record) and not _runs(record)
 
 
 def runs_here(record: Mapping[str, Any]) -> bool:
     """True if the process is provably running, in this process's own id space."""
-    here = (_boot(), _id_space())
-    known = bool(record.get("boot")) and (record["boot"], record.get("space")) == here
-    return known and not has_ended(record)
+    return _is_known(record) and _runs(record)
 
 
 def for_people(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record without what only programs compare."""
     return {name: value for name, value in record.items() if name not in _PRIVATE}
+
+
+def _is_known(record: Mapping[str, Any]) -> bool:
+    """Whether the process was counted in this process's own id space."""
+    return bool(record.get("boot")) and (record["boot"], record.get("space")) == (_boot(), _id_space())
+
+
+def _runs(record: Mapping[str, Any]) -> bool:
+    return _started(int(record.get("pid", 0))) == record.get("started")
 
 
 def _boot() -> str:

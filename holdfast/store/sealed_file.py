@@ -69,19 +69,23 @@ def damaged(path: Path | str, what: str) -> DamagedError:
 
 def open_regular(path: Path) -> int | None:
     """A descriptor of a regular file, never of what a link points to. None: there is no such file."""
+    # Without O_NONBLOCK a pipe put in the file's place would hang the reader.
+    fd = _open(path, os.O_NONBLOCK, "regular file")
+    if fd is None or stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise damaged(path, "is not a regular file")
+
+
+def _open(path: Path, flags: int, what: str) -> int | None:
     try:
-        # Without O_NONBLOCK a pipe put in the file's place would hang the reader.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open(path, flags | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno in _NOT_A_FILE:
-            raise damaged(path, "is not a regular file") from error
+            raise damaged(path, f"is not a {what}") from error
         raise reading_failed(path, error) from error
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    raise damaged(path, "is not a regular file")
 
 
 def read_whole(path: Path) -> bytes | None:
@@ -104,14 +108,9 @@ def read_sealed(path: Path, kind: str, job: str, name: str) -> bytes | None:
 
 def list_directory(path: Path) -> list[str]:
     """Sorted names in a directory; empty if it is missing. A link or file in its place is damage."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
+    fd = _open(path, os.O_DIRECTORY, "directory")
+    if fd is None:
         return []
-    except OSError as error:
-        if error.errno in _NOT_A_FILE:
-            raise damaged(path, "is not a directory") from error
-        raise reading_failed(path, error) from error
     try:
         return sorted(os.listdir(fd))
     except OSError as error:

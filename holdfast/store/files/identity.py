@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError
 from holdfast.store import identity_record, sealed_file
 from holdfast.store.base import Identity
 
-FILE = "identity"
+FILE = identity_record.NAME
 DIRECTORIES = ("owner", "tmp", "epochs", "entries", "records", "events", "mail")
 _NOT_DATA = ("lost+found",)
 _NEW = ".identity-"
@@ -26,8 +26,8 @@ def load(root: Path) -> Identity | None:
     path = root / FILE
     if root.exists() and not root.is_dir():
         raise ConfigError(f"{root} is a file, not a directory.", cure="Name a new or empty directory.")
-    payload = sealed_file.read_sealed(path, "identity", sealed_file.NO_JOB, FILE)
-    return None if payload is None else identity_record.decode(path, payload)
+    data = sealed_file.read_whole(path)
+    return None if data is None else identity_record.unseal(path, data)
 
 
 def refuse_leftovers(root: Path) -> None:
@@ -45,8 +45,7 @@ def create(root: Path, identity: Identity) -> None:
     with durable.translate_os_errors(str(root / FILE)):
         durable.make_directory(root)
         try:
-            payload = identity_record.encode(identity)
-            durable.write_staged(staged, sealed_file.seal("identity", sealed_file.NO_JOB, FILE, payload))
+            durable.write_staged(staged, identity_record.seal(identity))
             os.link(staged, root / FILE)
         except FileExistsError:
             pass

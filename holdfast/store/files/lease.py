@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import StoreError
+from holdfast.errors import OwnedError, StoreError
 from holdfast.ids import OwnerToken
 from holdfast.store import locks, refusals, sealed_file
 
@@ -103,8 +103,8 @@ def acquire(root: Path, job: str, *, take_over: bool) -> Lease:
     """Become the owner of the store: see what must hold above."""
     while True:
         current = highest_token(root)
-        if current and not take_over and _is_live(root, current):
-            raise refusals.owned(str(root), _info_or_none(root, job, current))
+        if current and not take_over and locks.is_held(_lock_path(root, current)):
+            raise _owned(root, job, current)
         lease = _claim(root, job, OwnerToken(current + 1))
         if lease is not None:
             break
@@ -114,7 +114,7 @@ def acquire(root: Path, job: str, *, take_over: bool) -> Lease:
         durable.fsync_directory(root / TMP)
         newest = highest_token(root)
         if newest != lease.token:
-            raise refusals.owned(str(root), _info_or_none(root, job, newest))
+            raise _owned(root, job, newest)
     except BaseException:
         lease.abandon()
         remove_tree(lease.private)
@@ -161,7 +161,7 @@ def _claim(root: Path, job: str, token: OwnerToken) -> Lease | None:
     name = token_name(token)
     with locks.new_lock(root / OWNER, sealed_file.seal("owner", job, name, info)) as (temporary, file):
         try:
-            os.link(temporary, root / OWNER / f"{name}.lock")
+            os.link(temporary, _lock_path(root, token))
         except (FileExistsError, FileNotFoundError):
             file.close()
             return None  # the token is taken, or somebody mistook the unfinished file for a dead process's
@@ -169,8 +169,8 @@ def _claim(root: Path, job: str, token: OwnerToken) -> Lease | None:
         return Lease(root, token, file)
 
 
-def _is_live(root: Path, token: int) -> bool:
-    return locks.is_held(root / OWNER / f"{token_name(token)}.lock")
+def _lock_path(root: Path, token: int) -> Path:
+    return root / OWNER / f"{token_name(token)}.lock"
 
 
 def _remove_earlier(root: Path, token: int) -> None:
@@ -193,17 +193,13 @@ def _remove_earlier(root: Path, token: int) -> None:
 
 
 def _info(root: Path, job: str, token: int) -> dict[str, Any] | None:
-    name = token_name(token)
-    path = root / OWNER / f"{name}.lock"
-    payload = sealed_file.read_sealed(path, "owner", job, name)
-    if payload is None:
-        return None
-    info = json.loads(payload)
-    return {**info, "alive": locks.is_held(path)}
+    path = _lock_path(root, token)
+    payload = sealed_file.read_sealed(path, "owner", job, token_name(token))
+    return None if payload is None else {**json.loads(payload), "alive": locks.is_held(path)}
 
 
-def _info_or_none(root: Path, job: str, token: int) -> dict[str, Any] | None:
+def _owned(root: Path, job: str, token: int) -> OwnedError:
     try:
-        return _info(root, job, token)
+        return refusals.owned(str(root), _info(root, job, token))
     except StoreError:
-        return None
+        return refusals.owned(str(root), None)

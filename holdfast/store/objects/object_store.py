@@ -20,13 +20,14 @@ from typing import Any
 
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
-from holdfast.store import liveness, refusals, segment_copy
+from holdfast.store import identity_record, liveness, refusals, segment_copy
 from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, SegmentWriter, Store
 from holdfast.store.heart import Heart
+from holdfast.store.identity_record import NAME as IDENTITY
 from holdfast.store.names import check_name
-from holdfast.store.objects import blobs, events_and_mail, identity, lease, segments
+from holdfast.store.objects import blobs, events_and_mail, lease, segments
 from holdfast.store.objects.bucket import Bucket
-from holdfast.store.objects.contents_log import Log, Ref, State
+from holdfast.store.objects.contents_log import LATER, LOG, Log, Ref, State
 from holdfast.store.objects.url import Place, parse
 
 logger = logging.getLogger("holdfast")
@@ -57,13 +58,16 @@ class ObjectStore(Store):
         return super().open(topology)
 
     def _load_identity(self) -> Identity | None:
-        return identity.load(self._bucket)
+        data = self._bucket.read(IDENTITY)
+        return None if data is None else identity_record.unseal(f"{self.url}/{IDENTITY}", data)
 
     def _refuse_leftovers(self) -> None:
-        identity.refuse_leftovers(self._bucket)
+        names = set(self._bucket.names()) - {"probe"}
+        if not self._bucket.exists(IDENTITY):  # else another process was faster
+            identity_record.refuse_leftovers(self.url, names, LATER | {LOG})
 
-    def _create(self, made: Identity) -> None:
-        identity.create(self._bucket, made)
+    def _create(self, identity: Identity) -> None:
+        self._bucket.create(IDENTITY, identity_record.seal(identity))
 
     @property
     def _log(self) -> Log:
