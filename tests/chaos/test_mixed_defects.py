@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from holdfast.chaos.mixed import MixedSimulator
-from holdfast.chaos.mixed_books import SimBooks
-from holdfast.chaos.mixed_connection import SimConnection
-from holdfast.chaos.mixed_element import AutonomousElement
-from holdfast.chaos.mixed_region import RegionElement, SimRegion
-from holdfast.chaos.mixed_store import BooksRecord
+from holdfast.chaos.mixed.books import SimBooks
+from holdfast.chaos.mixed.connection import SimConnection
+from holdfast.chaos.mixed.element import AutonomousElement
+from holdfast.chaos.mixed.region import RegionElement, SimRegion
+from holdfast.chaos.mixed.simulator import MixedSimulator
+from holdfast.chaos.mixed.store import BooksRecord
 from holdfast.chaos.outcome import SimulationFailed
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol import accounts

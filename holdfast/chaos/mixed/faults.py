@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.chaos.mixed import MixedSimulator
+    from holdfast.chaos.mixed.simulator import MixedSimulator
 
 FAULTS_MAX = 8
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.chaos.checkers import InvariantBroken
-from holdfast.chaos.mixed_checkers import MixedCheckers
-from holdfast.chaos.mixed_connection import SimConnection
-from holdfast.chaos.mixed_graph import Element
-from holdfast.chaos.mixed_store import AccountRecord, MixedStore, OwnCheckpoint
+from holdfast.chaos.mixed.checkers import MixedCheckers
+from holdfast.chaos.mixed.connection import SimConnection
+from holdfast.chaos.mixed.graph import Element
+from holdfast.chaos.mixed.store import AccountRecord, MixedStore, OwnCheckpoint
 from holdfast.ids import ConnectionId, OperatorName
 from holdfast.protocol.accounts import Covered
 from holdfast.protocol.autonomous import (

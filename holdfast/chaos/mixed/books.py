@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from holdfast.chaos.mixed_graph import MixedGraph
-from holdfast.chaos.mixed_store import BooksRecord, MixedStore
+from holdfast.chaos.mixed.graph import MixedGraph
+from holdfast.chaos.mixed.store import BooksRecord, MixedStore
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import (
     Account,

@@ -11,22 +11,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.chaos.checkers import InvariantBroken
-from holdfast.chaos.mixed_checkers import MixedCheckers
-from holdfast.chaos.mixed_connection import SimConnection
-from holdfast.chaos.mixed_graph import Element, MixedGraph
-from holdfast.chaos.mixed_store import MixedPart, MixedStore
+from holdfast.chaos.mixed.checkers import MixedCheckers
+from holdfast.chaos.mixed.connection import SimConnection
+from holdfast.chaos.mixed.graph import Element, MixedGraph
+from holdfast.chaos.mixed.store import MixedPart, MixedStore
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol.accounts import TakenByRegion
+from holdfast.protocol.commands import (
+    AwaitSpace,
+    CommitSinks,
+    ControllerCommand,
+    Park,
+    Persist,
+    Publish,
+    Stop,
+)
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.protocol.element import ElementMachine, ElementPhase
 from holdfast.protocol.messages import (
-    AwaitSpace,
     BeginEpoch,
     BeginReset,
     Broke,
-    CommitSinks,
     Committed,
-    ControllerCommand,
     ControllerEvent,
     ElementCommand,
     ElementEvent,
@@ -36,10 +42,7 @@ from holdfast.protocol.messages import (
     KeepOutputs,
     Marker,
     MarkerArrived,
-    Park,
-    Persist,
     Pin,
-    Publish,
     Published,
     PublishFailed,
     Restore,
@@ -47,7 +50,6 @@ from holdfast.protocol.messages import (
     ResumeRequested,
     SpaceReturned,
     Start,
-    Stop,
     Tell,
     Upload,
     UploadBroke,

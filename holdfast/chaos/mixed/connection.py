@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from holdfast.chaos.mixed_graph import Wire
+from holdfast.chaos.mixed.graph import Wire
 
 
 class SimConnection:

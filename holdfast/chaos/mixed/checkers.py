@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.chaos.checkers import InvariantBroken
-from holdfast.chaos.mixed_graph import Element, MixedGraph, Wire
+from holdfast.chaos.mixed.graph import Element, MixedGraph, Wire
 from holdfast.ids import ConnectionId, OperatorName
 from holdfast.protocol.accounts import Sinks
 
 if TYPE_CHECKING:
-    from holdfast.chaos.mixed_connection import SimConnection
-    from holdfast.chaos.mixed_element import AutonomousElement
-    from holdfast.chaos.mixed_region import RegionElement
+    from holdfast.chaos.mixed.connection import SimConnection
+    from holdfast.chaos.mixed.element import AutonomousElement
+    from holdfast.chaos.mixed.region import RegionElement
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,15 @@ from random import Random
 from typing import Literal
 
 from holdfast.chaos.checkers import InvariantBroken
-from holdfast.chaos.mixed_books import SimBooks, up_to_date
-from holdfast.chaos.mixed_checkers import MixedCheckers
-from holdfast.chaos.mixed_connection import SimConnection
-from holdfast.chaos.mixed_element import AutonomousElement
-from holdfast.chaos.mixed_faults import MixedFaults
-from holdfast.chaos.mixed_graph import MixedGraph, random_graph
-from holdfast.chaos.mixed_outcome import MixedOutcome
-from holdfast.chaos.mixed_region import RegionElement, SimRegion
-from holdfast.chaos.mixed_store import BooksRecord, MixedStore
+from holdfast.chaos.mixed.books import SimBooks, up_to_date
+from holdfast.chaos.mixed.checkers import MixedCheckers
+from holdfast.chaos.mixed.connection import SimConnection
+from holdfast.chaos.mixed.element import AutonomousElement
+from holdfast.chaos.mixed.faults import MixedFaults
+from holdfast.chaos.mixed.graph import MixedGraph, random_graph
+from holdfast.chaos.mixed.outcome import MixedOutcome
+from holdfast.chaos.mixed.region import RegionElement, SimRegion
+from holdfast.chaos.mixed.store import BooksRecord, MixedStore
 from holdfast.chaos.outcome import SimulationFailed
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import Account
@@ -359,7 +359,3 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"FAILED {failed}", file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from holdfast.chaos.mixed_graph import MixedGraph
+from holdfast.chaos.mixed.graph import MixedGraph
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch, OperatorName
 from holdfast.protocol.accounts import Account, Covered, TakenByRegion
 from holdfast.protocol.messages import ControllerRecord
