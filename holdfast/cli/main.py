@@ -157,7 +157,7 @@ def _post(store: str, command: str) -> None:
     place = open_store(store)
     owner = place.owner()
     if owner is None or not owner.get("alive"):
-        raise ConfigError(f"no run is alive on {place.url}.", cure="Start one with `holdfast run`.")
+        raise ConfigError(f"no run is alive on {place.url}.", cure="Run again: it goes on from there.")
     place.post(command, {})
     print(f"{command}: asked run {owner.get('token')} (pid {owner.get('pid')}) on {place.url}")
 

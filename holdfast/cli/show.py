@@ -44,7 +44,7 @@ def show_store(found: dict[str, Any]) -> None:
 
 
 def status_tables(status: dict[str, Any]) -> Group:
-    """Regions and elements of one status."""
+    """Regions, elements and sinks with losses of one status."""
     regions = Table(
         Column("region", overflow="fold"), "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
         "reason",
@@ -71,7 +71,11 @@ def status_tables(status: dict[str, Any]) -> Group:
             name, f"{element['rows']:,}", f"{element['rows_per_s']:,}", str(element["steps"]),
             _millis(element["last_step_ms"]), str(element["failures"]), str(element["lost_rows"]), element["waiting"],
         )  # fmt: skip
-    return Group(regions, elements) if status["regions"] else Group(elements)
+    lost = {sink: rows for sink, rows in status.get("lost_rows", {}).items() if rows}
+    sinks = Table(Column("sink", overflow="fold"), "rows lost in all runs")
+    for sink, rows in lost.items():
+        sinks.add_row(sink, f"{rows:,}")
+    return Group(*[regions] * bool(status["regions"]), elements, *[sinks] * bool(lost))
 
 
 @contextlib.contextmanager
