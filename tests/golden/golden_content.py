@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from holdfast.checkpoint import savepoints
-from holdfast.checkpoint.change.reset_operator import own_record
+from holdfast.checkpoint import own_records, savepoints
 from holdfast.checkpoint.look.describe import first_rows
 from holdfast.checkpoint.look.epochs import choose_epoch, open_reader, read_manifest
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.parts import Chained, Groups, OperatorPart
+from holdfast.checkpoint.stored_names import positions_record
 from holdfast.ids import RegionName
 from holdfast.state.values import codec
 from holdfast.store.base import Store
@@ -68,7 +68,8 @@ def _in_epoch(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str
         if not _has_deltas(operators[name], DELTAS) or _versions(operators[name]) <= DELTAS:
             yield f"{name}: a base and {DELTAS} deltas in pairs"
     for name in wanted.groups:
-        if _form(operators[name]).get("kind") != "groups" or len(_form(operators[name])["rows"]) < 2:
+        form = operators[name].form
+        if not isinstance(form, Groups) or len(form.rows) < 2:
             yield f"{name}: groups"
     for name in wanted.joins:
         rows = first_rows(store, manifest, name, 1)
@@ -78,7 +79,7 @@ def _in_epoch(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str
         rows = first_rows(store, manifest, name, 1)
         if "wake-ups" not in rows or not rows["wake-ups"].num_rows:
             yield f"{name}: timers"
-    if not any(batches for part in manifest.parts.values() for batches in part["kept"].values()):
+    if not any(batches for part in manifest.parts.values() for batches in part.kept.values()):
         yield "kept batches"
     if not manifest.numbers:
         yield "numbers of sources"
@@ -91,31 +92,30 @@ def _beside(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str]:
         yield f"the savepoint {wanted.savepoint}, on an epoch that nothing else keeps"
     own = {name: _own(store, name) for name in (*wanted.own_variables, *wanted.own_keyed, *wanted.own_paced)}
     for name in wanted.own_variables:
-        if not _has_deltas(own[name], 1) or _versions(own[name]) < 2:
+        if not _has_deltas(own[name].part, 1) or _versions(own[name].part) < 2:
             yield f"{name}: a checkpoint of its own, a base and a delta in pairs"
     for name in wanted.own_keyed:
-        if not _has_deltas(own[name], 1) or not own[name]["form"]["history"]["chain"]["bytes"]:
+        if not _has_deltas(own[name].part, 1) or not _delta_bytes(own[name].part):
             yield f"{name}: a checkpoint of its own, a base and a delta"
     for name in wanted.own_paced:
-        if not own[name].get("pace"):
+        if own[name].pace is None:
             yield f"{name}: the pace of its rows"
     for name in wanted.positions:
-        raw = store.load_record(f"positions.{name}")
+        raw = store.load_record(positions_record(name))
         if raw is None or codec.decode(raw)["in_flight"] is not None:
             yield f"{name}: a position of its own, with nothing on its way"
 
 
-def _own(store: Store, operator: str) -> dict[str, Any]:
-    raw = store.load_record(own_record(operator))
-    return {"form": None, "segments": [], "pairs": []} if raw is None else dict(json.loads(raw))
+def _own(store: Store, operator: str) -> OwnCheckpoint:
+    return own_records.load(store, operator) or OwnCheckpoint(0, OperatorPart())
 
 
-def _form(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    return part.get("form") or {}
+def _has_deltas(part: OperatorPart, least: int) -> bool:
+    return isinstance(part.form, Chained) and part.form.kind == "delta" and part.form.deltas >= least
 
 
-def _has_deltas(part: Mapping[str, Any], least: int) -> bool:
-    return _form(part).get("kind") == "delta" and _form(part)["deltas"] >= least
+def _delta_bytes(part: OperatorPart) -> int:
+    return part.form.history.chain.bytes if isinstance(part.form, Chained) else 0
 
 
 def _grew(store: Store, manifest: Manifest, operator: str) -> bool:
@@ -123,15 +123,15 @@ def _grew(store: Store, manifest: Manifest, operator: str) -> bool:
     epochs = store.epochs(manifest.region)[-1 - DELTAS :]
     chains = []
     for epoch in epochs:
-        share = read_manifest(store, manifest.region, epoch).operators()[operator]
-        names = {ref[1] for partition in share["segments"] for ref in partition}
+        part = read_manifest(store, manifest.region, epoch).operators()[operator]
+        names = {ref.key for partition in part.segments for ref in partition}
         chains.append({name for name in names if not name.endswith("-wake")})
     return len(chains) > DELTAS and all(before < after for before, after in pairwise(chains))
 
 
-def _versions(part: Mapping[str, Any]) -> int:
+def _versions(part: OperatorPart) -> int:
     """Epochs of which versions of variables are needed."""
-    return sum(pair["key"].endswith("~incr") for pair in part.get("pairs", ()))
+    return sum(pair.key.endswith("~incr") for pair in part.pairs)
 
 
 def _paths(root: Path) -> Iterator[str]:

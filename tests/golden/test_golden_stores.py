@@ -133,7 +133,7 @@ def test_tools_list_show_and_verify_a_golden_store(name: str) -> None:
         assert {each["operator"] for each in shown["operators"]} == set(manifest.operators())
         for operator, share in manifest.operators().items():
             assert describe_epoch(store, manifest, operator)["operators"]
-            if any(share["segments"]):
+            if any(share.segments):
                 assert any(table.num_rows for table in first_rows(store, manifest, operator, 3).values())
     found = verify(store, chosen)
     assert (found.problems, found.gone) == ((), ())
