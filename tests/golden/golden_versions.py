@@ -11,5 +11,10 @@ from types import ModuleType
 
 import golden_format_1
 import golden_manifest_2
+import golden_manifest_3
 
-VERSIONS: dict[str, ModuleType] = {"format-1": golden_format_1, "manifest-2": golden_manifest_2}
+VERSIONS: dict[str, ModuleType] = {
+    "format-1": golden_format_1,
+    "manifest-2": golden_manifest_2,
+    "manifest-3": golden_manifest_3,
+}
