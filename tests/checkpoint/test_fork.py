@@ -154,6 +154,23 @@ def test_a_savepoint_of_several_regions_takes_all_of_them_along_and_an_epoch_onl
 # --- another topology -------------------------------------------------------------------------------------------------
 
 
+def test_rows_that_left_the_region_of_the_other_job_are_not_lost_in_the_fork(tmp_path: Path) -> None:
+    def made(out: str) -> hf.Topology:
+        topology = hf.Topology("mixed")
+        rows = topology.source(hf.Rows([(n,) for n in range(20)], "n long"), name="rows").consistent(REGION)
+        rows.autonomous().sink(hf.FileSink(str(tmp_path / out), "json"), name="echo")
+        return topology
+
+    old, new = f"file:{tmp_path}/old", f"file:{tmp_path}/new"
+    run_local(made("out"), old)
+    taken = newest_manifest(open_store(old), WHERE)
+    assert [dict(part.borders) for part in taken.parts.values()] == [{"rows.0--echo": {"sent": 20}}]
+    fork(open_store(old), str(taken.epoch), open_store(new))
+    status = run_local(made("fork"), new)
+    assert status["lost_rows"] == {}
+    assert "rows.lost" not in [event.kind for event in open_store(new).events()]
+
+
 def test_an_operator_that_is_new_begins_with_its_initial_state(two_epochs: Books) -> None:
     new = str(two_epochs.root / "new")
     fork(open_store(two_epochs.store), "2", open_store(new))

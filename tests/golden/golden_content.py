@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,16 +9,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from holdfast.checkpoint import savepoints
-from holdfast.checkpoint.change.reset_operator import own_record
+from holdfast.checkpoint import own_records, savepoints
 from holdfast.checkpoint.look.describe import first_rows
 from holdfast.checkpoint.look.epochs import choose_epoch, open_reader, read_manifest
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.ids import RegionName
+from holdfast.checkpoint.own_records import OwnCheckpoint
+from holdfast.checkpoint.parts import Chained, Groups, OperatorPart
+from holdfast.checkpoint.stored_names import BOOKS, account_record, positions_record
+from holdfast.ids import ConnectionId, RegionName
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
-SIZE_MAX = 300_000
+SIZE_MAX = 400_000
 """Bytes of a golden directory."""
 DELTAS = 2
 """So many at least lie behind a base."""
@@ -44,8 +45,18 @@ class Content:
     own_keyed: tuple[str, ...]
     """Outside of the region: segments of a base and a delta."""
     own_paced: tuple[str, ...]
-    positions: tuple[str, ...]
-    """Elements outside of the region that have sources."""
+    positions: tuple[str, ...] = ()
+    """Elements outside of the region that have sources, before there were accounts."""
+    accounts: tuple[str, ...] = ()
+    """Elements outside of the region."""
+    losing: tuple[str, ...] = ()
+    """Those of them that have lost rows."""
+    captured: tuple[str, ...] = ()
+    """Connections with batches that a token went ahead of, one of them processed in part."""
+    entrances: tuple[str, ...] = ()
+    """Connections by which rows entered the region. All of them are in the epoch."""
+    exits: tuple[str, ...] = ()
+    """Connections by which rows left the region. All that the epoch knows of were taken."""
 
 
 def lacking(root: Path, wanted: Content) -> list[str]:
@@ -56,7 +67,8 @@ def lacking(root: Path, wanted: Content) -> list[str]:
     if not published:
         return ["an epoch"]
     manifest = read_manifest(store, region, choose_epoch(store, region))
-    return [*_in_epoch(store, manifest, wanted), *_beside(store, manifest, wanted), *_paths(root)]
+    found = (_in_epoch, _at_borders, _beside)
+    return [*(told for look in found for told in look(store, manifest, wanted)), *_paths(root)]
 
 
 def _in_epoch(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str]:
@@ -68,7 +80,8 @@ def _in_epoch(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str
         if not _has_deltas(operators[name], DELTAS) or _versions(operators[name]) <= DELTAS:
             yield f"{name}: a base and {DELTAS} deltas in pairs"
     for name in wanted.groups:
-        if _form(operators[name]).get("kind") != "groups" or len(_form(operators[name])["rows"]) < 2:
+        form = operators[name].form
+        if not isinstance(form, Groups) or len(form.rows) < 2:
             yield f"{name}: groups"
     for name in wanted.joins:
         rows = first_rows(store, manifest, name, 1)
@@ -78,10 +91,28 @@ def _in_epoch(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str
         rows = first_rows(store, manifest, name, 1)
         if "wake-ups" not in rows or not rows["wake-ups"].num_rows:
             yield f"{name}: timers"
-    if not any(batches for part in manifest.parts.values() for batches in part["kept"].values()):
+    if not any(batches for part in manifest.parts.values() for batches in part.kept.values()):
         yield "kept batches"
+    captured = {id: batches for part in manifest.parts.values() for id, batches in part.captured.items()}
+    for name in wanted.captured:
+        if not any(batch.skip for batch in captured.get(ConnectionId(name), ())):
+            yield f"{name}: captured batches, some rows of which were processed"
     if not manifest.numbers:
         yield "numbers of sources"
+
+
+def _at_borders(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str]:
+    """What the epoch and the accounts say of the same connections."""
+    counted = {id: numbers for part in manifest.parts.values() for id, numbers in part.borders.items()}
+    accounts = [_account(store, name) for name in wanted.accounts]
+    for name in wanted.entrances:
+        sent = max((account["sent"].get(name, 0) for account in accounts), default=0)
+        if not 0 < sent == counted.get(ConnectionId(name), {}).get("taken"):
+            yield f"{name}: rows that entered the region, all of them in the epoch"
+    for name in wanted.exits:
+        taken = max((account["taken"].get(name, 0) for account in accounts), default=0)
+        if not 0 < counted.get(ConnectionId(name), {}).get("sent", 0) <= taken:
+            yield f"{name}: rows that left the region, all of them taken"
 
 
 def _beside(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str]:
@@ -91,31 +122,51 @@ def _beside(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str]:
         yield f"the savepoint {wanted.savepoint}, on an epoch that nothing else keeps"
     own = {name: _own(store, name) for name in (*wanted.own_variables, *wanted.own_keyed, *wanted.own_paced)}
     for name in wanted.own_variables:
-        if not _has_deltas(own[name], 1) or _versions(own[name]) < 2:
+        if not _has_deltas(own[name].part, 1) or _versions(own[name].part) < 2:
             yield f"{name}: a checkpoint of its own, a base and a delta in pairs"
     for name in wanted.own_keyed:
-        if not _has_deltas(own[name], 1) or not own[name]["form"]["history"]["chain"]["bytes"]:
+        if not _has_deltas(own[name].part, 1) or not _delta_bytes(own[name].part):
             yield f"{name}: a checkpoint of its own, a base and a delta"
     for name in wanted.own_paced:
-        if not own[name].get("pace"):
+        if own[name].pace is None:
             yield f"{name}: the pace of its rows"
+    for name in wanted.accounts:
+        account = _account(store, name)
+        if not account["step"] or account["in_flight"] or not _covered(account, own):
+            yield f"{name}: an account, with nothing on its way and nothing that its own checkpoints lack"
+    for name in wanted.losing:
+        if not _account(store, name)["lost_rows"]:
+            yield f"{name}: lost rows"
     for name in wanted.positions:
-        raw = store.load_record(f"positions.{name}")
+        raw = store.load_record(positions_record(name))
         if raw is None or codec.decode(raw)["in_flight"] is not None:
             yield f"{name}: a position of its own, with nothing on its way"
 
 
-def _own(store: Store, operator: str) -> dict[str, Any]:
-    raw = store.load_record(own_record(operator))
-    return {"form": None, "segments": [], "pairs": []} if raw is None else dict(json.loads(raw))
+def _account(store: Store, element: str) -> dict[str, Any]:
+    """As the element itself wrote it in the run that the books tell of; those were written when the run began."""
+    books, raw = store.load_record(BOOKS), store.load_record(account_record(element))
+    found = None if books is None or raw is None else codec.decode(raw)["account"]
+    if found is None or codec.decode(books)["closed"] or codec.decode(books)["run"] != found["run"]:
+        return {"step": 0, "in_flight": 0, "absorbed": {}, "lost_rows": 0, "sent": {}, "taken": {}}
+    return dict(found)
 
 
-def _form(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    return part.get("form") or {}
+def _covered(account: Mapping[str, Any], own: Mapping[str, OwnCheckpoint]) -> bool:
+    """Whether the checkpoints of an element's operators hold all of its steps."""
+    return all(own[name].covers >= (account["run"], account["step"]) for name in account["absorbed"])
 
 
-def _has_deltas(part: Mapping[str, Any], least: int) -> bool:
-    return _form(part).get("kind") == "delta" and _form(part)["deltas"] >= least
+def _own(store: Store, operator: str) -> OwnCheckpoint:
+    return own_records.load(store, operator) or OwnCheckpoint(0, OperatorPart())
+
+
+def _has_deltas(part: OperatorPart, least: int) -> bool:
+    return isinstance(part.form, Chained) and part.form.kind == "delta" and part.form.deltas >= least
+
+
+def _delta_bytes(part: OperatorPart) -> int:
+    return part.form.history.chain.bytes if isinstance(part.form, Chained) else 0
 
 
 def _grew(store: Store, manifest: Manifest, operator: str) -> bool:
@@ -123,15 +174,15 @@ def _grew(store: Store, manifest: Manifest, operator: str) -> bool:
     epochs = store.epochs(manifest.region)[-1 - DELTAS :]
     chains = []
     for epoch in epochs:
-        share = read_manifest(store, manifest.region, epoch).operators()[operator]
-        names = {ref[1] for partition in share["segments"] for ref in partition}
+        part = read_manifest(store, manifest.region, epoch).operators()[operator]
+        names = {ref.key for partition in part.segments for ref in partition}
         chains.append({name for name in names if not name.endswith("-wake")})
     return len(chains) > DELTAS and all(before < after for before, after in pairwise(chains))
 
 
-def _versions(part: Mapping[str, Any]) -> int:
+def _versions(part: OperatorPart) -> int:
     """Epochs of which versions of variables are needed."""
-    return sum(pair["key"].endswith("~incr") for pair in part.get("pairs", ()))
+    return sum(pair.key.endswith("~incr") for pair in part.pairs)
 
 
 def _paths(root: Path) -> Iterator[str]:

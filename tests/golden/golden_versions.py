@@ -1,7 +1,8 @@
 """The golden stores there are: the name of each directory and the job that wrote it.
 
 A module has MANIFEST (the version it was written with), topology(root, resumed), OUTPUTS (how the rows of each sink are
-compared) and computed(root) (what those must be, from the input alone). It never changes its meaning: the stores stay.
+compared), computed(root) (what those must be, from the input alone) and, if rows were lost, LOST (how many by element).
+It never changes its meaning: the stores stay.
 Only the newest one is ever made (make.py), which needs CONTENT, KILLED_AT and make_input(directory) as well.
 """
 
@@ -11,5 +12,10 @@ from types import ModuleType
 
 import golden_format_1
 import golden_manifest_2
+import golden_manifest_3
 
-VERSIONS: dict[str, ModuleType] = {"format-1": golden_format_1, "manifest-2": golden_manifest_2}
+VERSIONS: dict[str, ModuleType] = {
+    "format-1": golden_format_1,
+    "manifest-2": golden_manifest_2,
+    "manifest-3": golden_manifest_3,
+}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import make
 import pytest
 from golden_content import SIZE_MAX, Content, lacking, size_of
 from golden_files import copy_as_checked_out, rows_of
+from golden_manifest_2_model import CLICKS_LATER
 from golden_versions import VERSIONS
 
 from holdfast.checkpoint.look.describe import describe_epoch, first_rows
@@ -25,7 +28,8 @@ from holdfast.checkpoint.look.epochs import (
 )
 from holdfast.checkpoint.look.file_printer import print_file
 from holdfast.checkpoint.look.verify import verify
-from holdfast.checkpoint.manifest import VERSION
+from holdfast.checkpoint.manifest import VERSION, decode, encode
+from holdfast.ids import ConnectionId, ElementName, Epoch, RegionName
 from holdfast.store.base import FORMAT, Store
 from holdfast.testing import disarm, run_local
 
@@ -79,43 +83,88 @@ def test_a_golden_store_is_never_made_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 # --- what they hold ---------------------------------------------------------------------------------------------------
 
-CONTENT: Content = VERSIONS["manifest-2"].CONTENT
+ABSENT = {
+    "keyed": "paid",
+    "variables": "paid",
+    "groups": "totals",
+    "joins": "totals",
+    "timers": "totals",
+    "own_variables": "paid",
+    "own_keyed": "paid",
+    "own_paced": "visits",
+    "positions": "paid",
+    "accounts": "paid",
+    "losing": "clicks",
+    "captured": "orders.0--ledger",
+    "entrances": "orders.0--echo",
+    "exits": "clicks.0--hints",
+}
+"""What no store has, by field of Content."""
 
-
-def test_the_store_of_manifest_2_has_all_kinds_of_state() -> None:
-    assert lacking(HERE / "manifest-2", CONTENT) == []
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        "keyed",
-        "variables",
-        "groups",
-        "joins",
-        "timers",
-        "own_variables",
-        "own_keyed",
-        "own_paced",
-        "positions",
-    ],
+with_all_kinds = pytest.mark.parametrize(
+    "name", [name for name, version in VERSIONS.items() if version.MANIFEST > 1]
 )
-def test_what_a_store_lacks_is_told(field: str) -> None:
-    other = {"groups": "totals", "joins": "totals", "timers": "totals", "own_paced": "visits"}
-    name = other.get(field, "paid")
-    (told,) = lacking(HERE / "manifest-2", replace(CONTENT, **{field: (name,)}))
-    assert told.startswith(f"{name}: ")
 
 
-def test_a_savepoint_that_is_not_there_is_told() -> None:
-    (told,) = lacking(HERE / "manifest-2", replace(CONTENT, savepoint="another"))
+@with_all_kinds
+def test_a_golden_store_has_all_kinds_of_state(name: str) -> None:
+    assert lacking(HERE / name, VERSIONS[name].CONTENT) == []
+
+
+@with_all_kinds
+@pytest.mark.parametrize("field", ABSENT)
+def test_what_a_store_lacks_is_told(name: str, field: str) -> None:
+    content: Content = VERSIONS[name].CONTENT
+    wanted = replace(content, **{field: (*getattr(content, field), ABSENT[field])})
+    (told,) = lacking(HERE / name, wanted)
+    assert told.startswith(f"{ABSENT[field]}: ")
+
+
+def test_what_a_store_may_lack_is_known_for_every_kind_of_state() -> None:
+    assert {*ABSENT, "region", "savepoint"} == {each.name for each in fields(Content)}
+
+
+@with_all_kinds
+def test_a_savepoint_that_is_not_there_is_told(name: str) -> None:
+    (told,) = lacking(HERE / name, replace(VERSIONS[name].CONTENT, savepoint="another"))
     assert "another" in told
 
 
-def test_the_worked_example_of_the_manifest_page_is_the_golden_store_of_format_1() -> None:
-    path = HERE / "format-1" / "store" / "epochs" / "books" / "000000000004.manifest"
-    header = path.read_text().splitlines()[1]
-    assert header in (HERE.parents[1] / "docs" / "formats" / "manifest.md").read_text()
+@every_store
+def test_manifests_of_every_version_become_the_same_kind_of_value(name: str) -> None:
+    """Nothing that is written in them is missed, and the present version can write it again."""
+    store = reader(HERE / name)
+    for region in regions(store):
+        for epoch in store.epochs(region):
+            manifest = read_manifest(store, region, epoch)
+            body = json.loads(store.manifest(region, epoch).partition(b"\n")[2])
+            assert set(places_in(body)) == {piece.place for piece in manifest.pieces()}
+            assert decode(encode(manifest), "a manifest") == manifest
+
+
+def places_in(body: Any) -> Iterator[tuple[str, str]]:
+    """Whatever looks like a reference."""
+    if isinstance(body, list) and [*map(type, body)] == [str, str, int, int]:
+        yield body[0], body[1]
+    elif isinstance(body, dict) and {"entry", "key"} <= body.keys():
+        yield body["entry"], body["key"]
+    elif isinstance(body, dict | list):
+        for inside in body.values() if isinstance(body, dict) else body:
+            yield from places_in(inside)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "format-1/store/epochs/books/000000000004.manifest",
+        "manifest-3/store/epochs/books/000000000005.manifest",
+    ],
+)
+def test_the_worked_examples_of_the_manifest_page_are_golden_stores(path: str) -> None:
+    page = (HERE.parents[1] / "docs" / "formats" / "manifest.md").read_text()
+    header = (HERE / path).read_text().splitlines()[1]
+    assert f"tests/golden/{path}" in page
+    assert f"\n{header}\n" in page
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -133,7 +182,7 @@ def test_tools_list_show_and_verify_a_golden_store(name: str) -> None:
         assert {each["operator"] for each in shown["operators"]} == set(manifest.operators())
         for operator, share in manifest.operators().items():
             assert describe_epoch(store, manifest, operator)["operators"]
-            if any(share["segments"]):
+            if any(share.segments):
                 assert any(table.num_rows for table in first_rows(store, manifest, operator, 3).values())
     found = verify(store, chosen)
     assert (found.problems, found.gone) == ((), ())
@@ -150,19 +199,60 @@ def test_every_file_of_a_golden_store_can_be_printed(name: str) -> None:
 # --- going on ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of a golden store."""
+
+    root: Path
+    before: dict[Path, bytes]
+    """Files that were visible when the job was killed."""
+    status: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Finished]:
+    @cache
+    def finish(name: str) -> Finished:
+        disarm()
+        root = tmp_path_factory.mktemp(name) / "golden"
+        copy_as_checked_out(HERE / name, root)
+        before = {path: path.read_bytes() for path in (root / "output").glob("*/part-*")}
+        status = run_local(VERSIONS[name].topology(root, resumed=True), f"file:{root / 'store'}")
+        return Finished(root, before, status)
+
+    return finish
+
+
 @every_store
-def test_a_golden_store_is_restored_and_finished(name: str, tmp_path: Path) -> None:
-    disarm()
-    root, version = tmp_path / "golden", VERSIONS[name]
-    copy_as_checked_out(HERE / name, root)
-    before = {path: path.read_bytes() for path in (root / "output").glob("*/part-*")}
-    assert before
-    status = run_local(version.topology(root, resumed=True), f"file:{root / 'store'}")
-    check_output(version, root, json.loads((HERE / name / "expected.json").read_text()))
-    assert {path: path.read_bytes() for path in before} == before, "visible files never change"
-    check_restored(root, status, newest(HERE / name))
-    assert verify(reader(root), [("books", newest(root))]).problems == ()
-    assert versions_in(root) >= {VERSION}
+def test_a_golden_store_is_restored_and_finished(name: str, finished: Callable[[str], Finished]) -> None:
+    after, version = finished(name), VERSIONS[name]
+    check_output(version, after.root, json.loads((HERE / name / "expected.json").read_text()))
+    assert after.before
+    assert {path: path.read_bytes() for path in after.before} == after.before, "visible files never change"
+    check_restored(after.root, after.status, newest(HERE / name))
+    check_lost(version, after.status)
+    assert verify(reader(after.root), [("books", newest(after.root))]).problems == ()
+    assert versions_in(after.root) >= {VERSION}
+
+
+def test_batches_and_borders_go_on_where_the_epoch_has_them(finished: Callable[[str], Finished]) -> None:
+    after = finished("manifest-3")
+    store = reader(HERE / "manifest-3")
+    manifest = read_manifest(store, RegionName("books"), choose_epoch(store, RegionName("books")))
+    sent = manifest.parts[ElementName("orders")].borders[ConnectionId("orders.0--echo")]["sent"]
+    captured = manifest.parts[ElementName("audit")].captured[ConnectionId("orders.0--audit")]
+    left = rows_of(after.root / "input" / "orders", "*.json")[sent:]
+    echo = [path for path in (after.root / "output" / "echo").glob("part-*") if path not in after.before]
+    again = [json.loads(line) for path in sorted(echo) for line in path.read_text().splitlines()]
+    assert again == [{"id": row["id"]} for row in left], "what left the region before does not leave again"
+    rows = after.status["elements"]["audit"]["rows"]
+    assert rows == len(left) + sum(batch.rows - batch.skip for batch in captured)
+    now = read_manifest(reader(after.root), RegionName("books"), Epoch(newest(after.root)))
+    numbers = {id: dict(of) for part in now.parts.values() for id, of in part.borders.items()}
+    assert numbers == {
+        "orders.0--echo": {"sent": sent + len(left)},
+        "clicks.0--hints": {"taken": CLICKS_LATER, "lost": 0},
+    }, "rows are numbered over all runs"
 
 
 def newest(root: Path) -> int:
@@ -187,5 +277,12 @@ def check_restored(root: Path, status: dict[str, Any], epoch: int) -> None:
     (restored,) = [data for kind, data in events[begun:] if kind == "reset.done"]
     assert restored["epoch"] == epoch
     assert status["elements"]["orders"]["rows"] < len(rows_of(root / "input", "**/*.json"))
-    assert all(element["lost_rows"] == 0 for element in status["elements"].values())
     assert newest(root) > epoch
+
+
+def check_lost(version: Any, status: dict[str, Any]) -> None:
+    """What was lost before the kill is known, and nothing else was."""
+    lost = {name: of["lost_rows"] for name, of in status["elements"].items() if of["lost_rows"]}
+    assert lost == getattr(version, "LOST", {})
+    by_sink = {name: rows for name, rows in status["lost_rows"].items() if rows}
+    assert by_sink == {f"{name}_out": rows for name, rows in lost.items()}

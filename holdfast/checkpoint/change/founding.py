@@ -207,9 +207,10 @@ def _publish(store: Store, manifest: Manifest) -> None:
 
 
 def _without(manifest: Manifest, seed: Seed) -> Manifest:
-    """The manifest without sinks and dropped operators."""
+    """The manifest without sinks and dropped operators, and without the numbers of rows that crossed the region's border:
+    outside of it everything begins anew."""
     gone = {name for name, of in manifest.fingerprint.items() if of.kind == "sink"} | set(seed.dropped)
-    parts = {element: part.without(gone) for element, part in manifest.parts.items()}
+    parts = {element: replace(part.without(gone), borders={}) for element, part in manifest.parts.items()}
     kept = {name: of for name, of in manifest.fingerprint.items() if name not in gone}
     return replace(manifest, parts=parts, fingerprint=kept)
 
