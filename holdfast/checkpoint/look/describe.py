@@ -22,6 +22,8 @@ from holdfast.operators.stored.views import View
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
 
+HEAD = ("job", "topology", "region", "epoch", "previous", "attempt", "token", "wall")
+
 
 def describe_epoch(store: Store | None, manifest: Manifest, operator: str | None = None) -> dict[str, Any]:
     """All that a manifest says, in the words of the documents. Without a store: no values, no numbers of rows.
@@ -29,30 +31,20 @@ def describe_epoch(store: Store | None, manifest: Manifest, operator: str | None
     if operator is not None:
         find_operator(manifest, operator)
     points = {} if store is None else savepoints.names_by_epoch(store, manifest.region)
+    parts = manifest.parts.values()
     return {
-        "job": manifest.job,
-        "topology": manifest.topology,
-        "region": manifest.region,
-        "epoch": manifest.epoch,
-        "previous": manifest.previous,
-        "attempt": manifest.attempt,
-        "token": manifest.token,
-        "wall": manifest.wall,
+        **{name: getattr(manifest, name) for name in HEAD},
         "origin": plain(manifest.origin),
         "savepoint": points.get(manifest.epoch),
         "operators": [
-            _describe_operator(store, manifest, element, name, part, operator is not None)
-            for element, whole in manifest.parts.items()
+            _describe_operator(store, manifest, whole.element, name, part, operator is not None)
+            for whole in parts
             for name, part in whole.operators.items()
             if operator in (None, name)
         ],
-        "kept": [each for part in manifest.parts.values() for each in _batches(part.element, part.kept)],
-        "captured": [
-            each for part in manifest.parts.values() for each in _batches(part.element, part.captured)
-        ],
-        "borders": {
-            name: dict(counts) for part in manifest.parts.values() for name, counts in part.borders.items()
-        },
+        "kept": [each for part in parts for each in _batches(part.element, part.kept)],
+        "captured": [each for part in parts for each in _batches(part.element, part.captured)],
+        "borders": {name: plain(counts) for part in parts for name, counts in part.borders.items()},
     }
 
 
@@ -60,13 +52,7 @@ def _batches(element: str, kept: Kept) -> Iterator[dict[str, Any]]:
     for connection, batches in kept.items():
         for batch in batches:
             files = [_named(ref) for ref in batch.files]
-            yield {
-                "element": element,
-                "connection": connection,
-                "rows": batch.rows,
-                "skip": batch.skip,
-                "files": files,
-            }
+            yield {"element": element, "connection": connection, **plain(batch), "files": files}
 
 
 def _describe_operator(
