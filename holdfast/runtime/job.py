@@ -244,6 +244,7 @@ class Job:
         try:
             while not self._ended.is_set():
                 self._watch_regions()
+                self._end_cycles()
                 self._read_mail()
                 self._reporter.tick()
                 if all(r.done.is_set() for r in self.regions.values()) and self._autonomous_over():
@@ -261,6 +262,18 @@ class Job:
                     self._end_element(name)
             elif self._until == "available" and not self._stop_asked:
                 region.finish_if_exhausted()
+
+    def _end_cycles(self) -> None:
+        """Elements outside of regions that rest and only wait for each other have come to their end: no other would tell."""
+        with self._signals.condition:
+            loops = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
+            waiting = [loop for loop in loops if loop.resting and not loop.finished]
+            names = {loop.name for loop in waiting}
+            while any(busy := [not self._is_starved(loop, names) for loop in waiting]):
+                waiting = [loop for loop, is_busy in zip(waiting, busy, strict=True) if not is_busy]
+                names = {loop.name for loop in waiting}
+            for connection in [c for loop in waiting for c in loop.plan.outputs if c.target in names]:
+                self._connections[connection.id].close()
 
     def _end_element(self, name: ElementName) -> None:
         loop = self.loops[name]
@@ -315,11 +328,14 @@ class Job:
         """What the end of the run cost outside of regions is counted, and told."""
         lives = self._alone()
         try:
-            self._books.close({life.account.element: life.account for life in lives}, *self._borders())
-        except HoldfastError:
-            return  # fenced, or no space: the next run counts it
+            accounts = [life.last_account() for life in lives]
+            self._books.close({account.element: account for account in accounts}, *self._borders())
+        except (HoldfastError, OSError):
+            return  # fenced, no space, or an input that cannot be counted: the next run does it
         for life in lives:
             life.count(self._books.account_of(life.account.element))
+        for inside in self._in_regions():
+            inside.count_lost(self._books.ledger.border_lost)
 
     def _let_go_of_store(self) -> None:
         if self._store is not None:
@@ -416,9 +432,7 @@ class Job:
             receiver = accounts.get(c.target)
             self._connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
         for life in self._in_regions():
-            life.borders.lost.update(
-                {id: n for id, n in self._books.ledger.border_lost.items() if id in life.borders.lost}
-            )
+            life.count_lost(self._books.ledger.border_lost)
 
     def _place_sources(self) -> None:
         """Find where each source goes on, or refuse."""
