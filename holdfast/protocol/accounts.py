@@ -53,6 +53,8 @@ class Account:
     """Rows of the step under way; 0: none is."""
     absorbed: Mapping[OperatorName, int] = field(default_factory=dict)
     """Rows that each operator with state has taken since its own checkpoint, the step under way excluded."""
+    held: Mapping[OperatorName, int] = field(default_factory=dict)
+    """Rows that went into each operator's own checkpoint."""
     lost: LostBySink = field(default_factory=dict)
     lost_rows: int = 0
     """Rows lost in this element, over all runs."""
@@ -95,13 +97,15 @@ class Books:
 
     accounts: Mapping[ElementName, Account]
     covered: Mapping[OperatorName, Covered] = field(default_factory=dict)
+    dropped: Mapping[OperatorName, int] = field(default_factory=dict)
+    """Rows in own checkpoints that the program does not read any more."""
     sent_by_regions: Mapping[ConnectionId, int] = field(default_factory=dict)
     """Of connections that leave regions: rows sent before the newest epoch was pinned."""
     taken_by_regions: Mapping[ConnectionId, TakenByRegion] = field(default_factory=dict)
     settled: Mapping[ConnectionId, int] = field(default_factory=dict)
     """Of connections into regions: rows up to which an earlier settlement counted."""
     ports: Mapping[ConnectionId, tuple[ElementName, Sinks]] = field(default_factory=dict)
-    """Of connections into regions: the element they enter, and the sinks behind it."""
+    """Of connections into regions, in this program and in those before: the element they enter, and the sinks behind."""
 
     def sender(self, connection: ConnectionId) -> Account | None:
         return next((a for a in self.accounts.values() if connection in a.sent), None)
@@ -116,7 +120,8 @@ def settle(books: Books, run: int) -> tuple[dict[ElementName, Account], list[Los
         at_once = [*_in_step(account), *_in_states(account, books)]  # partly the same rows
         after = _counted(account, at_once, books, told)
         absorbed = dict.fromkeys(account.absorbed, 0)
-        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed)
+        held = {op: rows for op, rows in account.held.items() if op not in books.dropped}
+        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, held=held)
     return accounts, [*told, *at_borders(books).values()]
 
 
@@ -163,9 +168,12 @@ def _taken(connection: ConnectionId, books: Books) -> int:
 
 def _in_states(account: Account, books: Books) -> Iterable[Loss]:
     for name, absorbed in account.absorbed.items():
-        rows = absorbed + account.in_flight
-        if rows and not _covers(books.covered.get(name), account):
-            reason = f"operator {name} took them after its last checkpoint, or has none"
+        rows = 0 if _covers(books.covered.get(name), account) else absorbed + account.in_flight
+        reason = f"operator {name} took them after its last checkpoint, or has none"
+        if name in books.dropped:
+            rows += books.dropped[name]
+            reason = f"operator {name} had them in its checkpoint, which the program does not read any more"
+        if rows:
             yield Loss(account.element, rows, reason, account.reach_of.get(name, account.reach))
 
 

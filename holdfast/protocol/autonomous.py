@@ -64,17 +64,19 @@ class Gathered:
 @dataclass(frozen=True, slots=True)
 class StepDone:
     """The step under way ended well and its rows are handed on: rows by connection. `left`: rows it gave back, and
-    how far the connections they came along are taken without them."""
+    how far the connections they came along are taken without them. `as_stored`: operators whose state is what a restart
+    would give them, so that nothing would be lost with it."""
 
     sent: Mapping[ConnectionId, int] = field(default_factory=dict)
     left: int = 0
     taken: Mapping[ConnectionId, int] = field(default_factory=dict)
+    as_stored: frozenset[OperatorName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """The step under way failed. `rows`: all it held, counted. `spoiled`: operators whose state before it is gone.
-    `sent`: what was handed on all the same."""
+    """The step under way failed, or what comes before one: to ask sources, to restore operators. `rows`: all it held,
+    counted. `spoiled`: operators whose state before it is gone. `sent`: what was handed on all the same."""
 
     reason: str
     rows: int
@@ -91,10 +93,11 @@ class Recounted:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """An operator has a state again. `lost`: rows that its checkpoint held and that could not be read."""
+    """An operator has a state again. `lost`: rows that its checkpoint held and that could not be read; None: nobody can
+    tell any more, so all that went into it."""
 
     operator: OperatorName
-    lost: int = 0
+    lost: int | None = 0
     reason: str = ""
 
 
@@ -107,9 +110,10 @@ class CheckpointDue:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """An operator's checkpoint is durable: it covers every step so far."""
+    """An operator's checkpoint is durable: it covers every step so far. `held`: rows that went into it."""
 
     operator: OperatorName
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +220,7 @@ class AutonomousMachine:
         self._kept = kept
         self._phases = Phases(f"element {account.element}", AUTONOMOUS_MOVES, AutonomousPhase.NEW)
         self._ready: frozenset[OperatorName] = frozenset()  # operators that have a state worth a checkpoint
-        self._failed_in_a_row = 0
+        self.failed_in_a_row = 0
         self._is_saved = False
 
     @property
@@ -262,8 +266,9 @@ class AutonomousMachine:
                 return self._on_restored(operator, lost, reason)
             case CheckpointDue(operators):
                 return self._checkpoints(operators)
-            case Checkpointed(operator):
-                self._change(absorbed={**self.account.absorbed, operator: 0})
+            case Checkpointed(operator, held):
+                absorbed = {**self.account.absorbed, operator: 0}
+                self._change(absorbed=absorbed, held={**self.account.held, operator: held})
                 return []
             case Discarded(taken, rows):
                 self._change(taken={**self.account.taken, **taken})
@@ -297,15 +302,16 @@ class AutonomousMachine:
         return [*self._save(), RunStep()]
 
     def _on_done(self, event: StepDone) -> list[AutonomousCommand]:
-        self._failed_in_a_row = 0
+        self.failed_in_a_row = 0
         rows = self.account.in_flight - event.left
-        absorbed = {name: old + rows for name, old in self.account.absorbed.items()}
+        old = self.account.absorbed.items()
+        absorbed = {name: 0 if name in event.as_stored else before + rows for name, before in old}
         taken = {**self.account.taken, **event.taken}
         self._change(sent=self._sent_after(event.sent), taken=taken, in_flight=0, absorbed=absorbed)
         return []
 
     def _on_failed(self, event: StepFailed) -> list[AutonomousCommand]:
-        self._failed_in_a_row += 1
+        self.failed_in_a_row += 1
         self._ready -= event.spoiled
         spoiled = [name for name in self._stateful if name in event.spoiled]
         good = tuple(name for name in self._stateful if name not in event.spoiled)
@@ -314,9 +320,9 @@ class AutonomousMachine:
         self._change(sent=self._sent_after(event.sent), in_flight=0, absorbed=absorbed)
         commands = self._lose(losses)
         commands += [GoOnFromBefore(good)] if good else []
-        if self._failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
+        if self.failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
             self._phases.move(_G)
-            return [*commands, GiveUp(f"failed {self._failed_in_a_row} times in a row: {event.reason}")]
+            return [*commands, GiveUp(f"failed {self.failed_in_a_row} times in a row: {event.reason}")]
         return [*commands, *(RestoreOperator(name) for name in spoiled)]
 
     def _lost_state(self, name: OperatorName, event: StepFailed) -> Loss:
@@ -326,10 +332,13 @@ class AutonomousMachine:
     def _sent_after(self, sent: Mapping[ConnectionId, int]) -> dict[ConnectionId, int]:
         return {id: before + sent.get(id, 0) for id, before in self.account.sent.items()}
 
-    def _on_restored(self, operator: OperatorName, lost: int, reason: str) -> list[AutonomousCommand]:
+    def _on_restored(self, operator: OperatorName, lost: int | None, reason: str) -> list[AutonomousCommand]:
         self._ready |= {operator}
-        if not lost:
+        if lost is None:
+            lost = self.account.held.get(operator, 0)
+        if not lost and not reason:
             return []
+        reason = reason or f"the checkpoint of operator {operator} is gone"
         # Another checkpoint at once: the damaged one would be counted again by every run that reads it.
         return [*self._lose([self._loss(lost, reason, operator)]), *self._checkpoints(frozenset({operator}))]
 

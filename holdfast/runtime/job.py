@@ -221,6 +221,7 @@ class Job:
         try:
             while not self._ended.is_set():
                 self._watch_regions()
+                self._end_cycles()
                 self._read_mail()
                 self._reporter.tick()
                 if all(r.done.is_set() for r in self.regions.values()) and self._autonomous_over():
@@ -238,6 +239,18 @@ class Job:
                     self._end_element(name)
             elif self._until == "available" and not self._stop_asked:
                 region.finish_if_exhausted()
+
+    def _end_cycles(self) -> None:
+        """Elements outside of regions that rest and only wait for each other have come to their end: no other would tell."""
+        with self._signals.condition:
+            loops = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
+            waiting = [loop for loop in loops if loop.resting and not loop.finished]
+            names = {loop.name for loop in waiting}
+            while any(busy := [not self._is_starved(loop, names) for loop in waiting]):
+                waiting = [loop for loop, is_busy in zip(waiting, busy, strict=True) if not is_busy]
+                names = {loop.name for loop in waiting}
+            for connection in [c for loop in waiting for c in loop.plan.outputs if c.target in names]:
+                self._wiring.connections[connection.id].close()
 
     def _end_element(self, name: ElementName) -> None:
         loop = self.loops[name]

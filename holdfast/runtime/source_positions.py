@@ -64,15 +64,20 @@ def beginnings(
 
 
 def _refuse_swapped(now: Mapping[SourceName, SourceNow], alone: Mapping[SourceName, KnownPosition]) -> None:
-    for name, source in now.items():
-        then = alone.get(name)
-        if source.named or then is None or then.described in (None, source.described):
-            continue
+    changed = {
+        name: then.described
+        for name, source in now.items()
+        if (then := alone.get(name)) is not None and then.described not in (None, source.described)
+    }
+    for name, before in changed.items():
+        source = now[name]
         for other, known in alone.items():
-            if other != name and known.described == source.described:
+            # A name that the user gave decides, unless it was exchanged with another.
+            is_moved = not source.named or other in changed
+            if other != name and is_moved and known.described == source.described:
                 raise MismatchError(
                     f"source {name!r} reads {source.described} now, which was source {other!r} when this store was "
-                    f"written; {name!r} was {then.described}.",
+                    f"written; {name!r} was {before}.",
                     cure='Give sources names, with name="…", and each the name it had.',
                 )
 

@@ -171,9 +171,8 @@ class Wiring:
             sender, receiver = accounts.get(c.source), accounts.get(c.target)
             row = sent.get(c.id, 0) if sender is None else sender.sent.get(c.id, 0)
             self.connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
-        lost = self._books.ledger.border_lost
         for life in self.in_regions:
-            life.borders.lost.update({id: lost.get(id, 0) for id in life.borders.lost})
+            life.count_lost(self._books.ledger.border_lost)
 
     def _create_entries(self) -> None:
         store = self._around.store
@@ -194,8 +193,11 @@ class Wiring:
         """The run is over: what its end cost outside of regions is counted, and told."""
         lives = self.alone
         try:
-            self._books.close({life.account.element: life.account for life in lives}, *self._borders())
-        except HoldfastError:
-            return  # fenced, or no space: the next run counts it
+            accounts = [life.last_account() for life in lives]
+            self._books.close({account.element: account for account in accounts}, *self._borders())
+        except (HoldfastError, OSError):
+            return  # fenced, no space, or an input that cannot be counted: the next run does it
         for life in lives:
             life.count(self._books.account_of(life.account.element))
+        for inside in self.in_regions:
+            inside.count_lost(self._books.ledger.border_lost)

@@ -65,10 +65,10 @@ class SimBooks:
         return Books(
             accounts,
             {op: checkpoint.covers for op, checkpoint in self.store.checkpoints.items()},
-            self.sent_by_regions(),
-            self.taken_by_regions(),
-            self.store.books.settled,
-            self.ports,
+            sent_by_regions=self.sent_by_regions(),
+            taken_by_regions=self.taken_by_regions(),
+            settled=self.store.books.settled,
+            ports=self.ports,
         )
 
     def saved_accounts(self) -> dict[ElementName, Account]:

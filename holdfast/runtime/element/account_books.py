@@ -14,25 +14,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from holdfast.checkpoint import own_records
 from holdfast.checkpoint.stored_names import BOOKS, account_record, positions_record
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.compiler.traverse import sinks_behind
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
 from holdfast.language.connectors import Slice
-from holdfast.language.graph import SourceSpec
+from holdfast.language.graph import SinkSpec, SourceSpec
 from holdfast.operators.kinds import kind_of
 from holdfast.protocol.accounts import (
     Account,
     Books,
     Covered,
     Loss,
+    Sinks,
     TakenByRegion,
     at_borders,
     close,
     settle,
     settled_after,
 )
-from holdfast.runtime.element.own_checkpoints import TellEvent, covered_by
+from holdfast.runtime.element.own_checkpoints import TellEvent, known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
 from holdfast.state.values import codec
 from holdfast.store.base import Store
@@ -60,6 +62,8 @@ class Ledger:
     settled: dict[ConnectionId, int] = field(default_factory=dict)
     border_lost: dict[ConnectionId, int] = field(default_factory=dict)
     """Rows lost at connections into regions, over all runs."""
+    ports: dict[ConnectionId, tuple[ElementName, Sinks]] = field(default_factory=dict)
+    """Connections into regions, of this program and of those before: the element they enter, the sinks behind it."""
 
 
 class AccountBooks:
@@ -74,6 +78,7 @@ class AccountBooks:
         self._reach = sinks_behind(plan.graph)
         self.ledger = Ledger()
         self._losses: list[Loss] = []
+        self._dropped: tuple[OperatorName, ...] = ()
 
     # --- opening ------------------------------------------------------------------------------------------------
 
@@ -86,6 +91,7 @@ class AccountBooks:
         ledger = self.ledger
         books = self._books(ledger, sent, taken)
         accounts, self._losses = settle(books, self._run)
+        self._dropped = tuple(books.dropped)
         for element in self._plan.elements:
             if element.region is None:
                 accounts[element.name] = self._fitted(element, accounts.get(element.name))
@@ -96,6 +102,7 @@ class AccountBooks:
             accounts=accounts,
             settled=settled_after(books),
             border_lost=self._border_lost(ledger, books),
+            ports=dict(books.ports),
         )
 
     def _border_lost(self, ledger: Ledger, books: Books) -> dict[ConnectionId, int]:
@@ -109,6 +116,9 @@ class AccountBooks:
     def begin(self) -> None:
         """The run begins: what was found is written at once, and told."""
         self._write()
+        for name in self._dropped:
+            assert self._store is not None
+            own_records.save(self._store, name, None)  # counted: it must not come back
         self._tell_all(self._losses)
 
     def account_of(self, element: ElementName) -> Account:
@@ -135,17 +145,25 @@ class AccountBooks:
         taken: Mapping[ConnectionId, TakenByRegion],
     ) -> Books:
         covered: dict[OperatorName, Covered] = {}
-        for account in ledger.accounts.values():
-            for name in account.absorbed:
-                found = None if self._store is None else covered_by(self._store, name)
-                if found is not None:
-                    covered[name] = found
-        return Books(ledger.accounts, covered, sent, taken, ledger.settled, self._ports())
+        dropped: dict[OperatorName, int] = {}
+        readers = self._readers()
+        for name in {name for account in ledger.accounts.values() for name in account.absorbed}:
+            found = None if self._store is None else known_checkpoint(self._store, name)
+            if found is not None and len(found.covers) == 2:
+                covered[name] = Covered(*found.covers)
+            if found is not None and name not in readers:
+                dropped[name] = found.rows
+        return Books(ledger.accounts, covered, dropped, sent, taken, ledger.settled, self._ports(ledger))
 
-    def _ports(self) -> dict[ConnectionId, tuple[ElementName, tuple[OperatorName, ...]]]:
-        """Connections that enter a region from outside."""
+    def _readers(self) -> set[OperatorName]:
+        """Operators that go on from checkpoints of their own."""
+        alone = [op for element in self._plan.elements if element.region is None for op in element.operators]
+        return {op.name for op in alone if op.annotations.checkpoint_every_s is not None}
+
+    def _ports(self, ledger: Ledger) -> dict[ConnectionId, tuple[ElementName, Sinks]]:
+        """Connections that enter a region from outside, or did in an earlier program."""
         regions = {element.name: element.region for element in self._plan.elements}
-        return {
+        return ledger.ports | {
             c.id: (c.target, tuple(sorted({sink for op, _ in c.ports for sink in self._reach[op]})))
             for c in self._plan.connections
             if regions[c.target] is not None and regions[c.source] is None
@@ -187,6 +205,7 @@ class AccountBooks:
             accounts=after,
             settled=settled_after(books),
             border_lost=self._border_lost(self.ledger, books),
+            ports=dict(books.ports),
         )
         self._write()
         self._tell_all(losses)
@@ -194,13 +213,14 @@ class AccountBooks:
     def lost_by_sink(
         self, accounts: Iterable[Account], at_borders: Mapping[ConnectionId, int]
     ) -> dict[str, int]:
-        """For people: rows that each sink lacks because they were lost, over all runs."""
-        lost: Counter[str] = Counter()
+        """For people: rows that each sink lacks because they were lost, over all runs; 0 where none were."""
+        graph = self._plan.graph
+        lost = Counter({op.name: 0 for op in graph.operators.values() if isinstance(op.spec, SinkSpec)})
         for account in accounts:
             lost.update(account.lost)
-        for id, (_, sinks) in self._ports().items():
-            lost.update(dict.fromkeys(sinks, at_borders.get(id, 0)))
-        return dict(lost)
+        for id, (_, sinks) in self.ledger.ports.items():
+            lost.update(dict.fromkeys(sinks, at_borders.get(id, self.ledger.border_lost.get(id, 0))))
+        return {str(sink): rows for sink, rows in lost.items()}
 
     def _tell_all(self, losses: Iterable[Loss]) -> None:
         for loss in losses:
@@ -220,6 +240,7 @@ class AccountBooks:
             "taken_s": ledger.taken_s,
             "settled": ledger.settled,
             "border_lost": ledger.border_lost,
+            "ports": {id: [element, list(sinks)] for id, (element, sinks) in ledger.ports.items()},
         }
         self._store.save_record(BOOKS, codec.encode(record))
 
@@ -238,6 +259,7 @@ class AccountBooks:
             dict(data["taken_s"]),
             dict(data["settled"]),
             dict(data["border_lost"]),
+            {id: (element, tuple(sinks)) for id, (element, sinks) in data.get("ports", {}).items()},
         )
         if not ledger.closed:
             for name in list(ledger.accounts):
@@ -310,6 +332,7 @@ def _as_data(account: Account) -> dict[str, Any]:
         "sent": dict(account.sent),
         "in_flight": account.in_flight,
         "absorbed": dict(account.absorbed),
+        "held": dict(account.held),
         "lost": dict(account.lost),
         "lost_rows": account.lost_rows,
         "reach": list(account.reach),

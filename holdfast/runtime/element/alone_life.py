@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
 
 from holdfast.errors import NoSpaceError
 from holdfast.errors import StepFailed as StepFailedError
@@ -47,10 +49,16 @@ from holdfast.runtime.element.own_checkpoints import OwnCheckpoints, TellEvent
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, story_of
+from holdfast.runtime.links.connection import Interrupted
+from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.source_positions import KnownPosition
 
 SPACE_PROBE_S = 0.5
+RETRY_S = 0.1
+"""How long to wait after sources or operators could not be made ready; twice as long after each further failure."""
+UNCOUNTED_MAX = 256
+"""More slices than these are counted at once: the account names each of them."""
 HUNG_S = 180.0
 """After this time a call into the user's code counts as failed: nobody else would end it."""
 
@@ -82,6 +90,10 @@ class AloneLife(Life):
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
+        self._seats: dict[OperatorName, Any] = {}
+        """Positions of the sources behind all that was taken."""
+        self._astray: tuple[OperatorName, ...] = ()
+        """Sources that may have gone on without their rows being taken."""
         for run in loop.worker.hosted:
             run.thread.limit_s = HUNG_S
         loop.life = self
@@ -95,6 +107,12 @@ class AloneLife(Life):
     @property
     def account(self) -> Account:
         return self.machine.account
+
+    def last_account(self) -> Account:
+        """The account when the thread has ended, with what nobody had counted."""
+        self._recount()
+        rows = sum(count_now(self._loop.worker, *each) for each in self._unknown(self._work))
+        return replace(self.account, in_flight=self.account.in_flight + rows)
 
     def count(self, account: Account) -> None:
         """The run is over; `account` tells what its end cost as well."""
@@ -122,7 +140,8 @@ class AloneLife(Life):
         known = self._books.ledger.positions
         for run in self._loop.worker.sources:
             run.dry = False
-            run.source.seek(known[run.name].state if run.name in known else None)
+            self._seats[run.name] = known[run.name].state if run.name in known else None
+            run.source.seek(self._seats[run.name])
         self._own.aging.taken_s = self._books.ledger.taken_s.get(self._loop.name)
         self._feed(Begin())
 
@@ -145,6 +164,35 @@ class AloneLife(Life):
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
+
+    def attempt(self, plan: Callable[[], Any]) -> Any:
+        """Sources that cannot be asked now are asked again later, from where they stood."""
+        try:
+            for name in self._astray:
+                self._loop.worker.source(name).seek(self._seats[name])
+            self._astray = ()
+            return plan()
+        except Exception as error:
+            self._refuse_fatal(error)
+            self._astray = tuple(self._seats)
+            self._not_ready(error)
+            return None
+
+    def _not_ready(self, error: Exception, spoiled: frozenset[OperatorName] = frozenset()) -> None:
+        """What comes before a step failed, and no row was taken for it."""
+        self._loop.metrics.failures += 1
+        until = time.monotonic() + RETRY_S * 2.0**self.machine.failed_in_a_row
+        with self._loop.ends.signals.condition:
+            while not self._loop.stopping and (left := until - time.monotonic()) > 0:
+                self._loop.metrics.waiting = f"another try: {story_of(error)}"
+                self._loop.ends.signals.condition.wait(left)
+        self._feed(StepFailed(story_of(error), 0, spoiled))
+
+    def _refuse_fatal(self, error: Exception) -> None:
+        """Raises `error` again if it does not concern this element alone."""
+        if is_fatal(error) or self._loop.stopping:
+            raise error
+        check_engine(self._engine.is_alive(), error)
 
     def rest(self) -> None:
         self._feed(Rest())
@@ -185,8 +233,7 @@ class AloneLife(Life):
                 case GoOnFromBefore():
                     pass  # versions advance at the end of a step only
                 case RestoreOperator(name):
-                    found = self._own.restore(name)
-                    self._feed(Restored(name, found.lost, found.reason))
+                    self._restore(name)
                 case CheckpointOperator(name):
                     self._checkpoint(name)
                 case TellLoss(loss):
@@ -207,16 +254,17 @@ class AloneLife(Life):
                 run.remember()
             outcome = self._loop.run_step(work)
         except Exception as error:
-            if is_fatal(error) or self._loop.stopping:
-                raise
-            check_engine(self._engine.is_alive(), error)
+            self._refuse_fatal(error)
+            self._work = Work()
             self._failed(work, error, self._sent_since(before))
             return
-        finally:
-            self._work = Work()
+        self._work = Work()
         self._uncounted += self._unknown(work) if self._own.runs else []
         taken = {id: self._loop.ends.inputs[id].taken for id in outcome.left}
-        self._feed(StepDone(self._sent_since(before), outcome.rows_left, taken))
+        as_stored = frozenset(run.name for run in self._loop.worker.hosted if run.is_as_stored())
+        self._feed(StepDone(self._sent_since(before), outcome.rows_left, taken, as_stored))
+        if len(self._uncounted) > UNCOUNTED_MAX:
+            self._recount()
 
     def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
         self._loop.metrics.failures += 1
@@ -229,6 +277,21 @@ class AloneLife(Life):
         self._recount()
         rows = work.rows + sum(count_now(self._loop.worker, *each) for each in self._unknown(work))
         self._feed(StepFailed(story_of(error), rows, spoiled, sent))
+
+    def _restore(self, name: OperatorName) -> None:
+        try:
+            found = self._own.restore(name)
+        except Exception as error:
+            self._refuse_fatal(error)
+            self._not_ready(error, frozenset({name}))
+            return
+        self._note_stored(name)
+        self._feed(Restored(name, found.lost, found.reason))
+
+    def _note_stored(self, name: OperatorName) -> None:
+        run = self._own.runs[name]
+        if isinstance(run, HostedRun):
+            run.note_stored()
 
     def _give_up(self, reason: str) -> None:
         self.failure = StepFailedError(
@@ -254,7 +317,8 @@ class AloneLife(Life):
         self._recount()
         account = self.account
         if self._own.store(name, Covered(account.run, account.step), account.absorbed[name]):
-            self._feed(Checkpointed(name))
+            self._note_stored(name)
+            self._feed(Checkpointed(name, self._own.held(name)))
 
     # --- counting -----------------------------------------------------------------------------------------------
 
@@ -280,6 +344,7 @@ class AloneLife(Life):
             run.name: KnownPosition(run.source.snapshot(), run.source.describe())
             for run in self._loop.worker.sources
         }
+        self._seats = {name: known.state for name, known in positions.items()}
         uncounted = [Uncounted(name, piece.detail, True) for name, piece in self._uncounted]
         uncounted += [Uncounted(name, piece.detail, False) for name, piece in self._unknown(self._work)]
         waited = False
@@ -289,7 +354,7 @@ class AloneLife(Life):
                 return
             except NoSpaceError as error:
                 if self._loop.stopping:
-                    return  # what was handed out counts as lost: never too few
+                    raise Interrupted from error  # rows whose position is not saved must not be handed out
                 if not waited:
                     self._tell("element.paused", {"element": self._loop.name, "reason": str(error)})
                 waited = True

@@ -65,15 +65,17 @@ class Borders:
 def stored_borders(
     plan: Plan, manifests: list[Manifest]
 ) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:
-    """What the newest epochs of regions know of their borders: rows sent, and rows taken and lost."""
+    """What the newest epochs of regions know of their borders: rows sent, and rows taken and lost. Connections that the
+    program had when the epoch was established, and those it has now."""
     regions: dict[ElementName, object] = {element.name: element.region for element in plan.elements}
     known = {id: n for one in manifests for part in one.parts.values() for id, n in part.borders.items()}
-    sent: dict[ConnectionId, int] = {}
-    taken: dict[ConnectionId, TakenByRegion] = {}
-    for connection in plan.connections:
-        numbers = known.get(connection.id, {})
-        if connection.region is None and regions[connection.source] is not None:
-            sent[connection.id] = numbers.get("sent", 0)
-        if connection.region is None and regions[connection.target] is not None:
-            taken[connection.id] = TakenByRegion(numbers.get("taken", 0), numbers.get("lost", 0))
+    outside = [c for c in plan.connections if c.region is None]
+    sent = {c.id: 0 for c in outside if regions[c.source] is not None}
+    taken = {c.id: TakenByRegion() for c in outside if regions[c.target] is not None}
+    sent |= {id: numbers["sent"] for id, numbers in known.items() if "sent" in numbers}
+    taken |= {
+        id: TakenByRegion(numbers["taken"], numbers["lost"])
+        for id, numbers in known.items()
+        if "taken" in numbers
+    }
     return sent, taken

@@ -52,6 +52,8 @@ class ElementLoop:
         self.exhausted = False
         """True while the bounded sources of this element have nothing more and its inputs from outside are closed."""
         self.stopping = False
+        self.resting = False
+        """True while the element has nothing to do and waits; changes under `signals.condition` only."""
         self._engine = engine
         self._step = 0
 
@@ -178,4 +180,6 @@ class ElementLoop:
         with self.ends.signals.condition:
             if not self.stopping:
                 self.metrics.waiting = self.life.waiting
+                self.resting = True
                 self.ends.signals.condition.wait(IDLE_WAIT_S)
+                self.resting = False

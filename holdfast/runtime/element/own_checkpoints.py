@@ -34,7 +34,8 @@ TellEvent = Callable[[str, Mapping[str, Any]], None]
 class Restoration:
     """What a restore of an operator cost beyond the rows since its checkpoint."""
 
-    lost: int = 0
+    lost: int | None = 0
+    """None: what it held cannot be told any more."""
     reason: str = ""
 
 
@@ -70,15 +71,31 @@ class OwnCheckpoints:
         """Give an operator the state of its checkpoint; without a readable one, the initial state."""
         run = self.runs[name]
         try:
-            cost = self._restore(run, self._find(name))
+            found = self._find(name)
+            cost = self._restore(run, found)
+            if found is None and name in self._every:
+                cost = Restoration(None)  # nothing, if it never had one
         except DamagedError as error:
             self._tell("operator.damaged", {"operator": name, "reason": error.message})
-            before = self._newest.get(name)
+            before = self._newest.pop(name, None)
+            self._clear(name)
             run.restore(INITIAL_EPOCH, None, self._store)
             reason = f"the checkpoint of operator {name} is damaged, it begins anew: {error.message}"
-            cost = Restoration(0 if before is None else before.rows, reason)
+            cost = Restoration(None if before is None else before.rows, reason)
         self._due.setdefault(name, self._next(name))
         return cost
+
+    def _clear(self, name: OperatorName) -> None:
+        """Make room for new checkpoints where a damaged one lies: a damaged entry takes nothing in."""
+        assert self._store is not None
+        for entry in own_entries(name):
+            if self._store.has_entry(entry):
+                self._store.delete_entry(entry)
+        self._store.create_entry(entry_of(None, name))
+
+    def held(self, name: OperatorName) -> int:
+        """Rows that went into the newest checkpoint of an operator."""
+        return self._newest[name].rows
 
     def _find(self, name: OperatorName) -> OwnCheckpoint | None:
         found = own_records.load(self._store, name) if self._store and name in self._every else None
@@ -143,10 +160,9 @@ class OwnCheckpoints:
         self._tell("operator.checkpoint", {"operator": run.name, "number": number})
 
 
-def covered_by(store: Store, operator: OperatorName) -> Covered | None:
-    """The last step that the stored checkpoint of an operator covers; None: it has none, or does not tell."""
+def known_checkpoint(store: Store, operator: OperatorName) -> OwnCheckpoint | None:
+    """The stored checkpoint of an operator; None: it has none, or a damaged one, and begins anew."""
     try:
-        found = own_records.load(store, operator)
+        return own_records.load(store, operator)
     except DamagedError:
-        return None  # its operator begins anew
-    return Covered(*found.covers) if found is not None and len(found.covers) == 2 else None
+        return None

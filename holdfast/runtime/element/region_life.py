@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -104,6 +104,11 @@ class RegionLife(Life):
 
     def unpause(self) -> None:
         self._paused = False
+
+    def count_lost(self, lost: Mapping[ConnectionId, int]) -> None:
+        """Rows lost so far at each entrance of a region, over all runs."""
+        self.borders.lost.update({id: lost.get(id, 0) for id in self.borders.lost})
+        self.loop.metrics.lost_rows = sum(self.borders.lost.values())
 
     # --- what the loop asks -------------------------------------------------------------------------------------
 

@@ -27,5 +27,4 @@ def count_later(worker: Worker, work: Work, metrics: ElementMetrics, now: float)
 
 def count_now(worker: Worker, name: OperatorName, piece: Slice) -> int:
     """The rows of a slice, found with some work if need be; 0 if its source cannot tell."""
-    source = next(run.source for run in worker.sources if run.name == name)
-    return source.count_rows(piece) or 0
+    return worker.source(name).count_rows(piece) or 0

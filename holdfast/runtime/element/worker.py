@@ -23,7 +23,7 @@ from holdfast.errors import MismatchError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
 from holdfast.language.checkpoint_form import INCREMENTAL
-from holdfast.language.connectors import POSITION_FIELDS, Stamp
+from holdfast.language.connectors import POSITION_FIELDS, Source, Stamp
 from holdfast.language.graph import (
     HostedSpec,
     Operator,
@@ -219,6 +219,9 @@ class Worker:
                     cure="Give the operator the name it had, or start with a new store.",
                 )
             run.restore(epoch, None if parts is None else parts[name], store)
+
+    def source(self, name: OperatorName) -> Source:
+        return next(run.source for run in self.sources if run.name == name)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:

@@ -31,6 +31,10 @@ CHUNK_ROWS = 1 << 16
 """Rows that `process_batch` gets at once at the most."""
 REMEMBERED_BYTES = 256 << 10
 """A state of up to this size is remembered before each step, outside of regions."""
+FORGETFUL_STEPS = 100
+"""After a larger one was met, so many steps pass until its size is looked at again."""
+COMPARED_BYTES = 4 << 10
+"""A state of up to this size is compared after each step with the one that a restart would find."""
 
 
 class HostedRun(Remembering):
@@ -61,8 +65,8 @@ class HostedRun(Remembering):
         self.give_up: Callable[[], bool] = lambda: False
         """Does what the element does no longer matter? Set by its life."""
         self._before: bytes | None = None
-        self._is_small = True
-        """False once the state was too large to be remembered before each step."""
+        self._forgetful_steps = 0
+        self._as_stored: bytes | None = None
 
     def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
         """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
@@ -99,9 +103,15 @@ class HostedRun(Remembering):
 
     def remember(self) -> None:
         """Before a step: keep the state, if it is small, so that a failed step can be undone."""
-        self._before = self._encoded() if self._is_small else None
-        if self._before is not None and len(self._before) > REMEMBERED_BYTES:
-            self._before, self._is_small = None, False
+        self._before = None
+        if self._forgetful_steps:
+            self._forgetful_steps -= 1
+            return
+        encoded = self._encoded()
+        if len(encoded) <= REMEMBERED_BYTES:
+            self._before = encoded
+        else:
+            self._forgetful_steps = FORGETFUL_STEPS
 
     def go_back(self) -> bool:
         """After a failed step: have the state from before it. False if that is gone."""
@@ -113,6 +123,16 @@ class HostedRun(Remembering):
         instance_state.give_value(self.instance, codec.decode(stored["state"]))
         self._emitted = list(stored["emitted"])
         return True
+
+    def note_stored(self) -> None:
+        """The state is what a restart would find: just restored, or in a checkpoint."""
+        self._as_stored = None if self._forgetful_steps else instance_state.take_state(self.instance)
+
+    def is_as_stored(self) -> bool:
+        """After a step: True if a restart would find this very state. False also if that is not cheap to tell."""
+        if self._before is None or len(self._before) > COMPARED_BYTES:
+            return False
+        return instance_state.take_state(self.instance) == self._as_stored
 
     def _encoded(self) -> bytes:
         state = instance_state.take_state(self.instance)
