@@ -115,15 +115,16 @@ def test_what_an_element_that_gave_up_has_lost_is_counted_once_over_several_runs
     def made(rows: int, first: int) -> Topology:
         topology = Topology("loose")
         numbers = topology.source(Beacon(rows=rows, rows_per_step=STEP), name="numbers")
-        numbers.apply(lambda: FailsFrom(first), "id long", name="fails").sink(shelf("out"), name="out")
+        paced = numbers.map_arrow(Slowly(0.005), "id long", name="paced")
+        paced.apply(lambda: FailsFrom(first), "id long", name="fails").sink(shelf("out"), name="out")
         return topology
 
     with pytest.raises(StepFailed):
-        run_local(made(100, 30), where)
-    lost = 100 - len(rows_of("out"))
-    status = run_local(made(150, 1000), where)
+        run_local(made(600, 30), where)
+    lost = 600 - len(rows_of("out"))
+    status = run_local(made(650, 1000), where)
     assert status["lost_rows"] == {"out": lost}
-    assert ids(rows_of("out"))[-50:] == list(range(100, 150))
+    assert ids(rows_of("out"))[-50:] == list(range(600, 650))
     assert sum(told["rows"] for told in events(where, "rows.lost")) == lost
 
 
