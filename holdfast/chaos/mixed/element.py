@@ -127,7 +127,8 @@ class AutonomousElement:
         """False if there is nothing to do, or if it has to wait."""
         if self.asleep:
             self.asleep -= 1
-            return True
+            if self.asleep:
+                return False
         if self.todo:
             return self._perform_next()
         if self.step is not None:

@@ -88,10 +88,13 @@ class MixedFaults:
             at_work[int(self._random() * len(at_work))].fail(spoils=spoils)
 
     def _stall(self) -> None:
-        """Something takes an element very long."""
+        """A step takes very long; sometimes the driver dies when others have gone on."""
         elements = list(self._sim.outside.values())
+        elements = [e for e in elements if e.step is not None and e.step.is_running] or elements
         if elements:
-            elements[int(self._random() * len(elements))].asleep = int(self._random() * 80)
+            elements[int(self._random() * len(elements))].asleep = int(self._random() * 40)
+            if self._random() < 0.5:
+                self.ambush = "wrote sinks"
 
     def _ruin(self) -> None:
         """All steps of an element fail from now on: it will give up."""
@@ -120,7 +123,7 @@ class MixedFaults:
         if self._sim.region is not None:
             self._break()
             for element in self._sim.outside.values():
-                element.asleep = 150
+                element.asleep = 60
             self.ambush = "published"
 
     def _refuse(self) -> None:

@@ -64,7 +64,7 @@ class MixedSimulator:
         self.graph = _graph(seed // SCHEDULES_PER_GRAPH)
         self.mode: Mode = "async" if rng.random() < 0.6 else "drain"
         self.resets_max = rng.choice((0, 1, 3))
-        self.turns = [rng.choice((1, 1, 2, 6)) for _ in self.graph.elements]  # some are faster
+        self.paces = [rng.choice((1, 1, 2, 6)) for _ in self.graph.elements]
         self.capacity = rng.choice((2, 3, 8))  # of connections, in batches
         self.region_pace = rng.choice((1, 1, 4))
         self.epoch_pace = rng.choice((0.1, 0.3, 1.0))
@@ -80,6 +80,9 @@ class MixedSimulator:
         self.phase: Literal["settle", "open", "begin", "run", "over"] = "settle"
         self.opening: BooksRecord | None = None
         self.actors: list[Callable[[], bool]] = []
+        self.turns: list[int] = []  # numbers of actors; some have more turns than others
+        self.idle: list[bool] = []  # those that had nothing to do since something happened
+        self.is_doomed = False  # the driver dies next
         self.cut_in = -1  # ticks until a stopped run is cut off; -1: it was not stopped
 
     def say(self, line: str, *values: object) -> None:
@@ -98,7 +101,7 @@ class MixedSimulator:
         return self.outcome
 
     def _run(self) -> None:
-        ticks = idle = 0
+        ticks = 0
         random, faults, checkers = self.random, self.faults, self.checkers
         while self.phase != "over":
             ticks += 1
@@ -107,28 +110,42 @@ class MixedSimulator:
             if self.store.full:
                 faults.space_in -= 1
                 self.store.full = faults.space_in > 0
+                self._wake()
             if faults.left and random() < faults.rate:
                 faults.strike()
-            if self.phase != "run":
+                self._wake()
+            if self.is_doomed:
+                self.kill()
+            elif self.phase != "run":
                 self._start()
-                continue
-            if self.cut_in >= 0:
-                self.cut_in -= 1
-                if self.cut_in < 0:
-                    self.say("cut off")
-                    self._close(in_order=False)
-                    continue
-            if self._act(self.actors[int(random() * len(self.actors))]):
-                idle = 0
-                checkers.is_changed |= self.watches
+            elif self.cut_in == 0:
+                self.say("cut off")
+                self._close(in_order=False)
             else:
-                idle += 1
-                if idle > 2 * len(self.actors):
-                    idle = 0
-                    self._when_idle()
-            if checkers.is_changed and self.phase == "run":
+                self.cut_in -= 1
+                self._turn()
+            if checkers.is_changed and self.phase == "run" and not self.is_doomed:
                 checkers.is_changed = False
                 checkers.judge(self._counted(), is_settled=False)
+
+    def _turn(self) -> None:
+        """Somebody does something. Who has nothing to do is not asked again before something happened."""
+        if all(self.idle):
+            self._when_idle()
+            self._wake()
+            return
+        random, turns, idle = self.random, self.turns, self.idle
+        number = turns[int(random() * len(turns))]
+        while idle[number]:
+            number = turns[int(random() * len(turns))]
+        if self._act(self.actors[number]):
+            self._wake()
+            self.checkers.is_changed |= self.watches
+        else:
+            idle[number] = True
+
+    def _wake(self) -> None:
+        self.idle = [False] * len(self.actors)
 
     def _act(self, actor: Callable[[], bool]) -> bool:
         done = actor()
@@ -156,22 +173,20 @@ class MixedSimulator:
             self.trace(f"    {moment}")
         if self.faults.ambush == moment:
             self.faults.ambush = ""
-            self.actors = [self._die]
-
-    def _die(self) -> bool:
-        self.kill()
-        return True
+            self.is_doomed = True
 
     def _ask_for_epoch(self) -> bool:
         assert self.region is not None
         return self.random() < self.epoch_pace and self.region.ask_for_epoch()
 
     def _when_idle(self) -> None:
-        """Look whether anything at all can go on; if not, time passes until somebody does something."""
-        if any(self._act(actor) for actor in self.actors) or self.phase != "run":
-            return
+        """Time passes until somebody does something."""
         region = self.region
-        if self.store.full:
+        sleepers = [element for element in self.outside.values() if element.asleep]
+        if sleepers:
+            for element in sleepers:
+                element.asleep = 0
+        elif self.store.full:
             self.store.full = False
         elif region is not None and region.controller.phase is ControllerPhase.PARKED:
             region.resume()
@@ -212,8 +227,6 @@ class MixedSimulator:
                 element.begin()
             if self.region is not None:
                 self.region.begin()
-        if self.actors == [self._die]:
-            self.kill()
 
     def _build(self, books: BooksRecord) -> None:
         """Elements and connections in memory, as the books say."""
@@ -231,16 +244,19 @@ class MixedSimulator:
             )
             for plan in self.graph.elements if not plan.in_region
         }  # fmt: skip
-        self.actors = [e.act for e in self.outside.values() for _ in range(self.turns[e.plan.number])]
+        self.actors = [element.act for element in self.outside.values()]
+        paces = [self.paces[number] for number in self.outside]
         self.region = None
         if self.graph.region is not None:
             self.region = self.region_class(
                 self.graph, self.mode, self.resets_max, self.store, self.checkers, self.connections,
                 self.random, self.reached,
             )  # fmt: skip
-            acts = [e.act for e in self._inside().values() for _ in range(self.turns[e.plan.number])]
-            acts += [self.region.act, self.region.act, self.region.act, self._ask_for_epoch]
-            self.actors += acts * self.region_pace
+            self.actors += [*(e.act for e in self._inside().values()), self.region.act, self._ask_for_epoch]
+            inside = [*(self.paces[number] for number in self._inside()), 3, 1]
+            paces += [pace * self.region_pace for pace in inside]
+        self.turns = [number for number, pace in enumerate(paces) for _ in range(pace)]
+        self._wake()
         self.checkers.look_at(self.outside, self._inside(), self.connections)
         self.cut_in = -1
 
@@ -301,8 +317,6 @@ class MixedSimulator:
             self.phase = "over"
             self.outcome.lost += sum(counted.values())
         self.reached("closed")
-        if self.actors == [self._die] and self.phase != "over":
-            self.kill()
 
     def kill(self) -> None:
         """The driver dies: all that is in memory is gone."""
@@ -312,7 +326,7 @@ class MixedSimulator:
         with self.checkers.destroying():
             self._empty_memory(with_states=True)
         self.phase = "settle"
-        self.actors = []
+        self.is_doomed = False
 
     def _empty_memory(self, *, with_states: bool) -> None:
         self.store.full = False
