@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.chaos.mixed_connection import SimConnection
+from holdfast.chaos.mixed.connection import SimConnection
 from holdfast.chaos.mixed_graph import Wire
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import Account, Books, settle
