@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.chaos.mixed.connection import SimConnection
-from holdfast.chaos.mixed_graph import Wire
+from holdfast.chaos.mixed.graph import Wire
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import Account, Books, settle
 
