@@ -26,7 +26,7 @@ from holdfast.protocol.autonomous import (
     StepFailed,
 )
 
-SCHEDULES_MAX = 1500
+SCHEDULES_MAX = 4000
 
 # --- defects of the machine -------------------------------------------------------------------------------------------
 
