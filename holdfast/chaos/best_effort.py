@@ -200,12 +200,13 @@ _BUILD: Mapping[Graph, Callable[[Topology, Place, Size], None]] = {
 }
 
 
-def note_steps(place: Place) -> None:
-    """From here on each step of this process begins with a line in the trail, after its account was saved."""
+def note_steps(trails: Mapping[str, Path]) -> None:
+    """From here on each step of this process begins with a line in the trail of its topology, after its account was
+    saved."""
     run_step = ElementLoop.run_step
 
     def noted(self: ElementLoop, work: Work) -> Outcome:
-        append(place.trail, f"{os.getpid()} {self.name} {work.rows}")
+        append(trails[self.worker.plan.graph.name], f"{os.getpid()} {self.name} {work.rows}")
         return run_step(self, work)
 
     ElementLoop.run_step = noted  # type: ignore[method-assign]

@@ -34,7 +34,7 @@ def life(
     """Body of a child."""
     os.environ["TMPDIR"] = tempfile.tempdir = str(place.root)
     failpoints.arm(failpoint)
-    note_steps(place)
+    note_steps({graph: place.trail})
     if defect is not None:
         DEFECTS[defect]()
     topology, store = build(graph, place, size), f"file:{place.store}"
