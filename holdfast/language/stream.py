@@ -247,7 +247,8 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         "manual". Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
         The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
         `restore_within`: a restore is to take at most so long; checkpoints are formed accordingly, and you are warned
-        if the state is too large for it.
+        if the state is too large for it. After `max_consecutive_resets` resets without progress the region is parked; a
+        cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`.
         """
         settings = region_settings(
             name=name,
