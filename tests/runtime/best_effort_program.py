@@ -11,7 +11,7 @@ import random
 import signal
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import forked
@@ -28,33 +28,46 @@ STARTS_S = 60.0
 """A life whose first step takes longer hangs."""
 
 
-def life(
-    place: Place, graph: Graph, size: Size, failpoint: str, to_the_end: bool, defect: str | None
-) -> None:
+@dataclass(frozen=True)
+class Fate:
+    """What a life is to do, and to suffer."""
+
+    store: str
+    failpoint: str = ""
+    to_the_end: bool = False
+    take_over: bool = False
+    defect: str | None = None
+
+
+def life(place: Place, graph: Graph, size: Size, fate: Fate) -> None:
     """Body of a child."""
     os.environ["TMPDIR"] = tempfile.tempdir = str(place.root)
-    failpoints.arm(failpoint)
+    failpoints.arm(fate.failpoint)
     note_steps({graph: place.trail})
-    if defect is not None:
-        DEFECTS[defect]()
-    topology, store = build(graph, place, size), f"file:{place.store}"
-    if to_the_end:
-        place.report(os.getpid()).write_text(json.dumps(run_local(topology, store)))
+    if fate.defect is not None:
+        DEFECTS[fate.defect]()
+    topology = build(graph, place, size)
+    if fate.to_the_end:
+        status = run_local(topology, fate.store, take_over=fate.take_over)
+        place.report(os.getpid()).write_text(json.dumps(status))
     else:
-        submit_local(topology, store).await_termination()
+        submit_local(topology, fate.store).await_termination()
     os._exit(0)
 
 
 class Lives:
     """One graph on one store, in as many lives as it takes."""
 
-    def __init__(self, place: Place, graph: Graph, size: Size, defect: str | None = None) -> None:
-        self.place, self.graph, self.size, self._defect = place, graph, size, defect
+    def __init__(
+        self, place: Place, graph: Graph, size: Size, defect: str | None = None, kind: str = "file"
+    ) -> None:
+        self.place, self.graph, self.size = place, graph, size
+        self._fate = Fate(f"{kind}:{place.store}", defect=defect)
         self.killed: list[int] = []
 
     def kill_at(self, failpoint: str) -> None:
         """A life that dies at a failpoint, which must fire."""
-        process = self._start(failpoint)
+        process = self._start(failpoint=failpoint)
         assert forked.finish(process) == -signal.SIGKILL, f"{failpoint} did not fire"
         self.killed.append(process.pid)
 
@@ -62,26 +75,43 @@ class Lives:
         """A life that is killed some time after its first steps, or while it starts."""
         process = self._start()
         if chance.random() < 0.8:
-            steps, patience = chance.randrange(1, 6), time.monotonic() + STARTS_S
-            while len(self.place.steps(process.pid)) < steps and time.monotonic() < patience:
-                if process.exitcode is not None:
-                    break
-                time.sleep(0.002)
-            assert len(self.place.steps(process.pid)) >= steps, "it does not get going"
+            self._await_steps(process, chance.randrange(1, 6))
         time.sleep(chance.uniform(0.0, within_s))
         process.kill()
         assert forked.finish(process) == -signal.SIGKILL
         self.killed.append(process.pid)
 
+    def _await_steps(self, process: Any, steps: int) -> None:
+        patience = time.monotonic() + STARTS_S
+        while len(self.place.steps(process.pid)) < steps:
+            assert process.exitcode is None, "it ended"
+            assert time.monotonic() < patience, "it does not get going"
+            time.sleep(0.002)
+
+    def put_to_sleep_and_taken_over(self, chance: random.Random, within_s: float) -> list[SinkLosses]:
+        """A life that is stopped, not killed; another one takes over, and the first wakes up meanwhile."""
+        sleeper = self._start()
+        self._await_steps(sleeper, chance.randrange(1, 20))
+        time.sleep(chance.uniform(0.0, within_s))
+        os.kill(sleeper.pid, signal.SIGSTOP)
+        heir = self._start(to_the_end=True, take_over=True)
+        self._await_steps(heir, chance.randrange(1, 6))
+        os.kill(sleeper.pid, signal.SIGCONT)
+        assert forked.finish(sleeper) == 1, "it notices that it was replaced"
+        self.killed.append(sleeper.pid)
+        return self._ended(heir)
+
     def end(self) -> list[SinkLosses]:
         """A life to the end of the input; what each sink has then."""
-        process = self._start(to_the_end=True)
+        return self._ended(self._start(to_the_end=True))
+
+    def _ended(self, process: Any) -> list[SinkLosses]:
         assert forked.finish(process) == 0
         status: dict[str, Any] = json.loads(self.place.report(process.pid).read_text())
         return losses(self.graph, self.place, self.size, status["lost_rows"], self.killed)
 
-    def _start(self, failpoint: str = "", to_the_end: bool = False) -> Any:
-        return forked.start(life, self.place, self.graph, self.size, failpoint, to_the_end, self._defect)
+    def _start(self, **fate: Any) -> Any:
+        return forked.start(life, self.place, self.graph, self.size, replace(self._fate, **fate))
 
 
 # --- defects that the tests must notice -------------------------------------------------------------------------------

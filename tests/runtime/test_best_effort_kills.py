@@ -92,17 +92,56 @@ def test_many_kills_at_random_moments_cost_no_more_than_is_counted(
     kill_and_check(graph, place, note, KILLS_OF_A_CAMPAIGN, f"{name}[{graph}-{campaign}]")
 
 
+@pytest.mark.parametrize("graph", ["chain", "own"])
+def test_a_database_as_store_counts_as_well(graph: Graph, place: Place, note: Note) -> None:
+    lives = Lives(place, graph, Size(rows=400), kind="sqlite")
+    for failpoint in ("step.begin=kill@12", "step.end=kill@15"):
+        lives.kill_at(failpoint)
+    losses = lives.end()
+    note(losses)
+    check(losses, "on sqlite, killed at its 12th and after its 15th step")
+
+
+def taken_over_and_checked(graph: Graph, place: Place, note: Note, test: str) -> None:
+    chance, again = drawn(graph, test)
+    losses = Lives(place, graph, Size(rows=800)).put_to_sleep_and_taken_over(chance, within_s=0.2)
+    note(losses)
+    check(losses, again)
+
+
+@pytest.mark.parametrize("graph", ["chain"])
+def test_a_driver_that_was_only_asleep_hands_out_no_row_twice(graph: Graph, place: Place, note: Note) -> None:
+    name = "test_a_driver_that_was_only_asleep_hands_out_no_row_twice"
+    taken_over_and_checked(graph, place, note, f"{name}[{graph}]")
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("campaign", range(CAMPAIGNS))
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_drivers_that_were_only_asleep_hand_out_no_row_twice(
+    graph: Graph, campaign: int, place: Place, note: Note
+) -> None:
+    name = "test_drivers_that_were_only_asleep_hand_out_no_row_twice"
+    taken_over_and_checked(graph, place, note, f"{name}[{graph}-{campaign}]")
+
+
 def kill_and_check(graph: Graph, place: Place, note: Note, kills: int, test: str) -> None:
-    seed = int(SEED) if SEED else random.SystemRandom().randrange(1 << 32)
-    again = f"HOLDFAST_SEED={seed} .venv/bin/python -m pytest -m '' 'tests/runtime/test_best_effort_kills.py::{test}'"
-    print(f"seed {seed}; to run it again: {again}")
-    chance = random.Random(f"{graph} {seed}")
+    chance, again = drawn(graph, test)
     lives = Lives(place, graph, Size(rows=400 * (kills + 1)))
     for _ in range(kills):
         lives.kill_at_some_moment(chance, within_s=0.4)
     losses = lives.end()
     note(losses)
     check(losses, again)
+
+
+def drawn(graph: Graph, test: str) -> tuple[random.Random, str]:
+    """What a test draws from, and how to draw the same again."""
+    seed = int(SEED) if SEED else random.SystemRandom().randrange(1 << 32)
+    again = f"HOLDFAST_SEED={seed} .venv/bin/python -m pytest -m '' 'tests/runtime/test_best_effort_kills.py::{test}'"
+    print(f"seed {seed}; to run it again: {again}")
+    return random.Random(f"{graph} {seed}"), again
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
