@@ -38,6 +38,7 @@ def run_all(chunks: list[range]) -> Outcome:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # a busy machine may take long
 def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(
     tell: Callable[..., None], faults: Callable[[str, int], None], extent: Extent
 ) -> None:
