@@ -31,6 +31,7 @@ PROGRAM = Path(__file__).with_name("best_effort_spark_program.py")
 GRAPHS: tuple[Graph, ...] = tuple(ALONE)
 SMALL = Size(rows=160, rows_per_step=20, pace_s=0.1, slow_s=0.2, period_s=0.6)
 LARGE = Size(rows=800, rows_per_step=20, pace_s=0.05, slow_s=0.2, period_s=0.6)
+SCRATCHES = ("TMPDIR", "SPARK_LOCAL_DIRS", "HOLDFAST_LIVE_DIR", "SPARK_WORKER_DIR")
 LIFE_S = 240.0
 """A driver that lives longer hangs."""
 KILLS = 2
@@ -55,10 +56,17 @@ def note(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Note:
 class Lives:
     """Some graphs in one process, in as many lives as it takes. Leaves no process behind."""
 
-    def __init__(self, here: Path, graphs: Sequence[Graph], size: Size, master: str = "local[2]") -> None:
+    def __init__(
+        self,
+        here: Path,
+        graphs: Sequence[Graph],
+        size: Size,
+        master: str = "local[2]",
+        life_s: float = LIFE_S,
+    ) -> None:
         self.places = {graph: Place(here / graph) for graph in graphs}
         self.killed: list[int] = []
-        self._here, self._size, self._master = here, size, master
+        self._here, self._size, self._master, self._life_s = here, size, master, life_s
         self._tags: list[str] = []
         self._scratch = Path(tempfile.mkdtemp(prefix="hf-"))  # not below `here`: sockets need short paths
         for place in self.places.values():
@@ -80,7 +88,7 @@ class Lives:
         self._tags.append(processes.new_tag("loose"))
         environment = {
             **os.environ,
-            **dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS", "HOLDFAST_LIVE_DIR"), str(self._scratch)),
+            **dict.fromkeys(SCRATCHES, str(self._scratch)),
             processes.TAG: self.tag,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
@@ -97,7 +105,7 @@ class Lives:
 
     def await_steps(self, driver: subprocess.Popen[bytes], steps: int) -> None:
         """Wait until each graph has begun so many steps in this life."""
-        deadline = time.monotonic() + LIFE_S
+        deadline = time.monotonic() + self._life_s
         while any(len(place.steps(driver.pid)) < steps for place in self.places.values()):
             assert driver.poll() is None, self._log.read_text(errors="replace")[-3000:]
             assert time.monotonic() < deadline, "it does not get going"
@@ -114,7 +122,7 @@ class Lives:
         return self.ended(self.start(to_the_end=True))
 
     def ended(self, driver: subprocess.Popen[bytes]) -> list[SinkLosses]:
-        assert driver.wait(LIFE_S) == 0, self._log.read_text(errors="replace")[-3000:]
+        assert driver.wait(self._life_s) == 0, self._log.read_text(errors="replace")[-3000:]
         found: list[SinkLosses] = []
         for graph, place in self.places.items():
             counted = json.loads(place.report(driver.pid).read_text())["lost_rows"]
@@ -161,17 +169,18 @@ def test_drivers_of_one_graph_are_killed_at_random_moments(
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2500)
 def test_an_executor_dies_with_the_segments_of_an_operator_that_has_checkpoints_of_its_own(
     tmp_path: Path, note: Note
 ) -> None:
-    with Lives(tmp_path, ["own"], LARGE, "local-cluster[2,1,1024]") as lives:
+    with Lives(tmp_path, ["own"], LARGE, "local-cluster[2,1,1024]", life_s=1200.0) as lives:
         driver = lives.start(to_the_end=True)
-        lives.await_steps(driver, 15)
+        lives.await_steps(driver, 12)
         victim, *_ = processes.of_kind(lives.tag, "executor")
         assert processes.send(victim.pid, lives.tag)
         found = lives.ended(driver)
     note(found)
+    assert any(each.counted for each in found), "nobody missed the executor"
     for each in found:
         assert each.repeated == 0
         assert each.missing <= each.counted, each.line()
