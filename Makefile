@@ -8,6 +8,7 @@ PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
 # Two processes: many tests wait for others' processes. A file stays together, with what it shares.
 SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
+CHAOS_TABLE ?= build/chaos.md
 CODE := $(wildcard holdfast tests examples scripts)
 
 # Spark starts its Python workers with this interpreter.
@@ -32,8 +33,10 @@ demo: setup ## run the demonstration
 
 # Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
 test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
+# Many short-lived Pythons, too: none of them shall compile what another one has compiled.
+test chaos: export PYTHONDONTWRITEBYTECODE :=
 test: check ## run the checks, then all tests but the chaos ones
-	@$(WITH_JAVA) $(PYTHON) -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	@$(WITH_JAVA) $(PYTHON) -m pytest $(SIDE_BY_SIDE) --durations=10 $(PYTEST_ARGS)
 
 check: setup ## check formatting, lint and types
 	@$(PYTHON) -m ruff format --check $(CODE)
@@ -44,8 +47,8 @@ format: setup ## format the code and repair what lint can repair
 	@$(PYTHON) -m ruff format $(CODE)
 	@$(PYTHON) -m ruff check --fix $(CODE)
 
-chaos: setup ## break things at random for a long time
-	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 tests $(PYTEST_ARGS)
+chaos: setup ## break things for hours, with a table of it in build/chaos.md
+	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) tests $(PYTEST_ARGS)
 
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless

@@ -1,7 +1,8 @@
-"""`--chaos-table FILE`: one row of Markdown per chaos test: what was broken, how many faults fired, how it ended.
+"""`--chaos-table FILE`: one row of Markdown per chaos test with all its cases: what was broken, how many faults fired, how it
+ended, how long it took.
 
-A test that counts its faults tells them to the fixture `faults`; of the others the name says what they break. The file is
-written anew after each test: what a run of hours has found out is there, however the run ends.
+Tests and their helpers tell `faults.fired` what broke; of tests that tell nothing the name says what they break. The file
+is written anew after each test: what a run of hours has found out is there, however the run ends.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 import datetime as dt
 import os
 import platform
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
+from faults import FIRED
 from sampling import SEED
 
-FAULT = "fault"
+FAULTS = "faults"
 HEADER = "| where | what | faults that fired | result | seconds |\n|---|---|---|---|---:|\n"
 
 
@@ -26,10 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--chaos-table", metavar="FILE", type=Path, help="a row per chaos test, as Markdown")
 
 
-@pytest.fixture
-def faults(record_property: Callable[[str, Any], None]) -> Callable[..., None]:
-    """faults(what, count) notes faults that fired, for the table."""
-    return lambda what, count=1: record_property(FAULT, (what, count))
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    FIRED.clear()
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """They travel with the report, also from other processes."""
+    item.user_properties.append((FAULTS, dict(FIRED)))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,53 +43,65 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @dataclass
-class Row:
-    """A test, as far as its reports have come."""
+class Case:
+    """A test with its parameters, as far as its reports have come."""
 
-    seconds: float = 0.0
     result: str = ""
+    seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
 
     def add(self, report: pytest.TestReport) -> None:
         self.seconds += report.duration
         if report.outcome != "passed" or not self.result:
             self.result = report.outcome
-        if report.when == "teardown":  # it carries all that was told
-            for name, told in report.user_properties:
-                if name == FAULT:
-                    what, count = told
-                    self.faults[what] += count
-
-    def line(self, test: str) -> str:
-        path, _, name = test.partition("::")
-        where = path.removeprefix("tests/").removesuffix(".py").replace("test_", "")
-        what = name.removeprefix("test_").replace("_", " ").replace("|", "\\|")
-        told = ", ".join(f"{count} × {kind}" for kind, count in self.faults.items() if count) or "–"
-        result = self.result if self.result == "passed" else f"**{self.result}**"
-        return f"| {where} | {what} | {told} | {result} | {self.seconds:.0f} |\n"
+        for name, told in report.user_properties:
+            if name == FAULTS:
+                self.faults = Counter(told)
 
 
 class Table:
-    """Rows of the chaos tests of this run."""
+    """The chaos tests of this run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._rows: dict[str, Row] = {}
+        self._cases: dict[str, Case] = {}
+        """By node id."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if "chaos" in report.keywords:
-            self._rows.setdefault(report.nodeid, Row()).add(report)
+            self._cases.setdefault(report.nodeid, Case()).add(report)
             if report.when == "teardown":
-                self._write()
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.write_text(f"{self._summary()}\n\n{HEADER}{''.join(self._rows())}")
 
-    def _write(self) -> None:
-        results = Counter(row.result for row in self._rows.values())
-        fired = sum(row.faults.total() for row in self._rows.values())
-        hours = sum(row.seconds for row in self._rows.values()) / 3600
-        told = ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
-        lines = [row.line(test) for test, row in sorted(self._rows.items())]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(
-            f"{dt.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}: {len(lines)} tests, "
-            f"{told}, {fired} faults counted, {hours:.1f} hours, {SEED}={os.environ[SEED]}\n\n{HEADER}{''.join(lines)}"
+    def _summary(self) -> str:
+        cases = self._cases.values()
+        fired = sum((case.faults for case in cases), Counter[str]()).total()
+        return (
+            f"{dt.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}: {results(cases)}, "
+            f"{fired} faults counted, {sum(case.seconds for case in cases) / 3600:.1f} hours, {SEED}={os.environ[SEED]}"
         )
+
+    def _rows(self) -> Iterator[str]:
+        tests: dict[str, list[str]] = defaultdict(list)
+        for node in sorted(self._cases):
+            tests[node.partition("[")[0]].append(node)
+        for test, nodes in tests.items():
+            cases = [self._cases[node] for node in nodes]
+            path, _, name = test.partition("::")
+            where = path.removeprefix("tests/").removesuffix(".py").replace("test_", "")
+            faults = sum((case.faults for case in cases), Counter[str]())
+            told = ", ".join(f"{count} × {what}" for what, count in faults.items()) or "–"
+            bad = [
+                node.partition("[")[2][:-1] or "it" for node in nodes if self._cases[node].result == "failed"
+            ]
+            failed = f"; failed: {', '.join(bad)}" if bad else ""
+            seconds = sum(case.seconds for case in cases)
+            what = name.removeprefix("test_").replace("_", " ")
+            yield f"| {where} | {what} | {told} | {results(cases)}{failed} | {seconds:.0f} |\n"
+
+
+def results(cases: Iterable[Case]) -> str:
+    """How many ended how."""
+    counts = Counter(case.result for case in cases)
+    return ", ".join(f"{count} {result}" for result, count in sorted(counts.items()))

@@ -53,7 +53,8 @@ def extent(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Any:
     name = request.node.nodeid.removesuffix("[sample]").rpartition("::")[2]
     made = Extent(request.param == "all", name)
     yield made
-    tell("samples", *made.told)
+    if made.told:
+        tell("samples", *made.told)
 
 
 def pytest_configure(config: pytest.Config) -> None:

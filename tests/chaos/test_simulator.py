@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
 import pytest
+from faults import fired
 from sampling import Extent
 
 from holdfast.chaos.outcome import Outcome
@@ -40,13 +41,13 @@ def run_all(chunks: list[range]) -> Outcome:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a busy machine may take long
 def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(
-    tell: Callable[..., None], faults: Callable[[str, int], None], extent: Extent
+    tell: Callable[..., None], extent: Extent
 ) -> None:
     chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
     chunks = extent.of(chunks, keep=CHUNKS_SAMPLED)
     began = time.perf_counter()
     total = run_all(chunks)
-    faults("simulated fault", total.faults)
+    fired("simulated fault", total.faults)
     elapsed_s = time.perf_counter() - began
     element_legal, element_taken = legal_moves(ELEMENT_MOVES), total.element_moves
     controller_legal, controller_taken = legal_moves(CONTROLLER_MOVES), total.controller_moves

@@ -22,6 +22,7 @@ from typing import Any
 import forked
 import pyarrow as pa
 import pyarrow.compute as pc
+from faults import DRIVER_KILLED, fired
 
 from holdfast import failpoints
 from holdfast.errors import HoldfastError
@@ -341,6 +342,7 @@ def start(place: Place, **options: Any) -> Any:
 def finish(place: Place, process: Any, timeout: float = forked.HUNG_S) -> Life:
     """Wait; a hang is a failure."""
     code = forked.finish(process, timeout)
+    fired(DRIVER_KILLED, int(code == -signal.SIGKILL))
     path = place.root / f"report-{process.pid}"
     report = json.loads(path.read_text()) if path.exists() else {}
     return Life(code, newest_epoch(place.store), report)

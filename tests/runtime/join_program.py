@@ -23,8 +23,8 @@ def rows(seed: int) -> list[tuple[datetime.datetime, str, int]]:
 
 def main(here: str) -> None:
     topology = hf.Topology("joins")
-    left = topology.source(hf.Rows(rows(1), "at timestamp, k string, v long", rows_per_step=5), name="left")
-    right = topology.source(hf.Rows(rows(2), "at timestamp, k string, w long", rows_per_step=4), name="right")
+    left = topology.source(hf.Rows(rows(1), "at timestamp, k string, v long", rows_per_step=10), name="left")
+    right = topology.source(hf.Rows(rows(2), "at timestamp, k string, w long", rows_per_step=8), name="right")
     left, right = (stream.consistent(name="region", period=0.02) for stream in (left, right))
     timed = {"on": "at", "delay": 3}
     joined = {

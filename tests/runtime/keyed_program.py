@@ -51,7 +51,7 @@ def rows() -> list[tuple[dt.datetime, str, str, int]]:
 
 def main(here: str) -> None:
     topology = hf.Topology("keyed")
-    source = hf.Rows(rows(), "at timestamp, user string, page string, n long", rows_per_step=5)
+    source = hf.Rows(rows(), "at timestamp, user string, page string, n long", rows_per_step=10)
     stream = topology.source(source, name="rows").consistent(period=0.02)
     sessions = stream.keyed(
         "user", Sessions, "user string, ended timestamp, rows long, said string", name="sessions", on="at", delay=2

@@ -13,6 +13,7 @@ from typing import Any
 
 import forked
 import pyarrow.parquet as pq
+from faults import DRIVER_KILLED, fired
 
 PATIENCE_S = 120.0
 
@@ -26,6 +27,7 @@ def lived(program: Path, here: Path, failpoint: str = "", *arguments: str) -> in
     given = [str(program), *arguments, str(here)]
     code, said = _forked(given, failpoint) if failpoint else _fresh(given)
     assert code in (0, -signal.SIGKILL), said[-3000:]
+    fired(DRIVER_KILLED, int(code != 0))
     return code
 
 

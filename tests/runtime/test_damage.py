@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import campaign
 import forked
 import pytest
 from campaign import REGION, Place
+from faults import fired
 from sampling import Extent
 
 from holdfast import failpoints
@@ -138,13 +138,12 @@ def test_a_flipped_byte_in_any_file_read_by_a_restore_is_refused_and_nothing_cha
     read_by_restore: list[str],
     fast_directory: Path,
     tell: Any,
-    faults: Callable[[str, int], None],
     extent: Extent,
 ) -> None:
     broken = []
     flips = [(name, position) for name in read_by_restore for position in POSITIONS]
     flips = extent.of(flips, per=lambda flip: flip[0])
-    faults("flipped byte", len(flips))
+    fired("bit flipped", len(flips))
     for number, (name, position) in enumerate(flips):
         place = copy_of(killed, fast_directory / f"flip-{number}")
         flip(place.root / name, position)

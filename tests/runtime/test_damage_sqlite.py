@@ -24,6 +24,7 @@ import campaign
 import forked
 import pytest
 from campaign import Life, Place
+from faults import fired
 from sampling import Extent
 
 from holdfast.checkpoint import manifest as manifests
@@ -225,7 +226,6 @@ class Judge:
     directory: Path
     extent: Extent
     tell: Callable[[str, str], None]
-    faults: Callable[[str, int], None]
 
     def __call__(self, all_flips: list[Flip], title: str) -> Counter[str]:
         """How many flips ended in which way; fails unless each was refused, by whatever error, or made no difference."""
@@ -239,7 +239,7 @@ class Judge:
         counts = Counter(outcomes)
         figures = ", ".join(f"{counts[kind]} {kind}" for kind in (REFUSED, EXACT) if counts[kind])
         self.tell("flipped bytes, SQLite", f"{title}: {len(flips)} flips, {figures}")
-        self.faults("flipped byte", len(flips))
+        fired("bit flipped", len(flips))
         broken = [
             f"{flip.where} {flip.what}: {outcome}"
             for flip, outcome in zip(flips, outcomes, strict=True)
@@ -251,14 +251,8 @@ class Judge:
 
 
 @pytest.fixture
-def judge(
-    killed: Place,
-    fast_directory: Path,
-    extent: Extent,
-    tell: Callable[..., None],
-    faults: Callable[..., None],
-) -> Judge:
-    return Judge(killed, fast_directory, extent, tell, faults)
+def judge(killed: Place, fast_directory: Path, extent: Extent, tell: Callable[..., None]) -> Judge:
+    return Judge(killed, fast_directory, extent, tell)
 
 
 def test_a_flipped_byte_in_any_value_read_by_a_restore_is_refused_and_nothing_changes(

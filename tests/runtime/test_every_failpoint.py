@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import campaign
+import faults
 import forked
 import pytest
 from campaign import ROWS, Life, Place
@@ -216,7 +217,7 @@ def judge(case: Case, place: Place, lives: list[Life]) -> str:
 
 @pytest.fixture
 def run_all(
-    fast_directory: Path, orders: Path, tell: Callable[..., None], faults: Callable[[str, int], None]
+    fast_directory: Path, orders: Path, tell: Callable[..., None]
 ) -> Callable[[list[Case], str], None]:
     """run_all(cases, title) runs them side by side, tells what happened, and fails unless all of them end well."""
 
@@ -225,8 +226,7 @@ def run_all(
         kills = sum(life.killed for result in results for life in result.lives)
         armed = sum(result.case.armed.total() for result in results)
         fired = sum(len(result.story.firings) for result in results)
-        faults("kill -9 of the driver", kills)
-        faults("exception", fired - kills)
+        faults.fired("exception in the driver", fired - kills)
         broken = [result.line() for result in results if result.problem]
         tell(
             f"faults: {title}",

@@ -17,6 +17,7 @@ import campaign
 import forked
 import pytest
 from campaign import REGION, Place
+from faults import fired
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.ids import Epoch, RegionName
@@ -191,6 +192,7 @@ def test_a_full_disk_pauses_the_region_until_space_returns(
     assert not report["empty_files"]
     assert PAUSED in report["told_while_full"], "no event says that the region paused for space"
     assert went_on_after_a_pause(report["told"]), report["told"]
+    fired("disk full")
     # A store without space may lose what happened meanwhile from its own log, but nothing of what came after.
     assert "region.space" in report["logged"]
     assert small == "store" or went_on_after_a_pause(report["logged"]), report["logged"]
@@ -227,6 +229,7 @@ def test_no_space_at_a_failpoint_pauses_the_region_and_it_goes_on(
     life = campaign.live(place, fp=fp, mode=mode)
     assert life.exit == 0, life.report
     assert where in [firing.name for firing in campaign.story(place).firings]
+    fired("disk full")
     paused = campaign.events(place, "region.paused")
     assert paused, "no event says that the region paused"
     assert "no space" in paused[0].data["reason"]

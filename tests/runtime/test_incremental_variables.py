@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import faults
 import pytest
 from killed import killed_and_finished, written
 from variables_program import Many, expected, states, topology
@@ -121,6 +122,7 @@ def test_a_fault_at_any_write_loses_no_change(name: str, shelf: str, tmp_path: P
         run_local(topology(hf.MemorySink(shelf), mode="async" if number % 2 else "drain", keep=100), url)
         if not fired()[name]:
             break
+        faults.fired("exception in the driver")
         compare_sequence(expected(), hf.MemorySink.rows(shelf))
         check_every_epoch(url)
         hf.MemorySink.clear(shelf)

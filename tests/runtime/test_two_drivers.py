@@ -12,6 +12,7 @@ import time
 import campaign
 import pytest
 from campaign import Place
+from faults import fired
 
 pytestmark = pytest.mark.slow
 
@@ -124,6 +125,7 @@ def wait_until_stopped(pid: int) -> None:
     while state_of(pid) != "T":
         assert time.monotonic() < patience, "the driver did not reach the failpoint"
         time.sleep(0.005)
+    fired("driver stopped and replaced")
 
 
 def state_of(pid: int) -> str:

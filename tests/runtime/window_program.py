@@ -22,7 +22,7 @@ def rows() -> list[tuple[datetime.datetime, str, int]]:
 
 def main(here: str) -> None:
     topology = hf.Topology("windows")
-    source = hf.Rows(rows(), "at timestamp, k string, n long", rows_per_step=5)
+    source = hf.Rows(rows(), "at timestamp, k string, n long", rows_per_step=10)
     stream = topology.source(source, name="rows").consistent(period=0.02)
     window = hf.sliding(6, 2, on="at", delay=2)
     timed, late = stream.aggregate(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import DRIVER_KILLED, fired
 
 from holdfast.chaos.kills import HEADER, Kill, table
 from holdfast.language.stream import Stream
@@ -52,4 +53,10 @@ def note_kills(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Cal
     """note_kills(kills) puts them into the table at the end of the test run."""
     title = f"kills: {request.node.name}"
     tell(title, HEADER)
-    return lambda kills: tell(title, *table(kills))
+
+    def note(kills: list[Kill]) -> None:
+        tell(title, *table(kills))
+        for kill in kills:
+            fired(DRIVER_KILLED if kill.kind == "failpoint" else f"{kill.kind} killed")
+
+    return note

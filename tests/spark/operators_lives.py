@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from exact_sums import written
+from faults import fired
 from operators_program import OPERATORS, STEPS, build, deaths, epoch_of
 
 from holdfast.errors import HoldfastError
@@ -181,6 +182,8 @@ class Lives:
 
     def check(self) -> None:
         """Every sink has what it has without failures and without Spark, what is sorted in the same order."""
+        for what, *_ in self.kills:
+            fired(f"{what} killed")
         run_local(build(self.here, self.here / "golden"), store=f"file:{self.here}/golden/store")
         for name in OPERATORS:
             golden = written(self.here / "golden", name)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from exact_sums import check
+from faults import DRIVER_KILLED, fired
 
 from holdfast.store.urls import open_store
 
@@ -57,6 +58,7 @@ def live(here: Path, **environment: str) -> tuple[int, dict[str, Any]]:
     """(exit, what the region said of itself)."""
     out, errors = (child := start(here, **environment)).communicate(timeout=120)
     assert child.returncode in (0, -signal.SIGKILL), errors[-3000:]
+    fired(DRIVER_KILLED, int(child.returncode != 0))
     return child.returncode, json.loads(out.splitlines()[-1]) if child.returncode == 0 else {}
 
 
@@ -75,6 +77,7 @@ def test_a_worker_dies_after_it_wrote_segments_and_the_sinks_files(here: Path) -
     assert code == 0
     died = [name for name in ("sums", "seconds") if (here / f"died-in-{name}").exists()]
     assert died, "no worker died"
+    fired("worker killed", len(died))
     assert region["resets"] >= len(died), "local[2] tries no task again: the region must have reset"
     check(here)
 

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from exact_sums import check, written
+from faults import fired
 
 from holdfast.store.urls import open_store
 from holdfast.testing import processes
@@ -77,6 +78,7 @@ class Cluster:
     def kill_an_executor(self) -> None:
         executor = processes.of_kind(self.tag, "executor")[0]
         assert processes.send(executor.pid, self.tag)
+        fired("executor killed")
 
 
 def free_port() -> int:

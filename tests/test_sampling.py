@@ -1,0 +1,80 @@
+"""What a run draws, and the table of what it broke."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chaos_table import FAULTS, Table
+from sampling import SEED, Extent
+
+HERE = Path(__file__).parent
+CASES = [(name, action) for name in "abcdefgh" for action in ("kill", "raise", "stop")]
+
+
+def drawn(seed: int, monkeypatch: pytest.MonkeyPatch, keep: int = 1) -> list[tuple[str, str]]:
+    monkeypatch.setenv(SEED, str(seed))
+    return Extent(False, "test").of(CASES, keep, per=lambda case: case[0])
+
+
+def test_a_sample_has_some_cases_of_each_group_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(20):
+        chosen = drawn(seed, monkeypatch, keep=2)
+        assert [name for name, _ in chosen] == sorted(2 * "abcdefgh")
+        assert chosen == [case for case in CASES if case in chosen]
+
+
+def test_a_seed_draws_the_same_again_and_others_draw_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn(7, monkeypatch) == drawn(7, monkeypatch)
+    assert {case for seed in range(40) for case in drawn(seed, monkeypatch)} == set(CASES)
+    assert Extent(True, "test").of(CASES) == CASES
+
+
+@pytest.mark.parametrize("chaos", [False, True])
+def test_a_case_that_is_not_drawn_is_a_chaos_test(chaos: bool) -> None:
+    """Of a parametrised test with eleven failpoints and two modes."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-m",
+        "chaos" if chaos else "not chaos",
+    ]
+    done = subprocess.run(
+        [*command, str(HERE / "runtime" / "test_two_drivers.py"), "-k", "in_the_middle_of_a_write"],
+        env={**os.environ, SEED: "3"}, cwd=HERE.parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = re.findall(r"\[(.*)-(async|drain)\]", done.stdout)
+    assert len({where for where, _ in found}) == 11
+    assert len(found) == (22 if chaos else 11)
+
+
+def report(node: str, when: Any, outcome: Any = "passed", **faults: int) -> pytest.TestReport:
+    told = [(FAULTS, faults)] if when == "teardown" else []
+    return pytest.TestReport(
+        node, ("", 0, ""), {"chaos": 1}, outcome, None, when, [], 0.5, user_properties=told
+    )
+
+
+def test_the_table_has_a_row_per_test_and_names_the_cases_that_failed(tmp_path: Path) -> None:
+    table = Table(tmp_path / "new" / "table.md")
+    for case, outcome in (("first", "passed"), ("second", "failed")):
+        node = f"tests/some/test_thing.py::test_it_holds[{case}]"
+        table.pytest_runtest_logreport(report(node, "setup"))
+        table.pytest_runtest_logreport(report(node, "call", outcome))
+        table.pytest_runtest_logreport(report(node, "teardown", killed=2, stopped=0))
+    table.pytest_runtest_logreport(report("tests/test_other.py::test_a", "setup", "skipped"))
+    table.pytest_runtest_logreport(report("tests/test_other.py::test_a", "teardown"))
+    summary, _, _, _, *rows = (tmp_path / "new" / "table.md").read_text().splitlines()
+    assert "1 failed, 1 passed, 1 skipped, 4 faults counted" in summary
+    assert rows == [
+        "| some/thing | it holds | 4 × killed | 1 failed, 1 passed; failed: second | 3 |",
+        "| other | a | – | 1 skipped | 1 |",
+    ]
