@@ -137,16 +137,16 @@ class World:
         return False
 
     def overtake(self, element: SimElement) -> bool:
-        """Let tokens go ahead of the batches that wait before them, if each is in its queue."""
+        """Tell an element which tokens wait in its queues; True if it lets them go ahead."""
         awaited = element.machine.awaited
         if awaited is None or not awaited[1]:
             return False
         token, missing = awaited
         here = frozenset(link.id for link in element.inputs if token in link.queue)
-        if not missing <= here:
+        if not missing & here:
             return False
         self.feed(element, TokensWait(token.epoch, token.attempt, here))
-        return True
+        return element.machine.awaited is None
 
     def _take(self, element: SimElement, link: SimLink) -> bool:
         if not link.queue:
