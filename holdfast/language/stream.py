@@ -24,10 +24,9 @@ from holdfast.language.connectors import Sink
 from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hosted import maker
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
-from holdfast.language.operators.expiry import checked_ttl
-from holdfast.language.operators.join_verbs import JoinVerbs
-from holdfast.language.operators.keyed_verbs import KeyedVerbs
-from holdfast.language.operators.row_verbs import RowVerbs
+from holdfast.language.operators.joins import JoinVerbs
+from holdfast.language.operators.keyed_python import KeyedVerbs
+from holdfast.language.operators.rows import RowVerbs, checked_ttl
 from holdfast.language.operators.stateless import (
     FilterSpec,
     MapArrowSpec,

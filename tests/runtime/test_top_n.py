@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.language.operators.ranking import top_n_schema, top_n_spec
+from holdfast.language.operators.rows import top_n_schema, top_n_spec
 from holdfast.language.operators.values import TimeWindow
 from holdfast.operators.rows.ranked import TopOfWindows, TopRows
 from holdfast.operators.shared.timed import TimedPort

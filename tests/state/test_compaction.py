@@ -27,9 +27,8 @@ from holdfast.state.keyed import compaction
 from holdfast.state.keyed.compaction import ranges
 from holdfast.state.keyed.keyed_map import Version, apply_batch, contents, lookup, merge_versions_for
 from holdfast.state.keyed.layout import Merge, Run, blocks_of
-from holdfast.state.keyed.mapped_segments import OPENED
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.keyed.segment import Segment, open_segment, verify_segment, write_segment
+from holdfast.state.keyed.segment import OPENED, Segment, open_segment, verify_segment, write_segment
 
 PLAN = Aggregation.plan(
     ("k",), (("n", "count", None), ("s", "sum", "v")), pa.schema({"k": pa.int64(), "v": pa.int64()})

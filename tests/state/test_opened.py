@@ -13,9 +13,8 @@ from holdfast.errors import StateError, StoreError
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.keyed_map import Version, apply_batch, contents
-from holdfast.state.keyed.mapped_segments import OPENED, OpenedSegments
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.keyed.segment import Segment, write_segment
+from holdfast.state.keyed.segment import OPENED, OpenedSegments, Segment, write_segment
 
 TABLE = pa.table({HASH_COLUMN: [1, 2, 3], "k": [1, 2, 3]})
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import StateError
 from holdfast.state.values import codec
-from holdfast.state.variables.change_tracking import disable, enable, log_of
+from holdfast.state.variables.change_tracking import PIECES_MAX, disable, enable, log_of
 from holdfast.state.variables.declarations import Variable
-from holdfast.state.variables.list_matching import PIECES_MAX
 from holdfast.state.variables.variables import List, Map, Value, Window
 from holdfast.state.variables.versions import Versions, merged, versions_of
 from holdfast.state.variables.working_values import UNSET, Clock, ListState, MapState, WindowState

@@ -7,7 +7,7 @@ under another name.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_type, key_fields, key_names
 from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
+from holdfast.language.schema import to_arrow
 from holdfast.state.aggregates.extremes import has_order
 from holdfast.state.aggregates.function_names import (
     FUNCTIONS,
@@ -301,3 +302,41 @@ def _number(type_: pa.DataType, function: str, column: str | None) -> pa.DataTyp
             builtins.min(38, type_.precision + more_digits), builtins.min(38, type_.scale + more_scale)
         )
     return pa.float64() if function == "avg" or pt.is_floating(type_) else pa.int64()
+
+
+_CURE = 'Write hf.udaf(lambda price: pc.max(price).as_py() - pc.min(price).as_py(), "price", type="double").'
+
+
+def udaf(fn: Callable[..., Any], *columns: str, type: Any) -> Aggregate:
+    """An aggregate of your own: `fn` is given the columns of all rows of a window and key as Arrow arrays, in the order of
+    the source, nulls among them, and returns one value of `type`, or None.
+
+        def vwap(price, volume):
+            return pc.sum(pc.multiply(price, volume)).as_py() / pc.sum(volume).as_py()
+
+        trades.aggregate("symbol", window=hf.tumbling(rows=100), vwap=hf.udaf(vwap, "price", "volume", type="double"))
+
+    It goes with windows of all kinds. As with `collect` all rows are kept until the window is complete, and rows of one
+    source are needed that keep their positions; without a window they are kept for ever. `fn` is sent to the executors
+    with what it refers to, and should depend on nothing but its arguments.
+    """
+    if not callable(fn):
+        raise TopologyError(f"udaf() takes a function, not {fn!r}.", cure=_CURE)
+    if not columns or not all(isinstance(name, str) and name for name in columns):
+        raise TopologyError(f"udaf() takes the names of columns, not {columns!r}.", cure=_CURE)
+    if len(set(columns)) < len(columns):
+        raise TopologyError(f"udaf() was given a column twice: {', '.join(columns)}.", cure="Name each once.")
+    return Aggregate(UserFunction(fn, columns, _type(type)), columns[0])
+
+
+def _type(type_: Any) -> pa.DataType:
+    if isinstance(type_, pa.DataType):
+        return type_
+    if not isinstance(type_, str):
+        raise TopologyError(
+            f"type={type_!r} is no type.", cure="Write type='double', or give a pyarrow type."
+        )
+    schema = to_arrow(f"value {type_}", "the type of udaf()")
+    if len(schema) != 1:
+        raise TopologyError(f"type={type_!r} is not one type.", cure="Write type='double'.")
+    return schema.field(0).type

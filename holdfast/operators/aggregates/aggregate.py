@@ -13,7 +13,7 @@ from holdfast.language.operators.aggregates import (
     WindowSpec,
     aggregate_schema,
 )
-from holdfast.language.operators.expiry import check_ttl_column
+from holdfast.language.operators.rows import check_ttl_column
 from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, TimeWindow
 from holdfast.language.operators.windows import attribute_of, window_schema
 from holdfast.operators.aggregates.expiring import ExpiringAggregate

@@ -13,12 +13,11 @@ from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Applied, Place, Segments
 from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort
-from holdfast.operators.stored.known import Known
+from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import as_int64, combine, single
 from holdfast.state.columns.hashing import owned
-from holdfast.state.keyed.mapped_segments import OPENED, opened
 from holdfast.state.keyed.row_evolution import evolved_sums
-from holdfast.state.keyed.segment import Segment, write_segment
+from holdfast.state.keyed.segment import OPENED, Segment, opened, write_segment
 from holdfast.state.windows.time_windows import (
     PANE,
     Windows,

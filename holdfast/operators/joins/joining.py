@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
-from holdfast.operators.shared.timed import Arrived, TimedPort, later
+from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, clocked, later, noted, resumed
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, joined
@@ -104,7 +103,7 @@ class TimedJoin(JoinLogic):
     The watermark of a port all of whose sources are idle is the other one's.
 
     `meta`: {"reached": for each port [[source, largest event time]], "marks": the watermark of each}, sources by name;
-    if sources may be idle also what `idleness.py` keeps, for each port; if `counts_rows`, "rows": how many rows with an
+    if sources may be idle also what `timed.noted` gives, for each port; if `counts_rows`, "rows": how many rows with an
     event time each port had so far.
     """
 

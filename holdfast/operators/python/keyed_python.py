@@ -26,8 +26,7 @@ from holdfast.operators.shared import lifetimes
 from holdfast.operators.shared.keyed_maps import TimedMapLogic
 from holdfast.operators.shared.lifetimes import Arrived, Marked
 from holdfast.operators.shared.logic import Applied, Place, Segments
-from holdfast.operators.stored.known import NOTHING, Known
-from holdfast.operators.stored.parts import STATE_PART, Part
+from holdfast.operators.stored.parts import NOTHING, STATE_PART, Known, Part
 from holdfast.operators.stored.rows import StoredRows
 from holdfast.operators.stored.variables_view import Variables
 from holdfast.operators.stored.views import Stored, View

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.operators.barriers import BarrierSpec, Names, barrier_names, barrier_schema
+from holdfast.language.operators.rows import BarrierSpec, Names, barrier_names, barrier_schema
 from holdfast.operators.fingerprint import Fingerprint, columns_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
 from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
 from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, own_rows
-from holdfast.operators.stored.known import NOTHING, Known
-from holdfast.operators.stored.parts import Part
+from holdfast.operators.stored.parts import NOTHING, Known, Part
 from holdfast.operators.stored.rows import StoredRows
 from holdfast.operators.stored.views import SimpleView, View, unique
 from holdfast.state.aggregates.aggregation import Aggregation, single

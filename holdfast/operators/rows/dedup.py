@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.operators.expiry import DedupSpec, dedup_schema
+from holdfast.language.operators.rows import DedupSpec, dedup_schema
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.operators.ranking import RANK, TopNSpec, top_n_schema
+from holdfast.language.operators.rows import RANK, TopNSpec, top_n_schema
 from holdfast.language.operators.values import TimeWindow, idle_text
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fingerprint, columns_of, key_of, keyed_frame
@@ -24,7 +24,7 @@ from holdfast.operators.stored.views import BEST
 from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, partial, single
 from holdfast.state.aggregates.best_rows import Order, changed_lists, exploded, top_name
 from holdfast.state.aggregates.function_names import POSITION
-from holdfast.state.columns.whole_rows import row_type, whole_rows
+from holdfast.state.columns.arrays import row_type, whole_rows
 from holdfast.state.keyed.lookup import Found, find_rows
 from holdfast.state.windows.time_windows import END, START, Windows
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.language.operators.columns import time_type
-from holdfast.language.operators.sorting import SortSpec
+from holdfast.language.operators.rows import SortSpec
 from holdfast.language.operators.values import idle_text
 from holdfast.operators.fingerprint import Fingerprint, columns_of
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register

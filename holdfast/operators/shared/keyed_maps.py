@@ -22,7 +22,7 @@ from holdfast.operators.shared.logic import (
     split,
     with_hashes,
 )
-from holdfast.operators.stored.known import Known
+from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.keyed.compaction import Keep, advance
 from holdfast.state.keyed.expiry import unexpired

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators.stored.known import Known
+from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, key_group, key_hash, owned, partition_of_group
 from holdfast.state.keyed.segment import Segment

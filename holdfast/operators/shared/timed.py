@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.idleness import PASSED, SILENT, clocked, noted, resumed
 from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, noted_shares, own_rows
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
@@ -36,6 +35,8 @@ STAIRS_NOTE = b"holdfast.stairs"
 """Under this name shares carry the stairs of their mapping task."""
 ROWS_NOTE = b"holdfast.rows"
 """Under this name shares carry how many rows their mapping task had."""
+
+NOW, PASSED, SILENT = "now", "passed", "silent"
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class TimedPort:
 
     def passage(self, meta: Mapping[str, Any], arrived: Arrived) -> Passage:
         """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}, sources by name;
-        and what `idleness.py` keeps if sources may be idle."""
+        and what `noted` gives if sources may be idle."""
         before, was = self.from_stored(meta.get("reached", [])), meta.get("watermark")
         reached = self.after(before, arrived)
         silent = self.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
@@ -210,3 +211,35 @@ def as_bytes(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
+
+
+# --- sources that no longer hold the watermark back -------------------------------------------------------------------
+#
+# For how long a source has been silent is processing time between steps: a step begins with the driver's time, and its
+# `meta` keeps the silence of each source after it. So what was decided up to an epoch is stored with it, and a run that
+# goes on from there begins with the same sources idle. While nobody ran, nobody was silent.
+#
+#     {"now": when the last step began, "silent": [[source, µs without a row]]}
+
+
+def clocked(idle_us: int | None, meta: Any, now_us: int) -> Any:
+    """What `KeyedLogic.at` gives: with the step's own time, which never falls, and what passed since the last step."""
+    if idle_us is None:
+        return meta
+    known = meta or {}
+    before = known.get(NOW, now_us)
+    now = max(now_us, before)
+    # A step that brought nobody a row has not used up what had passed before it.
+    return {**known, NOW: now, PASSED: known.get(PASSED, 0) + now - before}
+
+
+def resumed(idle_us: int | None, meta: Any) -> Any:
+    """What `KeyedLogic.resumed` gives: the next step is the first one, before which no time passed."""
+    if idle_us is None or meta is None:
+        return meta
+    return {name: value for name, value in meta.items() if name != NOW}
+
+
+def noted(idle_us: int | None, meta: Mapping[str, Any], silent: Any) -> dict[str, Any]:
+    """What a step's new `meta` keeps."""
+    return {} if idle_us is None else {NOW: meta.get(NOW, 0), SILENT: silent}

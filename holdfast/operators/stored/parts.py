@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -41,3 +42,24 @@ class Part:
 def keys_of(schema: pa.Schema) -> tuple[str, ...]:
     """The key columns of a keyed map: those between the hash and what is kept."""
     return tuple(takewhile(lambda name: name != STATE and kept_part(name) is None, schema.names[1:]))
+
+
+UTC = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a running operator can tell those who read its stored rows, and a manifest cannot. All of it may be missing."""
+
+    aggregation: Aggregation | None = None
+    time_type: pa.DataType = UTC
+    """Of event times."""
+    ends_us: tuple[int, int] | None = None
+    """Lifetime, and the time up to which keys have ended."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Of variables."""
+    classes: tuple[tuple[str, str, type], ...] = ()
+    """Registered classes that states hold: (kind, name, class). Tasks register them again."""
+
+
+NOTHING = Known()

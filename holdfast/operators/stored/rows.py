@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.stored.known import NOTHING, Known
-from holdfast.operators.stored.parts import STATE_PART, Part, keys_of
+from holdfast.operators.stored.parts import NOTHING, STATE_PART, Known, Part, keys_of
 from holdfast.operators.stored.told_aggregations import Functions, functions_of, told_aggregation
 from holdfast.operators.stored.views import Finished, OpenWindows, Stored, View
 from holdfast.state.aggregates.aggregation import Aggregation

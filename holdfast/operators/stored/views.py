@@ -15,9 +15,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from holdfast.language.operators.ranking import RANK
-from holdfast.operators.stored.known import UTC
-from holdfast.operators.stored.parts import RANGE_ROWS
+from holdfast.language.operators.rows import RANK
+from holdfast.operators.stored.parts import RANGE_ROWS, UTC
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, finish, single
 from holdfast.state.aggregates.best_rows import exploded
 from holdfast.state.aggregates.function_names import POSITION

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import StateError
-from holdfast.state.aggregates.accumulators import Accumulator, Columns, accumulator
+from holdfast.state.aggregates.accumulator import Accumulator, Columns
+from holdfast.state.aggregates.accumulators import accumulator
 from holdfast.state.aggregates.function_names import POSITION, UserFunction, columns_of, is_ordered
-from holdfast.state.aggregates.ordered_values import with_position
-from holdfast.state.aggregates.user_functions import row_of
+from holdfast.state.aggregates.ordered_values import row_of, with_position
 from holdfast.state.aggregates.whole_number_paths import OrderedInts, batch_states
 from holdfast.state.columns.grouping import Runs, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, canonical_key, key_hash, plain
@@ -144,7 +144,7 @@ def partial(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
 
 def combine(aggregation: Aggregation, tables: Sequence[pa.Table]) -> pa.Table:
     """State rows of several tables merged: one row per key. The order of tables does not matter, sums of doubles
-    within the limits of floatsum.py."""
+    within the limits of double_sums.py."""
     rows = _columns(aggregation, tables)
     hashes = as_int64(rows[0])
     grouping = group_rows(hashes, rows[1 : 1 + len(aggregation.by)])

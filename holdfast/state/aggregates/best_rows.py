@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates import wide_sums
+from holdfast.state.aggregates.accumulator import Accumulator, Columns, Parts
 from holdfast.state.aggregates.extremes import order_codes
 from holdfast.state.aggregates.function_names import TOP
 from holdfast.state.aggregates.ordered_values import lifted_rows, row_parts
 from holdfast.state.columns import arrays
 from holdfast.state.columns.grouping import Bools, Runs
 from holdfast.state.columns.hashing import I64
-
-Columns = list[pa.Array]
 
 Order = tuple[tuple[str, bool], ...]
 """Columns and whether each descends, the one that counts most first."""
@@ -42,22 +41,18 @@ def top_of(function: str, kind: pa.DataType) -> Top | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
-    """The first `count` rows in an order. `kind`: a struct, the row. Its input has positions: ordered.py."""
+class Top(Accumulator):
+    """The first `count` rows in an order. `kind`: a struct, the row. Its input has positions: ordered_values.py."""
 
     kind: pa.DataType
     count: int
     order: Order
 
     @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
+    def parts(self) -> Parts:
         return row_parts(self.kind)
 
-    @property
-    def result(self) -> pa.DataType:
-        return arrays.list_of(self.kind)
-
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
+    def lift(self, column: pa.Array, rows: int) -> Columns:
         return lifted_rows(column, rows)
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
@@ -70,9 +65,6 @@ class Top:
         best = pa.array(order[within < self.count])
         kept = np.minimum(sizes, self.count)
         return [arrays.packed(part.take(best), kept) for part in elements]
-
-    def finish(self, states: Columns) -> pa.Array:
-        return states[0]
 
     def _keys(self, rows: pa.Array, ordinals: pa.Array, numbers: pa.Array) -> list[I64 | Bools]:
         """What to order by; the last counts most."""

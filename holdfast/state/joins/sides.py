@@ -22,8 +22,7 @@ from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, key_group, partition_of_group
 from holdfast.state.joins.pairs import AT, SideRows, sorted_side
-from holdfast.state.keyed.mapped_segments import OPENED
-from holdfast.state.keyed.segment import Segment, write_segment
+from holdfast.state.keyed.segment import OPENED, Segment, write_segment
 
 Segments = tuple[Segment, ...]
 Needed = Callable[[SideRows], Bools | None]

@@ -30,9 +30,8 @@ from holdfast.state.keyed.layout import (
     free_number,
     piece_name,
 )
-from holdfast.state.keyed.mapped_segments import OPENED, opened
 from holdfast.state.keyed.merge_plan import Bounds, Busy, Idle, plan
-from holdfast.state.keyed.segment import Segment, write_segment
+from holdfast.state.keyed.segment import OPENED, Segment, opened, write_segment
 
 Keep = Callable[[pa.Table], Bools]
 """Which state rows are still of use. The others count as if they were not there, wherever they are found."""

@@ -32,9 +32,8 @@ from holdfast.state.columns.hashing import HASH_COLUMN, KEY_GROUPS, key_group, p
 from holdfast.state.keyed.compaction import advance, last_wins, ranges
 from holdfast.state.keyed.layout import piece_name
 from holdfast.state.keyed.lookup import find_rows
-from holdfast.state.keyed.mapped_segments import opened
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds
-from holdfast.state.keyed.segment import Segment, write_segment
+from holdfast.state.keyed.segment import Segment, opened, write_segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from holdfast.state.aggregates.accumulators import Accumulator
+from holdfast.state.aggregates.accumulator import Accumulator
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, single
 from holdfast.state.aggregates.whole_number_paths import paired_states
 from holdfast.state.columns.grouping import Bools, Runs, keys_equal, rows_equal
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.columns.sorted_rows import SortedRows
 from holdfast.state.keyed.layout import Merge, Run, blocks_of
-from holdfast.state.keyed.mapped_segments import opened
-from holdfast.state.keyed.segment import Segment
+from holdfast.state.keyed.segment import Segment, opened
 
 ROWS_INDEXED_MIN = 1 << 20
 """One look-up may always make indexes for so many rows, a large one for more. The rest is left to the next."""

@@ -8,7 +8,7 @@ exact: the merged value is what the variable held when the newest version was ta
     window    base: a list          delta: the same
     value     base: [] or [value]   delta: none; it is stored again when it changed
 
-The four (two) parts of a delta are encoded one by one, then together. Values that can be changed in place (fixed.py) are
+The four (two) parts of a delta are encoded one by one, then together. Values that can be changed in place (`is_fixed`) are
 compared by the hash of their encoded form, so following them costs as much as encoding them.
 """
 
@@ -24,10 +24,20 @@ from uuid import UUID
 
 from holdfast.errors import StateError
 from holdfast.state.values import codec
-from holdfast.state.values.immutable_values import SMALL, is_fixed, is_fixed_kind, is_found_again
-from holdfast.state.variables.change_tracking import MapLog, WindowLog, disable, enable, log_of
+from holdfast.state.variables.change_tracking import (
+    NEW,
+    SMALL,
+    MapLog,
+    Pieces,
+    WindowLog,
+    disable,
+    enable,
+    is_fixed,
+    is_fixed_kind,
+    is_found_again,
+    log_of,
+)
 from holdfast.state.variables.declarations import Variable
-from holdfast.state.variables.list_matching import NEW, Pieces
 from holdfast.state.variables.variables import Value
 from holdfast.state.variables.working_values import UNSET, Cell, ListState, Live, MapState, WindowState
 

@@ -17,8 +17,7 @@ import pyarrow as pa
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.columns.sorted_rows import SortedRows
-from holdfast.state.keyed.mapped_segments import OPENED
-from holdfast.state.keyed.segment import Segment, write_segment
+from holdfast.state.keyed.segment import OPENED, Segment, write_segment
 
 WAKE = "__hf_wake"
 SUFFIX = "-wake"

@@ -6,7 +6,7 @@ has reached that time plus the lifetime, by its own event time or by the waterma
 the watermark has: a watermark never falls, so nobody could have seen it again, and results do not depend on when that
 happened.
 
-`_log` is set only while changes are followed (tracking.py).
+`_log` is set only while changes are followed (change_tracking.py).
 """
 
 from __future__ import annotations

@@ -19,10 +19,9 @@ from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.window_pairs import share_of_key
 from holdfast.state.keyed.compaction import advance, last_wins, ranges
-from holdfast.state.keyed.mapped_segments import opened
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds
 from holdfast.state.keyed.row_evolution import of_nothing
-from holdfast.state.keyed.segment import Segment
+from holdfast.state.keyed.segment import Segment, opened
 from holdfast.state.windows.count_windows import HEAD, SLOT, CountWindows, by_hash
 
 Segments = tuple[Segment, ...]
