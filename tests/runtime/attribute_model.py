@@ -108,7 +108,7 @@ def logic_of(window: Window, kind: pa.DataType, by: tuple[str, ...] = ("k",)) ->
         windows = RunWindows.plan(attribute_of(schema, window), by, AGGREGATES, schema)
     else:
         windows = DeltaWindows.plan(attribute_of(schema, window), window.every, by, AGGREGATES, schema)
-    return RowWindowAggregate(windows, by, output, stamped=True)
+    return RowWindowAggregate.over(windows, output, True, by)
 
 
 def emitted_by(driven: Driven) -> list[dict[str, Any]]:

@@ -97,7 +97,7 @@ def table_of(rows: Sequence[Row], first: int) -> pa.Table:
 def logic_of(window: CountWindow, by: tuple[str, ...] = ("k",)) -> CountedAggregate:
     windows = CountWindows.plan(window.size, window.every, by, AGGREGATES, INPUT)
     output = pa.schema([*((name, pa.string()) for name in by), *RESULTS])
-    return CountedAggregate(windows, by, output, stamped=True)
+    return CountedAggregate.over(windows, output, True, by)
 
 
 def emitted_by(driven: Driven) -> list[dict[str, Any]]:

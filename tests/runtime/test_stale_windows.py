@@ -148,7 +148,8 @@ def counted(size: int, every: int, by: tuple[str, ...]) -> CountedAggregate:
         ("spread", pa.float64()),
         ("some", pa.int64()),
     ]
-    return CountedAggregate(windows, by, pa.schema([*((name, pa.string()) for name in by), *results]))
+    output = pa.schema([*((name, pa.string()) for name in by), *results])
+    return CountedAggregate.over(windows, output, False, by)
 
 
 class Model:
@@ -233,7 +234,7 @@ def test_many_keys_go_on_in_bounded_pieces(tmp_path: Path) -> None:
     model.missed(9000)
     segments = driven.segments[0]
     had = Missed(rows_had(logic.windows, segments), 9000)
-    after, gone = go_on(logic.windows, segments, had, tmp_path, "fresh", Bounds(piece_rows=64))
+    after, gone = go_on(logic.windows, segments, had, Place(tmp_path, "fresh"), Bounds(piece_rows=64))
     assert len(after) > len(segments) + 4, "several pieces"
     assert gone == 3000
     driven.segments[0] = after

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
-from holdfast.operators.shared.logic import Applied, Place, Segments
-from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.keyed.keyed_map import sort_by_position
+from holdfast.operators.shared.keyed_maps import MapLogic
+from holdfast.operators.shared.logic import Applied, Place, Segments, by_position
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.count_windows import CountWindows, RowWindows
 from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
@@ -24,17 +22,15 @@ TAKEN = "_rows"
 
 @dataclass(frozen=True)
 class RowWindowAggregate(MapLogic):
-    """Rows with positions travel and are applied in their order. `stamped`: the output carries positions, a window's
-    being that of the row that completed it."""
+    """Rows with positions travel and are applied in their order. What a window gives has the position of the row that
+    completed it."""
 
-    windows: RowWindows
     by: tuple[str, ...]
-    output: pa.Schema
-    stamped: bool = False
+    windows: RowWindows
 
-    @property
-    def keyed_map(self) -> Aggregation:
-        return self.windows.map
+    @classmethod
+    def over(cls, windows: RowWindows, output: pa.Schema, stamped: bool, by: tuple[str, ...]) -> Self:
+        return cls(windows.map, output, stamped, by, windows)
 
     @property
     def key(self) -> Sequence[str]:
@@ -44,15 +40,11 @@ class RowWindowAggregate(MapLogic):
     def columns(self) -> tuple[tuple[str, ...], ...]:
         return (tuple(dict.fromkeys((*self.windows.used, *POSITION_COLUMNS))),)
 
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (with_positions(self.output, self.stamped),)
-
     def present(self, rows: pa.Table) -> pa.Table:
         return self.windows.present(rows)
 
     def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
-        rows = sort_by_position(pa.concat_tables(arrived), POSITION_COLUMNS)
+        rows = by_position(pa.concat_tables(arrived))
         done = self.windows.step(segments, rows)
         output = done.results
         if self.stamped:
@@ -90,7 +82,7 @@ class CountedAggregate(RowWindowAggregate):
         # The keys' own numbers, not TAKEN: they contain what was missed earlier.
         of_all = Missed(sum(rows_had(self.windows, segments) for segments in partitions), missed[0])
         found = [
-            go_on(self.windows, segments, of_all, place.directory, place.prefix)
+            go_on(self.windows, segments, of_all, place)
             for segments, place in zip(partitions, places, strict=True)
         ]
         return tuple(after for after, _ in found), sum(gone for _, gone in found)

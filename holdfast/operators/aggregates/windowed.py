@@ -17,7 +17,7 @@ from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import as_int64, combine, single
 from holdfast.state.columns.hashing import owned
 from holdfast.state.keyed.row_evolution import evolved_sums
-from holdfast.state.keyed.segment import OPENED, Segment, opened, write_segment
+from holdfast.state.keyed.segment import OPENED, Segment, opened
 from holdfast.state.windows.time_windows import (
     PANE,
     Windows,
@@ -119,10 +119,10 @@ class WindowedAggregate(TimedLogic):
         if total <= REWRITTEN_ROWS or len(segments) >= SEGMENTS_MAX:
             # Old panes die as new ones come: a large state is rewritten once in a while, a small one always.
             joined = combine(self.windows.aggregation, [*needed, added])
-            return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()
+            return (place.write(joined),) if joined.num_rows else ()
         used = [s for s, table in zip(segments, needed, strict=True) if table.num_rows]
         if added.num_rows:
-            used.append(write_segment(place.directory, place.prefix, added))
+            used.append(place.write(added))
         return tuple(used)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
@@ -132,7 +132,7 @@ class WindowedAggregate(TimedLogic):
             mine = owned(key_hashes(table), partition, partitions)
             pieces.append(table.filter(pa.array(mine)))
         joined = combine(self.windows.aggregation, pieces)
-        return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()
+        return (place.write(joined),) if joined.num_rows else ()
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         return evolved_sums(table, self.windows.aggregation, segment.name)

@@ -25,13 +25,11 @@ from holdfast.operators.joins.joining import (
     with_keys,
 )
 from holdfast.operators.shared.keyed_maps import with_positions
-from holdfast.operators.shared.logic import Place, Segments
-from holdfast.operators.shared.timed import longs
+from holdfast.operators.shared.logic import Place, Segments, by_position, longs
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, latest, sorted_side
 from holdfast.state.joins.sides import Pile
-from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.windows.watermarks import NEVER
 
 _ORDINAL_BITS = 40
@@ -63,7 +61,7 @@ class AsofJoin(TimedJoin):
         kept_waiting, kept_known = waiting.among(segments), known.among(segments)
         arrived = rows[RIGHT]
         if arrived is not None:  # among equal times the last one counts
-            in_order = sort_by_position(arrived, POSITION_COLUMNS)
+            in_order = by_position(arrived)
             arrived = chosen(in_order, with_keys(in_order, known.by))
         new, fresh = self.fresh(LEFT, waiting, rows[LEFT]), self.fresh(RIGHT, known, arrived)
         left_mark, right_mark = now
@@ -73,16 +71,11 @@ class AsofJoin(TimedJoin):
         output = self._matched(sorted_side(ready, waiting.by), rights)
         still = [_not_before(side, right_mark) for side in wait]
         first_needed = _earliest(left_mark, still)
-        after_step = waiting.advance(
-            kept_waiting, new, not_before(right_mark), place.directory, place.prefix
-        ) + known.advance(
-            kept_known,
-            fresh,
-            lambda side: self._known_needed(side, first_needed),
-            place.directory,
-            place.prefix,
+        still_waiting = waiting.advance(kept_waiting, new, not_before(right_mark), place)
+        still_known = known.advance(
+            kept_known, fresh, lambda side: self._known_needed(side, first_needed), place
         )
-        return after_step, output
+        return still_waiting + still_known, output
 
     def _matched(self, left: SideRows, rights: Sequence[SideRows]) -> pa.Table:
         """Each released row with the best of all rights; among equal times the one that came last."""

@@ -59,10 +59,7 @@ class IntervalJoin(TimedJoin):
             output += self._lonely(stored, fresh, was[RIGHT], now[RIGHT])
         result = pa.concat_tables([self.shape.output.empty_table(), *output])
         needed = (lambda side: self._left_needed(side, now), lambda side: self._right_needed(side, now))
-        after_step = [
-            pile.advance(kept[n], fresh[n], needed[n], place.directory, place.prefix)
-            for n, pile in enumerate(piles)
-        ]
+        after_step = [pile.advance(kept[n], fresh[n], needed[n], place) for n, pile in enumerate(piles)]
         return tuple(segment for of in after_step for segment in of), result
 
     def _meet(self, left: SideRows, right: SideRows) -> pa.Table:

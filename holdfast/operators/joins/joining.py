@@ -18,7 +18,7 @@ from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, 
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, joined
-from holdfast.state.joins.sides import Needed, Pile, repartitioned
+from holdfast.state.joins.sides import Needed, Pile
 from holdfast.state.keyed.row_evolution import evolved
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.watermarks import NEVER
@@ -88,7 +88,8 @@ class JoinLogic(KeyedLogic):
         return (self.shape.output,)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        return repartitioned(self.piles, old, partition, partitions, place.directory, place.prefix)
+        dealt = [pile.repartitioned(old, partition, partitions, place) for pile in self.piles]
+        return tuple(segment for of_pile in dealt for segment in of_pile)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         """Kept rows of a stream whose columns have changed: new ones are null."""

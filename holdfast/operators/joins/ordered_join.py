@@ -26,9 +26,9 @@ from holdfast.operators.joins.joining import (
     with_keys,
 )
 from holdfast.operators.joins.window_join import above, in_window, numbered_per_key, oriented
-from holdfast.operators.shared.logic import Place, PortRows, Segments
+from holdfast.operators.shared.logic import Place, PortRows, Segments, longs
 from holdfast.operators.shared.stale_windows import Missing, without_stale
-from holdfast.operators.shared.timed import Arrived, longs
+from holdfast.operators.shared.timed import Arrived
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches, with_coordinate
 from holdfast.state.joins.sides import Needed, Pile
@@ -102,7 +102,7 @@ class OrderedJoin(TimedJoin):
         for side, pile in enumerate(self.piles[2:]):
             kept, new = pile.among(segments), self.fresh(side, pile, rows[side])
             ready.append(released(pile, kept, new, since, upto))
-            result_segments += pile.advance(kept, new, not_before(upto), place.directory, place.prefix)
+            result_segments += pile.advance(kept, new, not_before(upto), place)
         windows, output = self._through_windows(segments, ready, upto, place)
         return (*windows, *result_segments), output
 
@@ -133,7 +133,7 @@ class OrderedJoin(TimedJoin):
                 pairs = matches(probes, low, seen, other, values)
                 output.append(oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
             needed = self._needed(side, fresh, base + len(moments[side]), now)
-            segments_after += pile.advance(kept[side], fresh, needed, place.directory, place.prefix)
+            segments_after += pile.advance(kept[side], fresh, needed, place)
         return segments_after, pa.concat_tables(output)
 
     def _moments(self, released: Sequence[pa.Table]) -> list[I64]:

@@ -18,9 +18,19 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.values import Latest
 from holdfast.operators.joins.joining import JoinLogic, PairShape, chosen, with_keys
-from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, noted_shares, own_rows
+from holdfast.operators.shared.logic import (
+    Applied,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+    by_position,
+    longs,
+    noted_shares,
+    own_rows,
+)
 from holdfast.operators.shared.stale_windows import Missing, without_stale
-from holdfast.operators.shared.timed import as_bytes, longs
+from holdfast.operators.shared.timed import as_bytes
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches, sorted_side, with_coordinate
@@ -34,7 +44,6 @@ from holdfast.state.joins.window_pairs import (
     outlived,
     passed,
 )
-from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.keyed.segment import Segment
 
 _RUNS = b"holdfast.runs"
@@ -69,14 +78,14 @@ class WindowJoin(JoinLogic):
     def own(self, rows: PortRows, partition: int, partitions: int) -> tuple[Arrived | None, Arrived | None]:
         found: list[Arrived | None] = [None, None]
         for side, table in rows.items():
-            ordered = sort_by_position(table, POSITION_COLUMNS)
+            ordered = by_position(table)
             ranked = ordered.append_column(RANK, pa.array(np.arange(ordered.num_rows)))
             mine = own_rows(ranked, self.by[side], partition, partitions)
             found[side] = Arrived(mine, ordered.num_rows)
         return found[0], found[1]
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        rows = sort_by_position(rows, POSITION_COLUMNS)
+        rows = by_position(rows)
         return noted_shares(rows, self.by[port], note_of(rows), partitions)
 
     def gather(self, shares: Sequence[Share]) -> tuple[Arrived | None, Arrived | None] | None:
@@ -120,7 +129,7 @@ class WindowJoin(JoinLogic):
         left: list[Segment] = []
         for side, pile in enumerate(piles):
             needed = in_window(self.windows[side], numbered[side], after[side])
-            left += pile.advance(kept[side], numbered[side], needed, place.directory, place.prefix)
+            left += pile.advance(kept[side], numbered[side], needed, place)
         return Applied(tuple(left), (result,), {"rows": after})
 
     def _by_moment(self, side: int, arrived: Arrived | None, totals: Sequence[int]) -> SideRows:

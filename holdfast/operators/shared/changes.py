@@ -10,7 +10,7 @@ from holdfast.durable import remove_quietly
 from holdfast.operators.shared.logic import Segments
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.sorted_rows import SortedRows
-from holdfast.state.keyed.compaction import last_wins, ranges
+from holdfast.state.keyed.keyed_map import last_wins, ranges
 from holdfast.state.keyed.layout import Run, blocks_of, is_piece, piece_name
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.keyed.segment import Segment, open_segment, write_segment

@@ -15,12 +15,19 @@ import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.values import Ttl
-from holdfast.operators.shared.logic import Share, noted_shares, own_rows, split, with_hashes
-from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, as_bytes, joined_shares, longs
+from holdfast.operators.shared.logic import (
+    Share,
+    by_position,
+    longs,
+    noted_shares,
+    own_rows,
+    split,
+    with_hashes,
+)
+from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, as_bytes, joined_shares
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.expiry import LONG_AGO, SEEN
-from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.windows.watermarks import stairs
 
 
@@ -50,7 +57,7 @@ def own(
     if ttl is None or ttl.on is None:
         mine = own_rows(rows, by, partition, partitions)
         return Arrived(mine) if mine.num_rows else None
-    rows = sort_by_position(rows, POSITION_COLUMNS)
+    rows = by_position(rows)
     reached = np.maximum.accumulate(event_times(rows, ttl.on))
     timed = rows.append_column(REACHED, pa.array(reached))
     return Arrived(own_rows(timed, by, partition, partitions), int(reached[-1]) if len(reached) else LONG_AGO)
@@ -60,7 +67,7 @@ def shares(rows: pa.Table, by: Sequence[str], ttl: Ttl | None, partitions: int) 
     """What `KeyedLogic.shares` gives."""
     if ttl is None or ttl.on is None:
         return split(with_hashes(rows, by), partitions)
-    rows = sort_by_position(rows, POSITION_COLUMNS)
+    rows = by_position(rows)
     positions = [longs(rows, name) for name in POSITION_COLUMNS]
     note = {STAIRS_NOTE: as_bytes(stairs(positions, event_times(rows, ttl.on)))}
     return noted_shares(rows, by, note, partitions)
@@ -86,7 +93,7 @@ def marked(arrived: Arrived, ttl: Ttl | None, meta: Any) -> Marked:
     """`meta`: by event time {"reached": the largest so far}, by processing time {"now": when the step began}."""
     rows = arrived.rows
     if POSITION_COLUMNS[0] in rows.column_names:
-        rows = sort_by_position(rows, POSITION_COLUMNS)
+        rows = by_position(rows)
     count = rows.num_rows
     if ttl is None:
         return Marked(rows, np.full(count, LONG_AGO), LONG_AGO, meta)

@@ -60,7 +60,7 @@ def _fresh(
         was, now = (_in_window(stored, window, stream, missed) for missed in (0, stream.missed))
         gone += sum(_count(was, side) - _count(now, side) for side in stored)
         left = [segment for segment in left if segment not in kept]
-        left += pile.only(kept, now, place.directory, place.prefix)
+        left += pile.only(kept, now, place)
     return tuple(left), gone
 
 

@@ -14,10 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, noted_shares, own_rows
+from holdfast.operators.shared.logic import (
+    KeyedLogic,
+    PortRows,
+    Share,
+    by_position,
+    longs,
+    noted_shares,
+    own_rows,
+)
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
-from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.windows.watermarks import (
     NEVER,
     join_stairs,
@@ -99,7 +106,7 @@ class TimedPort:
         """The rows in position order. One without an event time belongs to no window."""
         if rows.column(self.on).null_count:
             rows = rows.filter(rows.column(self.on).is_valid())
-        return sort_by_position(rows, POSITION_COLUMNS)
+        return by_position(rows)
 
     def times(self, rows: pa.Table) -> I64:
         """Event times in microseconds."""
@@ -198,11 +205,6 @@ def joined_shares(shares: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
     rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
     reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
     return rows.append_column(REACHED, pa.array(reached)), pa.concat_tables(steps)
-
-
-def longs(table: pa.Table, name: str) -> I64:
-    """An integer column as an array."""
-    return as_int64(single(table.column(name)))
 
 
 def as_bytes(table: pa.Table) -> bytes:

@@ -95,7 +95,7 @@ class Finished(SimpleView):
         return self.aggregation.state_schema
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        return rows if self.ends_us is None else rows.filter(pa.array(unexpired(*self.ends_us)(rows)))
+        return rows if self.ends_us is None else rows.filter(pa.array(unexpired(*self.ends_us).rows(rows)))
 
     def finish(self, rows: pa.Table) -> tuple[pa.Table, pa.Array | None]:
         return _unfolded(_renamed(finish(self.aggregation, rows)))

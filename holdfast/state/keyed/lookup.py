@@ -79,7 +79,8 @@ class Found:
 
 
 def find_rows(segments: Sequence[Segment], keys: pa.Table, aggregation: Aggregation) -> Found:
-    """The state of those keys that have one. `keys`: see `keyed_map.lookup`."""
+    """The state of those keys that have one. `keys`: `__hf_hash` and the key columns in canonical form (as `partial` and
+    `lift` give them), each key once."""
     search = _Search(keys, aggregation)
     for block in reversed(blocks_of(segments)):
         if search.done:

@@ -41,6 +41,21 @@ class Segment:
     crc: int
 
 
+Segments = tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a partition writes: an existing directory, and a prefix that carries operator, partition and attempt."""
+
+    directory: Path
+    prefix: str
+
+    def write(self, table: pa.Table, suffix: str = "") -> Segment:
+        """The table as the segment whose name is the prefix with the suffix behind it."""
+        return write_segment(self.directory, self.prefix + suffix, table)
+
+
 def write_segment(directory: Path, name: str, table: pa.Table) -> Segment:
     """Write `table` as the segment `name` in `directory`, which exists. The caller never reuses a name."""
     if not _SAFE.fullmatch(name):

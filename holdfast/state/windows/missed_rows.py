@@ -8,8 +8,7 @@ have completed are never told; later ones have fewer rows. Each key missed its s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +17,11 @@ from holdfast.durable import remove_quietly
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.window_pairs import share_of_key
-from holdfast.state.keyed.compaction import advance, last_wins, ranges
+from holdfast.state.keyed.keyed_map import advance, last_wins, ranges
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds
 from holdfast.state.keyed.row_evolution import of_nothing
-from holdfast.state.keyed.segment import Segment, opened
+from holdfast.state.keyed.segment import Place, Segment, Segments, opened
 from holdfast.state.windows.count_windows import HEAD, SLOT, CountWindows, by_hash
-
-Segments = tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +40,7 @@ def rows_had(windows: CountWindows, segments: Segments) -> int:
 
 
 def go_on(
-    windows: CountWindows,
-    segments: Segments,
-    missed: Missed,
-    directory: Path,
-    prefix: str,
-    bounds: Bounds = DEFAULT_BOUNDS,
+    windows: CountWindows, segments: Segments, missed: Missed, place: Place, bounds: Bounds = DEFAULT_BOUNDS
 ) -> tuple[Segments, int]:
     """(a partition's segments after its share of the missed rows, how many rows those pushed out). Given segments are left
     where they are. No more rows are in memory than a merge may have."""
@@ -61,7 +53,8 @@ def go_on(
         if len(chosen):
             changed = _moved(windows, heads.take(pa.array(chosen)), rows[chosen], share[chosen])
             before = after
-            after = advance(before, changed, windows.aggregation, directory, f"{prefix}-{number}", bounds)
+            own = replace(place, prefix=f"{place.prefix}-{number}")
+            after = advance(before, changed, windows.aggregation, own, bounds=bounds)
             for segment in set(before).difference(after, segments):
                 remove_quietly(segment.path)
             gone += int(np.minimum(np.minimum(rows, windows.size), share).sum())
