@@ -21,8 +21,9 @@ from holdfast.operators.joins.window_join import WindowJoin
 from holdfast.operators.shared.logic import Place
 from holdfast.state.columns.arrays import list_of
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.windows.count_windows import ROWS, CountWindows
+from holdfast.state.windows.count_windows import CountWindows
 from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
+from holdfast.state.windows.row_windows import ROWS
 
 ASKS = Latest(0, None)
 

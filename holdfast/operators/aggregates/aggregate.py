@@ -26,8 +26,9 @@ from holdfast.operators.stored.rows import RowsOfWindows
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.aggregates.function_names import FUNCTIONS, is_function, is_growing, is_ordered
 from holdfast.state.keyed.expiry import remembering
-from holdfast.state.windows.count_windows import ROWS, CountWindows
+from holdfast.state.windows.count_windows import CountWindows
 from holdfast.state.windows.delta_windows import DeltaWindows
+from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.run_windows import RunWindows
 from holdfast.state.windows.time_windows import END, START, Windows
 

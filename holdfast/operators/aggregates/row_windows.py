@@ -13,8 +13,9 @@ from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.operators.shared.keyed_maps import MapLogic
 from holdfast.operators.shared.logic import Applied, Place, Segments, by_position
 from holdfast.state.keyed.segment import Segment
-from holdfast.state.windows.count_windows import CountWindows, RowWindows
+from holdfast.state.windows.count_windows import CountWindows
 from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
+from holdfast.state.windows.row_windows import RowWindows
 
 TAKEN = "_rows"
 """Under this name the operator counts the rows it took, for itself: how fast they come tells how many a failure cost."""

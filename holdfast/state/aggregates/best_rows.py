@@ -61,8 +61,7 @@ class Top(Accumulator):
         elements = [state.flatten() for state in states]
         order = np.lexsort([*self._keys(*elements), run]).astype(np.int64)
         sizes = np.bincount(run, minlength=len(runs.starts))
-        within = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        best = pa.array(order[within < self.count])
+        best = pa.array(order[arrays.within(sizes) < self.count])
         kept = np.minimum(sizes, self.count)
         return [arrays.packed(part.take(best), kept) for part in elements]
 
@@ -92,5 +91,4 @@ def changed_lists(before: Sequence[pa.Array], after: Sequence[pa.Array]) -> Bool
 def exploded(lists: pa.Array) -> tuple[I64, I64, pa.Array]:
     """(the list each element is in, its place there from 1 on, the elements)."""
     sizes = arrays.lengths(lists)
-    ranks = np.arange(1, int(sizes.sum()) + 1) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.repeat(np.arange(len(sizes)), sizes), ranks, lists.flatten()
+    return np.repeat(np.arange(len(sizes)), sizes), arrays.within(sizes) + 1, lists.flatten()

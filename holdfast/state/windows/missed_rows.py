@@ -15,13 +15,15 @@ import pyarrow as pa
 
 from holdfast.durable import remove_quietly
 from holdfast.state.aggregates.aggregation import as_int64, single
+from holdfast.state.columns.arrays import within
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.window_pairs import share_of_key
 from holdfast.state.keyed.keyed_map import advance, last_wins, ranges
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds
 from holdfast.state.keyed.row_evolution import of_nothing
 from holdfast.state.keyed.segment import Place, Segment, Segments, opened
-from holdfast.state.windows.count_windows import HEAD, SLOT, CountWindows, by_hash
+from holdfast.state.windows.count_windows import HEAD, CountWindows, by_hash
+from holdfast.state.windows.row_windows import SLOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _moved(windows: CountWindows, heads: pa.Table, rows: I64, share: I64) -> pa.
     first = np.maximum(old, new - windows.panes + 1)
     count = new - first + 1
     key = np.repeat(np.arange(len(rows)), count)
-    number = first[key] + np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
+    number = first[key] + within(count)
     parts = _with_nothing(windows, heads, np.where(number == old[key], key, -1))
     parts[0] = pa.array(np.minimum((number + 1) * windows.pane_rows, (rows + share)[key]))
     keys = heads.select(range(1 + len(windows.aggregation.by))).take(pa.array(key))

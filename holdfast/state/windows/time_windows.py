@@ -28,6 +28,7 @@ from holdfast.state.aggregates.aggregation import (
     partial,
     single,
 )
+from holdfast.state.columns.arrays import within
 from holdfast.state.columns.grouping import group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 
@@ -119,8 +120,7 @@ def _of_windows(windows: Windows, table: pa.Table, lowest: int | None, highest: 
     high = np.minimum(windows.last_of(panes), highest)
     times = np.maximum(high - low + 1, 0)
     rows = np.repeat(np.arange(len(panes)), times)
-    offsets = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
-    numbers = low[rows] + offsets
+    numbers = low[rows] + within(times)
     zero = np.zeros(len(rows), dtype=np.int64)
     hashes = as_int64(single(table.column(HASH_COLUMN)))
     keys = _unmixed(hashes, panes, begins)[rows]
