@@ -114,8 +114,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
     ) -> list[Stream]:
         """One stream per condition: a row leaves by the first that holds. With `otherwise`, the rest by one more.
 
-        `names` label the streams in `explain()`.
-        """
+        `names` label the streams in `explain()`."""
         if not conditions:
             raise TopologyError("split() needs at least one condition.", cure=EXPRESSION_CURE)
         ports = len(conditions) + otherwise
@@ -175,8 +174,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         `holdfast.tumbling(delta=10, of="mileage")` and `holdfast.tumbling(until="is_end")`.
 
         Without a window `ttl=holdfast.ttl(3600, on="at")` forgets keys that had no row for so long: the next row of
-        such a key starts afresh.
-        """
+        such a key starts afresh."""
         if window is None:
             if late:
                 raise TopologyError("late=True needs a window.", cure="Give window=holdfast.tumbling(…).")
@@ -202,8 +200,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
 
         `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
-        For several ports use `Topology.operator`.
-        """
+        For several ports use `Topology.operator`."""
         make, label = maker(operator)
         schemas = (to_arrow(schema, f"the schema of {label}"),)
         return self._then(HostedSpec(make, schemas, label, checked_form(checkpoint)), name)
@@ -247,8 +244,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
         `restore_within`: a restore is to take at most so long; checkpoints are formed accordingly, and you are warned
         if the state is too large for it. After `max_consecutive_resets` resets without progress the region is parked; a
-        cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`.
-        """
+        cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`."""
         settings = region_settings(
             name=name,
             period=period,
@@ -269,8 +265,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         """How the state of the operator that made this stream is saved.
 
         `every`: outside of regions, so often, on its own. `form`: `hf.incremental(…)` (the default: what changed, as
-        long as that pays and the bounds allow it) or `hf.full()`.
-        """
+        long as that pays and the bounds allow it) or `hf.full()`."""
         if every is None and form is None:
             raise TopologyError("checkpoint() says nothing.", cure="Give every=… or form=hf.incremental(…).")
         if every is not None:

@@ -266,8 +266,7 @@ class KeyedVerbs(Verbs):
 
         `operator`: a class derived from `holdfast.KeyedOperator`, or an instance. `schema`: what it makes. `on`: the
         timestamp column with the event time, for timers and lifetimes; `delay`: how far rows may lag behind the latest
-        one. What comes out has no order of its own.
-        """
+        one. What comes out has no order of its own."""
         return self._then(keyed_spec(by, operator, schema, on, delay), name)
 
     def map_state(
@@ -284,6 +283,5 @@ class KeyedVerbs(Verbs):
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 
         `state` has the declared variables of the row's key as attributes:
-        `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`.
-        """
+        `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`."""
         return self.keyed(by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay)

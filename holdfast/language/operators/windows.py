@@ -75,8 +75,7 @@ def tumbling(
     rows again: `a.union(b).aggregate("k", window=hf.tumbling(60, on="at", idle=30), n=hf.count())`. Rows with which it
     comes back are late if the watermark has passed them. Who is idle is decided step by step and stored with each
     epoch; results then depend on the pace of the sources, and stay consistent over failures. Time counts while the
-    program runs. Where nothing arrives from any source no step runs, and nothing new can be complete.
-    """
+    program runs. Where nothing arrives from any source no step runs, and nothing new can be complete."""
     timed = {"size": size, "on": on, "delay": delay or None, "lateness": lateness or None, "idle": idle}
     if until is not None:
         _refuse("until", **timed, rows=rows, delta=delta, of=of)

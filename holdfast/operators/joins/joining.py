@@ -37,8 +37,7 @@ LEFT, RIGHT = 0, 1
 class PairShape:
     """What output rows look like: all columns of the left, then those `names` of the right.
 
-    `where` chooses among them: a function of a table that gives booleans, or an expression of Arrow.
-    """
+    `where` chooses among them: a function of a table that gives booleans, or an expression of Arrow."""
 
     output: pa.Schema
     names: tuple[str, ...]
@@ -105,8 +104,7 @@ class TimedJoin(JoinLogic):
 
     `meta`: {"reached": for each port [[source, largest event time]], "marks": the watermark of each}, sources by name;
     if sources may be idle also what `timed.noted` gives, for each port; if `counts_rows`, "rows": how many rows with an
-    event time each port had so far.
-    """
+    event time each port had so far."""
 
     ports: tuple[TimedPort, TimedPort]
     schemas: tuple[pa.Schema, pa.Schema]

@@ -28,8 +28,7 @@ def stored_changes(
 
     What is stored is a run of its own and not named like a piece of a merge. `as_base`: the segments are a whole
     version; then it is one run in pieces, since nothing lies before it. Names follow from what is joined, so that a
-    repeated upload stores the same bytes again.
-    """
+    repeated upload stores the same bytes again."""
     if len(changes) == 1 and not is_piece(changes[0]):
         return [put(changes[0])]
     name = f"{changes[-1].name}-of{len(changes)}"

@@ -17,6 +17,7 @@ from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.keyed.expiry import unexpired
 from holdfast.state.keyed.keyed_map import Useful, advance, dealt_out
+from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.keyed.row_evolution import evolved_sums
 from holdfast.state.keyed.segment import Segment
 
@@ -68,7 +69,7 @@ class MapLogic(KeyedLogic):
     ) -> Segments:
         """The map after a step; `changed`: new state rows. To be called when the output is made: what fails must not
         leave a segment behind."""
-        return advance(segments, changed, self.keyed_map, place, useful)
+        return advance(segments, changed, self.keyed_map, place, useful, DEFAULT_BOUNDS)
 
     @property
     def chained(self) -> Aggregation:

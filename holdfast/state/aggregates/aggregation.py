@@ -173,8 +173,7 @@ def running(
 
     `lifted`: rows as `lift` gives them, in the order that counts within a key. `state`: state rows of their keys as far as
     they have one; other keys do no harm. `begins`: where a key begins anew, from the last part of all rows and their
-    grouping; None: never.
-    """
+    grouping; None: never."""
     columns, by = _columns(aggregation, [state, lifted]), 1 + len(aggregation.by)
     grouping = group_rows(as_int64(columns[0]), columns[1:by])  # stable: the state row comes first in its key
     order, last = grouping.order, grouping.runs.ends - 1

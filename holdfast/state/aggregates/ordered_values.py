@@ -193,8 +193,7 @@ class Distinct(Accumulator):
 
     Kept is the sorted list of the values without repeats, so that the state depends only on which values came. Values
     are the same as keys are: -0.0 is 0.0, every NaN is the one NaN, which stands last. Nulls are left out. The answer is
-    exact, and costs accordingly: a step that touches a key reads and writes all its different values again.
-    """
+    exact, and costs accordingly: a step that touches a key reads and writes all its different values again."""
 
     kind: pa.DataType
     counted: bool

@@ -83,8 +83,7 @@ def with_coordinate(side: SideRows, at: I64) -> SideRows:
 def matches(probes: SideRows, low: I64, high: I64, other: SideRows, low_values: I64 | None = None) -> Pairs:
     """All pairs with equal keys whose coordinate on the other side lies between `low` and `high` of the probe.
 
-    `low_values`: another coordinate of the other side for `low`, which grows with the first within a key.
-    """
+    `low_values`: another coordinate of the other side for `low`, which grows with the first within a key."""
     begin, end = _found(probes, low, high, other, low_values)
     pairs = _spread(begin, end)
     if not other.by or not len(pairs.probe):

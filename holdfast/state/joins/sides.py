@@ -44,8 +44,7 @@ def regrouped(left: Sequence[int], had: Sequence[int], group_rows: int) -> list[
     Written are new rows, and what is left of segments that lost more than half. A neighbour that could stay joins what is
     written if it has at most twice as many rows and both fit into `group_rows` (or into what a step brings, if that is
     more: it is one group anyway). So there are few groups, a row is rarely written again, and the rows of rare keys that
-    outlive the others of their group do not remain a group of their own.
-    """
+    outlive the others of their group do not remain a group of their own."""
     groups: list[Group] = []
     newest = len(left) - 1
     limit = max(group_rows, left[newest])

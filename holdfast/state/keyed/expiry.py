@@ -49,8 +49,7 @@ def first_of_lives(
     """(the rows that begin a life, ascending; changed state rows). A life lasts until `ttl_us` after its first row.
 
     `rows`: at least one, in the order that counts, with hashes, and with `SEEN` if there is a lifetime. `marks`: the
-    watermark at each row.
-    """
+    watermark at each row."""
     lifted = lift(aggregation, rows)
     grouping, found = _known(aggregation, segments, lifted)
     known = np.zeros(len(grouping.starts), dtype=np.bool_)
@@ -77,8 +76,7 @@ def _begins(grouping: Grouping, found: Found, times: I64, marks: I64, ttl_us: in
     """Of the rows in the order of the grouping, which begin a life.
 
     Each row has a successor: the first row of its key at which a life that it began would have ended. Lives begin at
-    the rows that can be reached from each key's first one. By doubling: after k rounds 2^k steps have been taken.
-    """
+    the rows that can be reached from each key's first one. By doubling: after k rounds 2^k steps have been taken."""
     count, row, starts = len(grouping.order), grouping.order, grouping.starts
     ids, ends = grouping.runs.ids, grouping.runs.ends
     stride = np.int64(count + 1)
@@ -133,8 +131,7 @@ def of_lives(
 def _ended_before(times: I64, marks: I64, runs: Runs, ttl_us: int) -> Bools:
     """Whether the life of the rows before a row in its run has ended at the row.
 
-    The largest time of *all* rows before will do: a later life that has a smaller one began when that had passed.
-    """
+    The largest time of *all* rows before will do: a later life that has a smaller one began when that had passed."""
     different, codes = np.unique(times, return_inverse=True)
     latest = different[runs.largest(codes.astype(np.int64))]
     ended = np.zeros(len(times), dtype=np.bool_)

@@ -184,8 +184,7 @@ def ranges(
 ) -> Iterator[Slices]:
     """The rows above the hash `after` in ascending ranges of at most `rows` rows, in all about `limit` (None: all).
 
-    Equal hashes are never parted: a range may have more rows if they all share one hash.
-    """
+    Equal hashes are never parted: a range may have more rows if they all share one hash."""
     starts = [source.upto(after) for source in sources]
     left = sum(len(source) for source in sources) - sum(starts)
     limit = left if limit is None else limit
@@ -203,8 +202,7 @@ def ranges(
 def _bound(sources: Sequence[SortedRows], starts: list[int], after: int | None, rows: int) -> int:
     """A hash up to which there are at most `rows` rows behind `starts`, and almost as many where hashes allow it.
 
-    Found by interpolation, since hashes are spread evenly, in turn with halving, in case they are not.
-    """
+    Found by interpolation, since hashes are spread evenly, in turn with halving, in case they are not."""
     high = max(source.last for source in sources)
     above = sum(len(source) for source in sources) - sum(starts)
     if above <= rows:
@@ -243,8 +241,7 @@ def dealt_out(
 ) -> Segments:
     """The version of `partition` when a state is restored with another number of partitions: one run.
 
-    `versions`: of all old partitions (or those whose key groups overlap); each key occurs in one of them only.
-    """
+    `versions`: of all old partitions (or those whose key groups overlap); each key occurs in one of them only."""
     segments = [segment for version in versions for segment in version]
     bounds = bounds.fitting(sum(s.rows for s in segments), sum(s.bytes for s in segments))
     pieces: list[Segment] = []

@@ -112,8 +112,7 @@ class _Search:
     """Keys sought, ascending by hash, and what was found.
 
     `_sought` are rows of the key table. Places are indices into it. Keys that were found are out of `_open`, and at
-    times taken out of `_sought` as well.
-    """
+    times taken out of `_sought` as well."""
 
     def __init__(self, keys: pa.Table, aggregation: Aggregation) -> None:
         self._keys = keys

@@ -50,8 +50,7 @@ def advanced(entries: Segments, fresh: pa.Table, upto: int, place: Place) -> Seg
     """The segments after a step: with the entries it adds, without most of what the watermark `upto` has passed.
 
     Segments are rewritten when they are small, or not larger than twice what is being written, or mostly passed: an
-    entry is rewritten about as often as the number of entries can be doubled.
-    """
+    entry is rewritten about as often as the number of entries can be doubled."""
     schema = fresh.schema
     waiting = [(segment, len(rows := _rows(segment, schema)) - rows.upto(upto)) for segment in entries]
     kept = [(segment, left) for segment, left in waiting if left]

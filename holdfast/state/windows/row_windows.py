@@ -151,8 +151,7 @@ def merged_ranges(aggregation: Aggregation, parts: Parts, first: I64, low: I64, 
 
     By doubling: *spans* have for each row the 1, 2, 4, … rows that end with it, and a range is put together from spans as
     its length is from powers of two. So n rows cost n·log(longest range), however many ranges there are. Nothing is taken
-    away again, and rows are merged from left to right: every aggregate function will do.
-    """
+    away again, and rows are merged from left to right: every aggregate function will do."""
     if not len(low):
         return taken(parts, low)
     here, rest, count = np.arange(len(first)), high.copy(), high - low + 1

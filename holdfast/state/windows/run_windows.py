@@ -121,8 +121,7 @@ def _by_delta(attribute: Attribute, rows: pa.Table, batch: Batch) -> tuple[Bools
 def _visited(start: I64, following: I64) -> Bools:
     """The rows that are reached from the given ones by going on to the following one. Behind the last there is nothing.
 
-    By doubling: after the n-th round all rows within 2^n steps are known.
-    """
+    By doubling: after the n-th round all rows within 2^n steps are known."""
     nothing = len(following) - 1
     visited = np.zeros(len(following), dtype=np.bool_)
     visited[start] = True

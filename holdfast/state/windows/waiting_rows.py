@@ -57,8 +57,7 @@ def _split(rows: pa.Table, mark: int | None) -> tuple[pa.Table, pa.Table]:
 
 def kept(stay: Sequence[Waiting], positions: Sequence[str], place: Place) -> Segments:
     """The segments of what goes on waiting, oldest first. Rows that are in none are written, together with the newest
-    segments as far as these are not much larger: a row is written again only as often as the logarithm of its number.
-    """
+    segments as far as these are not much larger: a row is written again only as often as the logarithm of its number."""
     older = [each for each in stay if each.segment is not None]
     fresh = [each.rows for each in stay if each.segment is None]
     count = sum(rows.num_rows for rows in fresh)
