@@ -8,8 +8,8 @@ from typing import Literal
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.keyed_maps import LivingLogic, MapLogic
-from holdfast.operators.shared.lifetimes import Marked
+from holdfast.operators.shared.keyed_maps import MapLogic
+from holdfast.operators.shared.lifetimes import LivingLogic, Marked
 from holdfast.operators.shared.logic import Applied, Place, Segments
 from holdfast.state.aggregates.aggregation import combine, finish, partial
 from holdfast.state.keyed.expiry import SEEN, of_lives

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
-from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, clocked, later, noted, resumed
+from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, later
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, joined
@@ -103,7 +103,7 @@ class TimedJoin(JoinLogic):
     The watermark of a port all of whose sources are idle is the other one's.
 
     `meta`: {"reached": for each port [[source, largest event time]], "marks": the watermark of each}, sources by name;
-    if sources may be idle also what `timed.noted` gives, for each port; if `counts_rows`, "rows": how many rows with an
+    if sources may be idle also what `TimedPort.noted` gives, for each port; if `counts_rows`, "rows": how many rows with an
     event time each port had so far."""
 
     ports: tuple[TimedPort, TimedPort]
@@ -149,7 +149,7 @@ class TimedJoin(JoinLogic):
             "reached": [port.to_stored(known) for port, known in zip(self.ports, after, strict=True)],
             "marks": list(now),
             **self._counted(meta, arrived),
-            **noted(self._idle_us, meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
+            **self.ports[0].noted(meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
         }
         return Applied(kept, (output,), new_meta, {"late": late} if late else {})
 
@@ -164,15 +164,11 @@ class TimedJoin(JoinLogic):
         came = [0 if these is None else these.total for these in arrived]
         return {"rows": [had + more for had, more in zip(meta.get("rows", (0, 0)), came, strict=True)]}
 
-    @property
-    def _idle_us(self) -> int | None:
-        return self.ports[0].idle_us
-
     def at(self, meta: Any, now_us: int) -> Any:
-        return clocked(self._idle_us, meta, now_us)
+        return self.ports[0].clocked(meta, now_us)
 
     def resumed(self, meta: Any) -> Any:
-        return resumed(self._idle_us, meta)
+        return self.ports[0].resumed(meta)
 
     def _marks(self, was: Marks, reached: Reached, silent: Sequence[dict[int, int]]) -> Marks:
         """The watermarks after a step. They never fall, also if an idle source comes back."""

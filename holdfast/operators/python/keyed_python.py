@@ -22,9 +22,7 @@ from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.python.key_turns import Answer, Turn, Turns
-from holdfast.operators.shared import lifetimes
-from holdfast.operators.shared.keyed_maps import TimedMapLogic
-from holdfast.operators.shared.lifetimes import Arrived, Marked
+from holdfast.operators.shared.lifetimes import Arrived, Marked, TimedMapLogic
 from holdfast.operators.shared.logic import Applied, Place, Segments
 from holdfast.operators.stored.parts import NOTHING, STATE_PART, Known, Part
 from holdfast.operators.stored.rows import StoredRows
@@ -79,7 +77,7 @@ class KeyedPython(TimedMapLogic):
         for registered in self.classes:
             user_classes.register_again(*registered)
         before: int | None = (meta or {}).get("mark")
-        marked = lifetimes.marked(arrived, self.time, meta)
+        marked = self.marked(arrived, meta)
         # A run with another delay must not fall back, nor jump over what was not woken yet.
         mark = marked.mark if before is None else max(marked.mark, before)
         after = None if self.spec.on is None else {**marked.meta, "mark": mark}

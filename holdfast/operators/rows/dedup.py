@@ -12,8 +12,7 @@ from holdfast.language.operators.rows import DedupSpec, dedup_schema
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
-from holdfast.operators.shared.keyed_maps import LivingLogic
-from holdfast.operators.shared.lifetimes import Marked
+from holdfast.operators.shared.lifetimes import LivingLogic, Marked
 from holdfast.operators.shared.logic import Segments
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.keyed.expiry import first_of_lives, remembering

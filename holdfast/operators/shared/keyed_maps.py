@@ -1,21 +1,18 @@
-"""Operators whose state is a keyed map: what they share whatever they keep in it. `LivingLogic` is one that forgets keys."""
+"""Operators whose state is a keyed map: what they share whatever they keep in it."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_FIELDS
-from holdfast.language.operators.values import Ttl
-from holdfast.operators.shared import lifetimes, logic
-from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
+from holdfast.operators.shared import logic
+from holdfast.operators.shared.logic import KeyedLogic, Place, PortRows, Segments, Share
 from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.keyed.expiry import unexpired
 from holdfast.state.keyed.keyed_map import Useful, advance, dealt_out
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.keyed.row_evolution import evolved_sums
@@ -88,57 +85,3 @@ class MapLogic(KeyedLogic):
 def with_positions(schema: pa.Schema, stamped: bool) -> pa.Schema:
     """Columns of an output, with those of positions if somebody orders by them."""
     return pa.schema([*schema, *POSITION_FIELDS]) if stamped else schema
-
-
-class TimedMapLogic(MapLogic):
-    """Rows of one source travel, with the watermark at each: what ends follows from their positions."""
-
-    @property
-    @abstractmethod
-    def time(self) -> Ttl | None:
-        """How long keys live, and by which time; None: for ever."""
-
-    def own(self, rows: PortRows, partition: int, partitions: int) -> lifetimes.Arrived | None:
-        return lifetimes.own(rows[0], self.key, self.time, partition, partitions)
-
-    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return lifetimes.shares(rows, self.key, self.time, partitions)
-
-    def gather(self, shares: Sequence[Share]) -> lifetimes.Arrived | None:
-        return lifetimes.gather(shares, self.time)
-
-    def at(self, meta: Any, now_us: int) -> Any:
-        return lifetimes.clocked(self.time, meta, now_us)
-
-
-@dataclass(frozen=True)
-class LivingLogic(TimedMapLogic):
-    """Keys are forgotten by and by. `ttl`: how long they live; None: for ever."""
-
-    ttl: Ttl | None
-
-    @abstractmethod
-    def lived(self, segments: Segments, marked: lifetimes.Marked) -> tuple[pa.Table, pa.Table]:
-        """(output, new state rows) of some rows; columns of the output may be more than come out."""
-
-    def counted(self, rows: int, output: int) -> Mapping[str, int]:
-        """What a step of so many rows with so many of output adds to the counts."""
-        return {}
-
-    @property
-    def time(self) -> Ttl | None:
-        return self.ttl
-
-    def apply(self, segments: Segments, meta: Any, arrived: lifetimes.Arrived, place: Place) -> Applied:
-        marked = lifetimes.marked(arrived, self.ttl, meta)
-        schema = self.outputs[0]
-        if not marked.rows.num_rows:
-            return Applied(segments, (schema.empty_table(),), marked.meta)
-        made, changed = self.lived(segments, marked)
-        output = made.select(schema.names).cast(schema)
-        useful = None if self.ttl is None else unexpired(self.ttl.length_us, marked.mark)
-        after = self.advanced(segments, changed, place, useful)
-        return Applied(after, (output,), marked.meta, self.counted(marked.rows.num_rows, output.num_rows))
-
-    def known(self, meta: Any) -> Known:
-        return Known(self.keyed_map, ends_us=lifetimes.ended(self.ttl, meta or {}))

@@ -136,13 +136,41 @@ class TimedPort:
         reached = self.after(before, arrived)
         silent = self.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
         now = later(self.mark(reached, silent), was)
-        told = noted(self.idle_us, meta, self.to_stored(silent))
+        told = self.noted(meta, self.to_stored(silent))
         return Passage(before, was, now, {"reached": self.to_stored(reached), "watermark": now, **told})
 
     def marks_in(self, passage: Passage, arrived: Arrived) -> I64:
         """The watermark at each row: that of its own source, but not below the one before the step."""
         marks = self.marks(arrived, passage.before)
         return marks if passage.was is None else np.maximum(marks, passage.was)
+
+    # --- sources that no longer hold the watermark back ---
+    #
+    # For how long a source has been silent is processing time between steps: a step begins with the driver's time, and
+    # its `meta` keeps the silence of each source after it. So what was decided up to an epoch is stored with it, and a
+    # run that goes on from there begins with the same sources idle. While nobody ran, nobody was silent.
+    #
+    #     {"now": when the last step began, "silent": [[source, µs without a row]]}
+
+    def clocked(self, meta: Any, now_us: int) -> Any:
+        """What `KeyedLogic.at` gives: with the step's own time, which never falls, and what passed since the last step."""
+        if self.idle_us is None:
+            return meta
+        known = meta or {}
+        before = known.get(NOW, now_us)
+        now = max(now_us, before)
+        # A step that brought nobody a row has not used up what had passed before it.
+        return {**known, NOW: now, PASSED: known.get(PASSED, 0) + now - before}
+
+    def resumed(self, meta: Any) -> Any:
+        """What `KeyedLogic.resumed` gives: the next step is the first one, before which no time passed."""
+        if self.idle_us is None or meta is None:
+            return meta
+        return {name: value for name, value in meta.items() if name != NOW}
+
+    def noted(self, meta: Mapping[str, Any], silent: Any) -> dict[str, Any]:
+        """What a step's new `meta` keeps."""
+        return {} if self.idle_us is None else {NOW: meta.get(NOW, 0), SILENT: silent}
 
     def idle(self, silent: Mapping[int, int]) -> frozenset[int]:
         """The sources that have been silent for too long."""
@@ -187,10 +215,10 @@ class TimedLogic(KeyedLogic):
         return self.port.gather([rows for _, rows in shares])
 
     def at(self, meta: Any, now_us: int) -> Any:
-        return clocked(self.port.idle_us, meta, now_us)
+        return self.port.clocked(meta, now_us)
 
     def resumed(self, meta: Any) -> Any:
-        return resumed(self.port.idle_us, meta)
+        return self.port.resumed(meta)
 
 
 def later(mark: int | None, other: int | None) -> int | None:
@@ -213,35 +241,3 @@ def as_bytes(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
-
-
-# --- sources that no longer hold the watermark back -------------------------------------------------------------------
-#
-# For how long a source has been silent is processing time between steps: a step begins with the driver's time, and its
-# `meta` keeps the silence of each source after it. So what was decided up to an epoch is stored with it, and a run that
-# goes on from there begins with the same sources idle. While nobody ran, nobody was silent.
-#
-#     {"now": when the last step began, "silent": [[source, µs without a row]]}
-
-
-def clocked(idle_us: int | None, meta: Any, now_us: int) -> Any:
-    """What `KeyedLogic.at` gives: with the step's own time, which never falls, and what passed since the last step."""
-    if idle_us is None:
-        return meta
-    known = meta or {}
-    before = known.get(NOW, now_us)
-    now = max(now_us, before)
-    # A step that brought nobody a row has not used up what had passed before it.
-    return {**known, NOW: now, PASSED: known.get(PASSED, 0) + now - before}
-
-
-def resumed(idle_us: int | None, meta: Any) -> Any:
-    """What `KeyedLogic.resumed` gives: the next step is the first one, before which no time passed."""
-    if idle_us is None or meta is None:
-        return meta
-    return {name: value for name, value in meta.items() if name != NOW}
-
-
-def noted(idle_us: int | None, meta: Mapping[str, Any], silent: Any) -> dict[str, Any]:
-    """What a step's new `meta` keeps."""
-    return {} if idle_us is None else {NOW: meta.get(NOW, 0), SILENT: silent}
