@@ -15,7 +15,7 @@ from driven import Driven
 
 from holdfast.language.operators.values import DeltaWindow, MarkedWindow
 from holdfast.language.operators.windows import attribute_of
-from holdfast.operators.aggregates.row_windows import RowWindowAggregate
+from holdfast.operators.aggregates.running import RowWindowAggregate
 from holdfast.state.columns.arrays import list_of
 from holdfast.state.windows.delta_windows import DeltaWindows
 from holdfast.state.windows.row_windows import ROWS

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.errors import RegionParkedError
 from holdfast.language.operators.values import CountWindow
-from holdfast.operators.aggregates.row_windows import CountedAggregate
+from holdfast.operators.aggregates.running import CountedAggregate
 from holdfast.state.columns.arrays import list_of
 from holdfast.state.columns.hashing import HASH_COLUMN, KEY_GROUPS, key_group, key_hash
 from holdfast.state.keyed import lookup

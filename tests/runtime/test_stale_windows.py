@@ -15,7 +15,7 @@ from test_joins import LEFT, RIGHT, SECOND, Row, found, ports, table_of
 from test_window_joins import shape_of
 
 from holdfast.language.operators.values import Latest
-from holdfast.operators.aggregates.row_windows import CountedAggregate
+from holdfast.operators.aggregates.running import CountedAggregate
 from holdfast.operators.joins.ordered_join import OrderedJoin
 from holdfast.operators.joins.window_join import WindowJoin
 from holdfast.operators.shared.logic import Place

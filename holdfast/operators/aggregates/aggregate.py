@@ -16,8 +16,12 @@ from holdfast.language.operators.aggregates import (
 from holdfast.language.operators.rows import check_ttl_column
 from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, TimeWindow
 from holdfast.language.operators.windows import attribute_of, window_schema
-from holdfast.operators.aggregates.row_windows import CountedAggregate, RowWindowAggregate
-from holdfast.operators.aggregates.running import RowAggregate, SummedAggregate
+from holdfast.operators.aggregates.running import (
+    CountedAggregate,
+    RowAggregate,
+    RowWindowAggregate,
+    SummedAggregate,
+)
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse, register

@@ -112,6 +112,11 @@ class TimedJoin(JoinLogic):
     outer: bool
     """Left rows that meet nobody come out as well, with nulls on the right."""
 
+    @property
+    def piles(self) -> tuple[Pile, ...]:
+        of_sides = enumerate(zip(self.ports, self.schemas, strict=True))
+        return tuple(Pile(side, port.by, schema) for side, (port, schema) in of_sides)
+
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrivals:
         left, right = (
             port.own(rows[number], partition, partitions) if number in rows else None

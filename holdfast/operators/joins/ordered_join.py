@@ -25,9 +25,15 @@ from holdfast.operators.joins.joining import (
     released,
     with_keys,
 )
-from holdfast.operators.joins.window_join import above, in_window, numbered_per_key, oriented
+from holdfast.operators.joins.window_join import (
+    Missing,
+    above,
+    in_window,
+    numbered_per_key,
+    oriented,
+    without_stale,
+)
 from holdfast.operators.shared.logic import Place, PortRows, Segments, longs
-from holdfast.operators.shared.stale_windows import Missing, without_stale
 from holdfast.operators.shared.timed import Arrived
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches, with_coordinate
@@ -50,12 +56,8 @@ class OrderedJoin(TimedJoin):
 
     @property
     def piles(self) -> tuple[Pile, ...]:
-        kept = [Pile(side, self.ports[side].by, self.schemas[side]) for side in (0, 1)]
-        waiting = [
-            Pile(2 + side, self.ports[side].by, pa.schema([*self.schemas[side], *POSITION_FIELDS]))
-            for side in (0, 1)
-        ]
-        return (*kept, *waiting)
+        kept = super().piles
+        return (*kept, *(Pile(2 + p.number, p.by, pa.schema([*p.columns, *POSITION_FIELDS])) for p in kept))
 
     # --- how rows arrive ---
 

@@ -1,4 +1,4 @@
-"""The best rows of each key, of all time or of windows; which they are is decided in `state/aggregates/best_rows.py`."""
+"""The best rows of each key, of all time or of windows; which they are is decided in `state/aggregates/ordered_values.py`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from holdfast.operators.stored.rows import RowsOfWindows
 from holdfast.operators.stored.told_aggregations import Function, Functions
 from holdfast.operators.stored.views import BEST
 from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, partial, single
-from holdfast.state.aggregates.best_rows import Order, changed_lists, exploded, top_name
 from holdfast.state.aggregates.function_names import POSITION
+from holdfast.state.aggregates.ordered_values import Order, changed_lists, exploded, top_name
 from holdfast.state.columns.arrays import row_type, whole_rows
 from holdfast.state.keyed.lookup import Found, find_rows
 from holdfast.state.windows.time_windows import END, START, Windows

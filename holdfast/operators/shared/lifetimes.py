@@ -28,11 +28,12 @@ from holdfast.operators.shared.logic import (
     noted_shares,
     own_rows,
 )
-from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, as_bytes, joined_shares
+from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, joined_shares
 from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.expiry import LONG_AGO, SEEN, unexpired
+from holdfast.state.values.plain_types import as_stream
 from holdfast.state.windows.watermarks import stairs
 
 
@@ -82,7 +83,7 @@ class TimedMapLogic(MapLogic):
             return super().shares(port, rows, partitions)
         rows = by_position(rows)
         steps = stairs([longs(rows, name) for name in POSITION_COLUMNS], event_times(rows, self._on))
-        return noted_shares(rows, self.key, {STAIRS_NOTE: as_bytes(steps)}, partitions)
+        return noted_shares(rows, self.key, {STAIRS_NOTE: as_stream(steps)}, partitions)
 
     def gather(self, shares: Sequence[Share]) -> Arrived | None:
         if not shares:

@@ -25,6 +25,7 @@ from holdfast.operators.shared.logic import (
 )
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
+from holdfast.state.values.plain_types import as_stream
 from holdfast.state.windows.watermarks import (
     NEVER,
     join_stairs,
@@ -92,7 +93,7 @@ class TimedPort:
     def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         rows = self._timed(rows)
         positions = [longs(rows, name) for name in POSITION_COLUMNS]
-        note = {STAIRS_NOTE: as_bytes(stairs(positions, self.times(rows))), ROWS_NOTE: b"%d" % rows.num_rows}
+        note = {STAIRS_NOTE: as_stream(stairs(positions, self.times(rows))), ROWS_NOTE: b"%d" % rows.num_rows}
         return noted_shares(rows, self.by, note, partitions)
 
     def gather(self, shares: Sequence[pa.Table]) -> Arrived | None:
@@ -233,11 +234,3 @@ def joined_shares(shares: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
     rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
     reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
     return rows.append_column(REACHED, pa.array(reached)), pa.concat_tables(steps)
-
-
-def as_bytes(table: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
