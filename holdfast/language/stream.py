@@ -23,20 +23,11 @@ from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hosted import maker
+from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
 from holdfast.language.operators.rows import RowVerbs, checked_ttl
-from holdfast.language.operators.stateless import (
-    FilterSpec,
-    MapArrowSpec,
-    SelectSpec,
-    SplitSpec,
-    SqlSpec,
-    TransformSpec,
-    UnionSpec,
-    WithColumnsSpec,
-)
 from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
 from holdfast.language.schema import to_arrow
 
@@ -56,7 +47,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
 
     def filter(self, condition: Any, *, name: str | None = None) -> Stream:
         """Keep the rows for which `condition` (a Spark Column or SQL text) is true."""
-        return self._then(FilterSpec(_expression(condition, "filter")), name)
+        return self._then(specs.FilterSpec(_expression(condition, "filter")), name)
 
     def select(self, *columns: Any, name: str | None = None) -> Stream:
         """Keep or compute columns: names, SQL text (`"a + b as c"`) or Spark Columns."""
@@ -64,7 +55,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
             raise TopologyError(
                 "select() needs at least one column.", cure="Give names, SQL text or Columns."
             )
-        return self._then(SelectSpec(tuple(_expression(c, "select") for c in columns)), name)
+        return self._then(specs.SelectSpec(tuple(_expression(c, "select") for c in columns)), name)
 
     def with_columns(
         self, columns: Mapping[str, Any] | None = None, /, *, name: str | None = None, **more: Any
@@ -75,24 +66,24 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         }
         if not chosen:
             raise TopologyError("with_columns() needs at least one column.", cure="Write name='expression'.")
-        return self._then(WithColumnsSpec(chosen), name)
+        return self._then(specs.WithColumnsSpec(chosen), name)
 
     def transform(self, fn: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """Apply `fn(DataFrame) -> DataFrame` to each step's rows. Stateless: it sees one step at a time."""
-        return self._then(TransformSpec(_function(fn, "transform")), name)
+        return self._then(specs.TransformSpec(_function(fn, "transform")), name)
 
     def sql(self, query: str, *, name: str | None = None) -> Stream:
         """Run a query over the view `this` on each step's rows."""
         if not isinstance(query, str) or not query.strip():
             raise TopologyError(f"sql() takes a query, not {query!r}.", cure="Write 'select … from this'.")
-        return self._then(SqlSpec(query), name)
+        return self._then(specs.SqlSpec(query), name)
 
     def map_arrow(
         self, fn: Callable[[pa.Table], pa.Table], schema: Any, *, name: str | None = None
     ) -> Stream:
         """Apply `fn(pyarrow.Table) -> pyarrow.Table` beside the data; `schema` is what it returns."""
         return self._then(
-            MapArrowSpec(_function(fn, "map_arrow"), to_arrow(schema, "the schema of map_arrow")), name
+            specs.MapArrowSpec(_function(fn, "map_arrow"), to_arrow(schema, "the schema of map_arrow")), name
         )
 
     def union(self, *streams: Stream, name: str | None = None) -> Stream:
@@ -101,7 +92,10 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
             raise TopologyError("union() needs another stream.", cure="Write a.union(b).")
         together = (self, *streams)
         made = self._builder.add(
-            UnionSpec(), [input_port(self._builder, together)], name=name, isolated=any_isolated(together)
+            specs.UnionSpec(),
+            [input_port(self._builder, together)],
+            name=name,
+            isolated=any_isolated(together),
         )
         return Stream(self._builder, StreamRef(made))
 
@@ -123,7 +117,9 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
                 f"split() makes {ports} streams and was given {len(names)} names.",
                 cure="Give one name per stream.",
             )
-        spec = SplitSpec(tuple(_expression(c, "split") for c in conditions), otherwise, tuple(names or ()))
+        spec = specs.SplitSpec(
+            tuple(_expression(c, "split") for c in conditions), otherwise, tuple(names or ())
+        )
         made = self._then(spec, name, outputs=ports)
         return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in range(ports)]
 

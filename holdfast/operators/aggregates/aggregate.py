@@ -16,12 +16,7 @@ from holdfast.language.operators.aggregates import (
 from holdfast.language.operators.rows import check_ttl_column
 from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, TimeWindow
 from holdfast.language.operators.windows import attribute_of, window_schema
-from holdfast.operators.aggregates.running import (
-    CountedAggregate,
-    RowAggregate,
-    RowWindowAggregate,
-    SummedAggregate,
-)
+from holdfast.operators.aggregates import running
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse, register
@@ -148,8 +143,8 @@ class AggregateKind(AggregatingKind[AggregateSpec]):
         plan = Aggregation.plan if spec.ttl is None else remembering
         rows = plan(spec.by, spec.aggregates, schema)
         if spec.ttl is None and spec.emit == "changes":
-            return SummedAggregate(rows, *made)
-        return RowAggregate(rows, *made, spec.ttl, spec.emit)
+            return running.SummedAggregate(rows, *made)
+        return running.RowAggregate(rows, *made, spec.ttl, spec.emit)
 
 
 @register
@@ -201,14 +196,16 @@ class WindowKind(AggregatingKind[WindowSpec]):
         of, made = (spec.by, spec.aggregates, schema), (planned.output, planned.stamped, spec.by)
         match spec.window:
             case CountWindow(size=size, every=every):
-                return CountedAggregate.over(CountWindows.plan(size, every, *of), *made)
+                return running.CountedAggregate.over(CountWindows.plan(size, every, *of), *made)
             case MarkedWindow(until=until):
-                return RowWindowAggregate.over(RunWindows.plan(until, *of), *made)
+                return running.RowWindowAggregate.over(RunWindows.plan(until, *of), *made)
             case DeltaWindow(every=None) as window:
-                return RowWindowAggregate.over(RunWindows.plan(attribute_of(schema, window), *of), *made)
+                return running.RowWindowAggregate.over(
+                    RunWindows.plan(attribute_of(schema, window), *of), *made
+                )
             case DeltaWindow(every=int(every)) as window:
                 near = DeltaWindows.plan(attribute_of(schema, window), every, *of)
-                return RowWindowAggregate.over(near, *made)
+                return running.RowWindowAggregate.over(near, *made)
             case TimeWindow() as window:
                 windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, *of)
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)

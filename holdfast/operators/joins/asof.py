@@ -13,17 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.operators.joins.joining import (
-    LEFT,
-    RIGHT,
-    Marks,
-    Sides,
-    TimedJoin,
-    chosen,
-    not_before,
-    released,
-    with_keys,
-)
+from holdfast.operators.joins import joining
+from holdfast.operators.joins.joining import LEFT, RIGHT, Marks, Sides, TimedJoin
 from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Place, Segments, by_position, longs
 from holdfast.state.columns.grouping import Bools
@@ -62,16 +53,16 @@ class AsofJoin(TimedJoin):
         arrived = rows[RIGHT]
         if arrived is not None:  # among equal times the last one counts
             in_order = by_position(arrived)
-            arrived = chosen(in_order, with_keys(in_order, known.by))
+            arrived = joining.chosen(in_order, joining.with_keys(in_order, known.by))
         new, fresh = self.fresh(LEFT, waiting, rows[LEFT]), self.fresh(RIGHT, known, arrived)
         left_mark, right_mark = now
         wait = [*(waiting.rows(segment) for segment in kept_waiting), new]
         rights = [*(known.rows(segment) for segment in kept_known), fresh]
-        ready = released(waiting, kept_waiting, new, was[RIGHT], right_mark)
+        ready = joining.released(waiting, kept_waiting, new, was[RIGHT], right_mark)
         output = self._matched(sorted_side(ready, waiting.by), rights)
         still = [_not_before(side, right_mark) for side in wait]
         first_needed = _earliest(left_mark, still)
-        still_waiting = waiting.advance(kept_waiting, new, not_before(right_mark), place)
+        still_waiting = waiting.advance(kept_waiting, new, joining.not_before(right_mark), place)
         still_known = known.advance(
             kept_known, fresh, lambda side: self._known_needed(side, first_needed), place
         )
@@ -92,7 +83,7 @@ class AsofJoin(TimedJoin):
             better = (row >= 0) & (time >= best_time)
             best_time[better], best_side[better], best_row[better] = time[better], number, row[better]
         found = np.flatnonzero(best_side >= 0)
-        found = found[with_keys(left.table, left.by)[found]]
+        found = found[joining.with_keys(left.table, left.by)[found]]
         taken = []
         met = np.zeros(len(left), dtype=np.bool_)
         tables = []

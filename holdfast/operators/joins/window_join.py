@@ -18,32 +18,13 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.values import Latest
 from holdfast.operators.joins.joining import JoinLogic, PairShape, chosen, with_keys
-from holdfast.operators.shared.logic import (
-    Applied,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    by_position,
-    longs,
-    noted_shares,
-    own_rows,
-)
+from holdfast.operators.shared import logic
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, by_position, longs
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
+from holdfast.state.joins import window_pairs
 from holdfast.state.joins.pairs import SideRows, matches, sorted_side, with_coordinate
 from holdfast.state.joins.sides import MERGED_ROWS, Needed, Pile
-from holdfast.state.joins.window_pairs import (
-    before,
-    interleaved,
-    last_numbers,
-    last_of_each_key,
-    not_pushed_out,
-    numbers_per_key,
-    outlived,
-    passed,
-    share_of_key,
-)
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.values.plain_types import as_stream
 
@@ -81,13 +62,13 @@ class WindowJoin(JoinLogic):
         for side, table in rows.items():
             ordered = by_position(table)
             ranked = ordered.append_column(RANK, pa.array(np.arange(ordered.num_rows)))
-            mine = own_rows(ranked, self.by[side], partition, partitions)
+            mine = logic.own_rows(ranked, self.by[side], partition, partitions)
             found[side] = Arrived(mine, ordered.num_rows)
         return found[0], found[1]
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         rows = by_position(rows)
-        return noted_shares(rows, self.by[port], note_of(rows), partitions)
+        return logic.noted_shares(rows, self.by[port], note_of(rows), partitions)
 
     def gather(self, shares: Sequence[Share]) -> tuple[Arrived | None, Arrived | None] | None:
         if not shares:
@@ -119,9 +100,11 @@ class WindowJoin(JoinLogic):
             if not window.rows or not len(probes):
                 continue
             if window.per_key:
-                seen = last_numbers(probes, stored[side]) + before(probes, moved[side])
+                seen = window_pairs.last_numbers(probes, stored[side]) + window_pairs.before(
+                    probes, moved[side]
+                )
             else:
-                seen = base[side] + passed(probes.at, totals[1 - side], totals[side], 1 - side)
+                seen = base[side] + window_pairs.passed(probes.at, totals[1 - side], totals[side], 1 - side)
             for other in (*stored[side], numbered[side]):
                 pairs = matches(probes, seen - window.rows + 1, seen, other)
                 output.append(oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
@@ -139,7 +122,9 @@ class WindowJoin(JoinLogic):
             return self.piles[side].empty()
         rows = chosen(arrived.rows, with_keys(arrived.rows, self.by[side]))
         ranks = np.asarray(rows.column(RANK).to_numpy(), dtype=np.int64)
-        return self.piles[side].fresh(rows, interleaved(ranks, totals[side], totals[1 - side], side))
+        return self.piles[side].fresh(
+            rows, window_pairs.interleaved(ranks, totals[side], totals[1 - side], side)
+        )
 
     def _numbered(
         self, side: int, moved: SideRows, totals: Sequence[int], base: int, stored: Sequence[SideRows]
@@ -181,7 +166,7 @@ def oriented(
 
 def numbered_per_key(moved: SideRows, stored: Sequence[SideRows]) -> SideRows:
     """Rows by their numbers within their keys."""
-    numbered = with_coordinate(moved, numbers_per_key(moved, stored))
+    numbered = with_coordinate(moved, window_pairs.numbers_per_key(moved, stored))
     return sorted_side(numbered.table, numbered.by) if moved.collides else numbered
 
 
@@ -190,8 +175,8 @@ def in_window(window: Latest, numbered: SideRows, total: int) -> Needed:
     rows = window.rows or 0
     if not window.per_key:
         return lambda kept: above(kept.at, total - rows)
-    newest = last_of_each_key(numbered)
-    return lambda kept: outlived(kept, newest, rows)
+    newest = window_pairs.last_of_each_key(numbered)
+    return lambda kept: window_pairs.outlived(kept, newest, rows)
 
 
 def _had(meta: Any) -> tuple[int, ...]:
@@ -308,12 +293,14 @@ def _in_window(stored: Sequence[SideRows], window: Latest, stream: Missing, miss
     if window.per_key:
 
         def needed(side: SideRows) -> Bools | None:
-            last = last_numbers(side, stored)
-            return not_pushed_out(side, last, share_of_key(missed, last, stream.had), rows)
+            last = window_pairs.last_numbers(side, stored)
+            return window_pairs.not_pushed_out(
+                side, last, window_pairs.share_of_key(missed, last, stream.had), rows
+            )
 
         return needed
     last = max(int(side.at.max()) for side in stored) if stream.last is None else stream.last
-    return lambda side: not_pushed_out(side, last, missed, rows)
+    return lambda side: window_pairs.not_pushed_out(side, last, missed, rows)
 
 
 def _count(needed: Needed, side: SideRows) -> int:

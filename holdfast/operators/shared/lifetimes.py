@@ -16,18 +16,9 @@ import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.values import Ttl
+from holdfast.operators.shared import logic
 from holdfast.operators.shared.keyed_maps import MapLogic
-from holdfast.operators.shared.logic import (
-    Applied,
-    Place,
-    PortRows,
-    Segments,
-    Share,
-    by_position,
-    longs,
-    noted_shares,
-    own_rows,
-)
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, by_position, longs
 from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, joined_shares
 from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import as_int64, single
@@ -71,11 +62,13 @@ class TimedMapLogic(MapLogic):
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
         if self._on is None:
-            mine = own_rows(rows[0], self.key, partition, partitions)
+            mine = logic.own_rows(rows[0], self.key, partition, partitions)
             return Arrived(mine) if mine.num_rows else None
         ordered = by_position(rows[0])
         reached = np.maximum.accumulate(event_times(ordered, self._on))
-        mine = own_rows(ordered.append_column(REACHED, pa.array(reached)), self.key, partition, partitions)
+        mine = logic.own_rows(
+            ordered.append_column(REACHED, pa.array(reached)), self.key, partition, partitions
+        )
         return Arrived(mine, int(reached[-1]) if len(reached) else LONG_AGO)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
@@ -83,7 +76,7 @@ class TimedMapLogic(MapLogic):
             return super().shares(port, rows, partitions)
         rows = by_position(rows)
         steps = stairs([longs(rows, name) for name in POSITION_COLUMNS], event_times(rows, self._on))
-        return noted_shares(rows, self.key, {STAIRS_NOTE: as_stream(steps)}, partitions)
+        return logic.noted_shares(rows, self.key, {STAIRS_NOTE: as_stream(steps)}, partitions)
 
     def gather(self, shares: Sequence[Share]) -> Arrived | None:
         if not shares:

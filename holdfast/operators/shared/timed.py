@@ -14,27 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.logic import (
-    KeyedLogic,
-    PortRows,
-    Share,
-    by_position,
-    longs,
-    noted_shares,
-    own_rows,
-)
+from holdfast.operators.shared import logic
+from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, longs
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.values.plain_types import as_stream
-from holdfast.state.windows.watermarks import (
-    NEVER,
-    join_stairs,
-    maxima,
-    raised,
-    running_maximum,
-    stairs,
-    watermark,
-)
+from holdfast.state.windows import watermarks
+from holdfast.state.windows.watermarks import NEVER
 
 REACHED = "__hf_reached"
 """Column of arrived rows: the largest event time of their source up to them, within the step."""
@@ -86,28 +72,31 @@ class TimedPort:
     def own(self, rows: pa.Table, partition: int, partitions: int) -> Arrived:
         rows = self._timed(rows)
         sources, times = longs(rows, POSITION_COLUMNS[0]), self.times(rows)
-        rows = rows.append_column(REACHED, pa.array(running_maximum(sources, times)))
-        mine = own_rows(rows, self.by, partition, partitions)
-        return Arrived(mine, maxima(sources, times), rows.num_rows)
+        rows = rows.append_column(REACHED, pa.array(watermarks.running_maximum(sources, times)))
+        mine = logic.own_rows(rows, self.by, partition, partitions)
+        return Arrived(mine, watermarks.maxima(sources, times), rows.num_rows)
 
     def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         rows = self._timed(rows)
         positions = [longs(rows, name) for name in POSITION_COLUMNS]
-        note = {STAIRS_NOTE: as_stream(stairs(positions, self.times(rows))), ROWS_NOTE: b"%d" % rows.num_rows}
-        return noted_shares(rows, self.by, note, partitions)
+        note = {
+            STAIRS_NOTE: as_stream(watermarks.stairs(positions, self.times(rows))),
+            ROWS_NOTE: b"%d" % rows.num_rows,
+        }
+        return logic.noted_shares(rows, self.by, note, partitions)
 
     def gather(self, shares: Sequence[pa.Table]) -> Arrived | None:
         if not shares:
             return None
         rows, steps = joined_shares(shares)
         total = sum(int(share.schema.metadata[ROWS_NOTE]) for share in shares)
-        return Arrived(rows, maxima(longs(steps, "source"), longs(steps, "time")), total)
+        return Arrived(rows, watermarks.maxima(longs(steps, "source"), longs(steps, "time")), total)
 
     def _timed(self, rows: pa.Table) -> pa.Table:
         """The rows in position order. One without an event time belongs to no window."""
         if rows.column(self.on).null_count:
             rows = rows.filter(rows.column(self.on).is_valid())
-        return by_position(rows)
+        return logic.by_position(rows)
 
     def times(self, rows: pa.Table) -> I64:
         """Event times in microseconds."""
@@ -128,7 +117,9 @@ class TimedPort:
     def mark(self, reached: Mapping[int, int], silent: Mapping[int, int] | None = None) -> int | None:
         """The watermark of the port: the smallest of its sources' that are not idle; None if they all are."""
         idle = self.idle(silent or {})
-        return watermark(reached, {source: us for source, us in self.delays.items() if source not in idle})
+        return watermarks.watermark(
+            reached, {source: us for source, us in self.delays.items() if source not in idle}
+        )
 
     def passage(self, meta: Mapping[str, Any], arrived: Arrived) -> Passage:
         """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}, sources by name;
@@ -198,7 +189,7 @@ class TimedPort:
 
     def after(self, before: Mapping[int, int], arrived: Arrived | None) -> dict[int, int]:
         """How far the sources have come after a step."""
-        return raised(before, arrived.reached if arrived is not None else {})
+        return watermarks.raised(before, arrived.reached if arrived is not None else {})
 
 
 class TimedLogic(KeyedLogic):
@@ -232,5 +223,5 @@ def joined_shares(shares: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
     """(the rows of all shares with `REACHED`, the stairs of all mapping tasks)."""
     steps = [pa.ipc.open_stream(share.schema.metadata[STAIRS_NOTE]).read_all() for share in shares]
     rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
-    reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
+    reached = watermarks.join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
     return rows.append_column(REACHED, pa.array(reached)), pa.concat_tables(steps)

@@ -29,18 +29,8 @@ from holdfast.state.columns.arrays import within
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, KEY_GROUPS
 from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.segment import Segment
-from holdfast.state.windows.row_windows import (
-    ROWS,
-    SLOT,
-    Batch,
-    Parts,
-    RowWindows,
-    Stepped,
-    batch_of,
-    joined,
-    runs_of,
-    taken,
-)
+from holdfast.state.windows import row_windows
+from holdfast.state.windows.row_windows import ROWS, Batch, Parts, RowWindows, Stepped, taken
 
 HEAD = 0
 _SLOT_STEP = np.int64(-7046029254386353131 // KEY_GROUPS * KEY_GROUPS)
@@ -59,12 +49,11 @@ class CountWindows(RowWindows):
     def plan(
         size: int, every: int, by: Sequence[str], aggregates: Sequence[Aggregate], schema: pa.Schema
     ) -> CountWindows:
-        widened = schema.append(pa.field(SLOT, pa.int64()))
-        counted = ((ROWS, "count", None), *aggregates)
-        return CountWindows(size, every, Aggregation.plan((SLOT, *by), counted, widened))
+        counted = (ROWS, "count", None)
+        return CountWindows(size, every, row_windows.planned([counted], by, aggregates, schema))
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
-        batch = batch_of(self, segments, rows)
+        batch = row_windows.batch_of(self, segments, rows)
         after = batch.before + np.diff(batch.grouping.starts, append=rows.num_rows)
         panes = _panes(self, segments, batch, after)
         complete = _complete(self, batch, after, panes)
@@ -135,7 +124,7 @@ def _panes(windows: CountWindows, segments: Sequence[Segment], batch: Batch, aft
         key, kind="stable"
     )  # finished panes, the head, the rows: already in the order of panes
     key, number, item = key[order], number[order], item[order]
-    own = runs_of(key, number)
+    own = row_windows.runs_of(key, number)
     together = zip(old_parts, heads.values, batch.lifted, strict=True)
     parts = taken([pa.concat_arrays(pieces) for pieces in together], item + stored)
     folded = fold(windows.aggregation, parts, own)
@@ -192,8 +181,8 @@ def _complete(windows: CountWindows, batch: Batch, after: I64, panes: _Panes) ->
     panes, last = panes.take(np.flatnonzero(needed)), np.flatnonzero(done[needed])
     complete = panes.take(last)
     if windows.panes > 1 and len(last):
-        runs = runs_of(panes.key)
+        runs = row_windows.runs_of(panes.key)
         low = np.maximum(last - windows.panes + 1, runs.spread(runs.starts)[last])
-        parts = joined(windows.aggregation, panes.parts, runs, low, last)
+        parts = row_windows.joined(windows.aggregation, panes.parts, runs, low, last)
         complete = _Panes(complete.key, complete.number, [complete.parts[0], *parts[1:]], complete.last_item)
     return complete.take(np.argsort(complete.last_item))

@@ -21,20 +21,9 @@ from holdfast.state.columns import arrays
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.row_evolution import evolved, of_nothing
 from holdfast.state.keyed.segment import Segment
+from holdfast.state.windows import row_windows
 from holdfast.state.windows.attributes import Attribute, Climb, Numbers
-from holdfast.state.windows.row_windows import (
-    NUMBER,
-    ROWS,
-    SLOT,
-    Batch,
-    Parts,
-    RowWindows,
-    Stepped,
-    batch_of,
-    joined,
-    runs_of,
-    taken,
-)
+from holdfast.state.windows.row_windows import NUMBER, ROWS, Batch, Parts, RowWindows, Stepped, taken
 
 FAR = "__hf_far"
 
@@ -78,10 +67,8 @@ class DeltaWindows(RowWindows):
         aggregates: Sequence[Aggregate],
         schema: pa.Schema,
     ) -> DeltaWindows:
-        more = [pa.field(SLOT, pa.int64()), pa.field(NUMBER, pa.int64())]
-        computed = ((ROWS, "max", NUMBER), *aggregates)
-        aggregation = Aggregation.plan((SLOT, *by), computed, pa.schema([*schema, *more]))
-        return DeltaWindows(attribute, every, aggregation)
+        counted = (ROWS, "max", NUMBER)
+        return DeltaWindows(attribute, every, row_windows.planned([counted], by, aggregates, schema))
 
     @property
     def deciding(self) -> str:
@@ -98,15 +85,15 @@ class DeltaWindows(RowWindows):
         return self.attribute.present(rows)
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
-        batch = batch_of(self, segments, rows)
+        batch = row_windows.batch_of(self, segments, rows)
         kept = _kept(self, batch, self.attribute.values(rows))
-        runs = runs_of(kept.key)
+        runs = row_windows.runs_of(kept.key)
         climb = Climb(kept.values, runs)
         far = climb.largest
         done = np.flatnonzero((kept.item >= 0) & (kept.number % self.every == 0))
         done = done[np.argsort(kept.item[done])]
         low = climb.first_from(kept.key[done], self.attribute.below(far[done]))
-        parts = joined(self.aggregation, kept.parts, runs, low, done)
+        parts = row_windows.joined(self.aggregation, kept.parts, runs, low, done)
         parts[0] = pa.array(kept.number[done])
         complete = batch.of_keys(kept.key[done], parts, self.aggregation.state_schema)
         last = runs.ends - 1

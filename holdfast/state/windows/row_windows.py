@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from holdfast.state.aggregates.aggregation import Aggregation, as_int64, fold, lift, single
+from holdfast.state.aggregates.aggregation import Aggregate, Aggregation, as_int64, fold, lift, single
 from holdfast.state.columns.grouping import Grouping, Runs, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.keyed.lookup import Found, find_rows
@@ -31,6 +31,7 @@ Parts = list[pa.Array]
 """What the accumulators of an aggregation keep, a row per state."""
 
 _NONE = -1
+_LONG = pa.int64()
 
 
 class RowWindows(ABC):
@@ -101,6 +102,18 @@ class Batch:
         """State rows of the given keys."""
         keys = self.keys.take(pa.array(key))
         return pa.Table.from_arrays([*(single(column) for column in keys.columns), *parts], schema=schema)
+
+
+def planned(
+    first: Sequence[Aggregate],
+    by: Sequence[str],
+    aggregates: Sequence[Aggregate],
+    schema: pa.Schema,
+    note: pa.DataType = _LONG,
+) -> Aggregation:
+    """By slot and key; `first`, the windows' own, then what is asked for."""
+    made = [pa.field(name, kind) for name, kind in zip(MADE, (_LONG, _LONG, note), strict=True)]
+    return Aggregation.plan((SLOT, *by), (*first, *aggregates), pa.schema([*schema, *made]))
 
 
 def batch_of(windows: RowWindows, segments: Sequence[Segment], rows: pa.Table) -> Batch:

@@ -21,19 +21,9 @@ from holdfast.state.columns.arrays import floats
 from holdfast.state.columns.grouping import Bools, Runs
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.segment import Segment
+from holdfast.state.windows import row_windows
 from holdfast.state.windows.attributes import Attribute, Climb, Numbers
-from holdfast.state.windows.row_windows import (
-    NOTE,
-    NUMBER,
-    ROWS,
-    SLOT,
-    Batch,
-    Parts,
-    RowWindows,
-    Stepped,
-    batch_of,
-    taken,
-)
+from holdfast.state.windows.row_windows import NOTE, NUMBER, ROWS, Batch, Parts, RowWindows, Stepped, taken
 
 _NUMBER_PART, _NOTE_PART = 0, 1
 
@@ -51,9 +41,8 @@ class RunWindows(RowWindows):
         ends: Attribute | str, by: Sequence[str], aggregates: Sequence[Aggregate], schema: pa.Schema
     ) -> RunWindows:
         note = ends.unit if isinstance(ends, Attribute) else pa.int64()
-        more = [pa.field(SLOT, pa.int64()), pa.field(NUMBER, pa.int64()), pa.field(NOTE, note)]
-        computed = ((ROWS, "max", NUMBER), (NOTE, "max", NOTE), *aggregates)
-        return RunWindows(ends, Aggregation.plan((SLOT, *by), computed, pa.schema([*schema, *more])))
+        first = [(ROWS, "max", NUMBER), (NOTE, "max", NOTE)]
+        return RunWindows(ends, row_windows.planned(first, by, aggregates, schema, note))
 
     @property
     def deciding(self) -> str:
@@ -63,7 +52,7 @@ class RunWindows(RowWindows):
         return self.ends.present(rows) if isinstance(self.ends, Attribute) else rows
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
-        batch = batch_of(self, segments, rows)
+        batch = row_windows.batch_of(self, segments, rows)
         if isinstance(self.ends, Attribute):
             begins, notes = _by_delta(self.ends, rows, batch)
             runs = _runs(self, batch, begins, notes)
