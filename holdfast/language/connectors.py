@@ -104,7 +104,7 @@ class Source(ABC):
         return None
 
     def count_rows(self, piece: Slice) -> int | None:
-        """How many rows a slice has, found with some work if `piece.rows` does not say; None if it cannot be told.
+        """How many rows a slice has, found with some work if `piece.rows` does not say; None if nobody knows.
         Asked after failures that cost rows, and in the background for people who watch."""
         return piece.rows
 
