@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from holdfast.language.operators.aggregates import quantile as quantile
     from holdfast.language.operators.aggregates import stddev as stddev
     from holdfast.language.operators.aggregates import sum as sum
+    from holdfast.language.operators.aggregates import udaf as udaf
     from holdfast.language.operators.aggregates import variance as variance
-    from holdfast.language.operators.expiry import ttl as ttl
     from holdfast.language.operators.joins import latest as latest
     from holdfast.language.operators.keyed_python import KeyedOperator as KeyedOperator
-    from holdfast.language.operators.user_aggregates import udaf as udaf
+    from holdfast.language.operators.rows import ttl as ttl
     from holdfast.language.operators.windows import sliding as sliding
     from holdfast.language.operators.windows import tumbling as tumbling
     from holdfast.language.stream import Stream as Stream
@@ -100,11 +100,11 @@ _HOMES = {
     "collect": "holdfast.language.operators.aggregates",
     "collect_set": "holdfast.language.operators.aggregates",
     "quantile": "holdfast.language.operators.aggregates",
-    "udaf": "holdfast.language.operators.user_aggregates",
+    "udaf": "holdfast.language.operators.aggregates",
     "tumbling": "holdfast.language.operators.windows",
     "sliding": "holdfast.language.operators.windows",
     "latest": "holdfast.language.operators.joins",
-    "ttl": "holdfast.language.operators.expiry",
+    "ttl": "holdfast.language.operators.rows",
     "full": "holdfast.language.checkpoint_form",
     "groups": "holdfast.language.checkpoint_form",
     "incremental": "holdfast.language.checkpoint_form",

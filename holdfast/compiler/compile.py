@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from holdfast.compiler.analyse import Analyser, analyse
-from holdfast.compiler.connect import connect, plan_region
-from holdfast.compiler.fusion import Element, fuse
-from holdfast.compiler.order import find_stamped
+from holdfast.compiler.fusion import Element, connect, fuse, plan_region
+from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
 from holdfast.compiler.validate import check_identity, validate
 from holdfast.ids import OperatorName
-from holdfast.language.graph import Graph, StreamRef
+from holdfast.language.graph import Graph, Operator, StreamRef
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.kinds import kind_of
+from holdfast.operators.kind import Planned
+from holdfast.operators.kinds import keyed_kind, kind_of
+from holdfast.operators.shared.logic import KeyedLogic
 
 
 def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
@@ -65,3 +67,22 @@ def fingerprints(graph: Graph, schemas: Mapping[StreamRef, pa.Schema]) -> Mappin
         outputs = [schemas[StreamRef(name, port)] for port in range(op.outputs)]
         found[name] = kind_of(op).fingerprint(op, inputs, outputs)
     return {name: fingerprint for name, fingerprint in found.items() if fingerprint is not None}
+
+
+def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
+    """The logic of a keyed operator."""
+    return keyed_kind(op).logic(planned(op, plan))
+
+
+def planned(op: Operator, plan: Plan) -> Planned[Any]:
+    """What the passes found out about an operator."""
+    found = find_origins(plan.graph)
+    origins = [origins_at(port, found) or () for port in op.inputs]
+    return Planned(
+        op,
+        inputs=tuple(plan.schemas[port.streams[0]] for port in op.inputs),
+        output=plan.schemas[StreamRef(op.name)],
+        stamped=StreamRef(op.name) in plan.stamped,
+        number=plan.source_index.get(op.name),
+        origins=tuple({plan.source_index[name]: name for name in names} for names in origins),
+    )

@@ -1,10 +1,12 @@
-"""The one mutable thing behind a topology: operators as they are declared. `Topology` and `Stream` write into it."""
+"""The one mutable thing behind a topology: operators as they are declared. `Topology` and `Stream` write into it; the
+verbs of `Stream`, spread over several files, derive from `Verbs`."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,6 +14,9 @@ from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.annotations import safe_name
 from holdfast.language.graph import Annotations, FeedbackMark, Graph, InputPort, Operator, Spec, StreamRef
+
+if TYPE_CHECKING:
+    from holdfast.language.stream import Stream
 
 
 class Builder:
@@ -130,3 +135,13 @@ class Builder:
             name = f"{kind}_{self._counts[kind]}"
             if not self._taken(name):
                 return OperatorName(name)
+
+
+class Verbs(ABC):
+    """A part of `Stream`, which says how operators are added."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _then(self, spec: Spec, name: str | None, outputs: int = 1, beside: Sequence[Stream] = ()) -> Stream:
+        """Add an operator that reads this stream, and those `beside` it, each at a port of its own."""

@@ -1,10 +1,11 @@
-"""The ends of a graph: sources and sinks. What they do is in the `Source` or `Sink` they are told."""
+"""What the driver hosts: the ends of a graph, whose work is in their `Source` or `Sink`, and Python operators, which
+`runtime/runs/hosted_run.py` runs."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from holdfast.language.graph import SinkSpec, SourceSpec
+from holdfast.language.graph import HostedSpec, SinkSpec, SourceSpec
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, register
 
@@ -39,3 +40,21 @@ class SinkKind(Kind[SinkSpec]):
 
     def fingerprint(self, op: OperatorOf[SinkSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
         return Fingerprint(self.name, {"class": type(op.spec.sink).__name__})
+
+
+@register
+class HostedKind(Kind[HostedSpec]):
+    spec = HostedSpec
+    role = "hosted"
+    ports = Ports(most=None, control=True)
+    makes_positions = True
+
+    def schemas(self, op: OperatorOf[HostedSpec], inputs: Schemas) -> list[pa.Schema]:
+        return list(op.spec.schemas)
+
+    def what(self, op: OperatorOf[HostedSpec]) -> str:
+        return op.spec.label
+
+    def fingerprint(self, op: OperatorOf[HostedSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
+        ports = tuple("control" if port.control else "data" for port in op.inputs)
+        return Fingerprint(self.name, {"inputs": ports, "outputs": op.outputs})

@@ -14,7 +14,6 @@ from holdfast.operators.aggregates import aggregate as aggregate
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.joins import join as join
 from holdfast.operators.kind import KINDS, KeyedKind, Kind
-from holdfast.operators.python import hosted as hosted
 from holdfast.operators.python import keyed_python as keyed_python
 from holdfast.operators.rows import barrier as barrier
 from holdfast.operators.rows import dedup as dedup

@@ -12,7 +12,7 @@ from holdfast.compiler.explain import explain_text
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Operator
-from holdfast.language.operators.barriers import BarrierSpec
+from holdfast.language.operators.rows import BarrierSpec
 from holdfast.language.stream import input_port
 from holdfast.language.topology import Topology
 from holdfast.operators.fingerprint import Fingerprint

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.language.operators.barriers import barrier_schema, barrier_spec
+from holdfast.language.operators.rows import barrier_schema, barrier_spec
 from holdfast.operators.rows.barrier import Barrier
 from holdfast.operators.shared import keyed_maps
 from holdfast.state.columns.hashing import HASH_COLUMN

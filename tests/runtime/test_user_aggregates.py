@@ -19,8 +19,7 @@ from pyspark import cloudpickle
 
 import holdfast as hf
 from holdfast.compiler.analyse import ArrowAnalyser
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.logics import logic_of
+from holdfast.compiler.compile import compile_graph, logic_of
 from holdfast.errors import RegionParkedError, TopologyError
 from holdfast.ids import OperatorName
 from holdfast.operators.shared.logic import KeyedLogic

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.state.aggregates.accumulators import Accumulator, accumulator
+from holdfast.state.aggregates.accumulator import Accumulator
+from holdfast.state.aggregates.accumulators import accumulator
 from holdfast.state.aggregates.whole_number_paths import OrderedInts, batch_states, paired_states
 from holdfast.state.columns.grouping import Runs
 

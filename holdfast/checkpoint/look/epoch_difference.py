@@ -17,8 +17,7 @@ from holdfast.checkpoint.parts import OperatorPart
 from holdfast.errors import HoldfastError
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.kinds import stored_rows
-from holdfast.operators.stored.known import NOTHING, Known
-from holdfast.operators.stored.parts import RANGE_ROWS, Part
+from holdfast.operators.stored.parts import NOTHING, RANGE_ROWS, Known, Part
 from holdfast.operators.stored.views import View
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.store.base import SegmentRef, Store

@@ -7,7 +7,7 @@ under another name.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_type, key_fields, key_names
 from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
+from holdfast.language.schema import to_arrow
 from holdfast.state.aggregates.extremes import has_order
 from holdfast.state.aggregates.function_names import (
     FUNCTIONS,
@@ -93,8 +94,7 @@ def avg(column: str) -> Aggregate:
 def variance(column: str) -> Aggregate:
     """Sample variance of the values that are not null, a double; null for fewer than two. As Spark's var_samp.
 
-    Right to the last digits, whatever the order of rows and however far the values are from zero.
-    """
+    Right to the last digits, whatever the order of rows and however far the values are from zero."""
     return Aggregate("variance", _column("variance", column))
 
 
@@ -106,8 +106,7 @@ def stddev(column: str) -> Aggregate:
 def first(column: str) -> Aggregate:
     """The value of the key's first row in the order of the source, null if it is null there.
 
-    Needs rows of one source that keep their positions. In a window: of the rows that count for it.
-    """
+    Needs rows of one source that keep their positions. In a window: of the rows that count for it."""
     return Aggregate("first", _column("first", column))
 
 
@@ -119,16 +118,14 @@ def last(column: str) -> Aggregate:
 def collect(column: str) -> Aggregate:
     """The list of the values that are not null, in the order of the source (see `first`), as Spark's collect_list.
 
-    Everything is kept: a step that touches a key reads and writes all its values. For windows and small keys.
-    """
+    Everything is kept: a step that touches a key reads and writes all its values. For windows and small keys."""
     return Aggregate("collect", _column("collect", column))
 
 
 def collect_set(column: str) -> Aggregate:
     """The different values that are not null, ascending. -0.0 is 0.0, NaN equals NaN and stands last.
 
-    All of them are kept: a step that touches a key reads and writes them all.
-    """
+    All of them are kept: a step that touches a key reads and writes them all."""
     return Aggregate("collect_set", _column("collect_set", column))
 
 
@@ -142,8 +139,7 @@ def quantile(column: str, q: float) -> Aggregate:
     0.99)`. Null if there are none.
 
     Exact for keys with at most 256 different values. Beyond that within 0.8 % of the true one, in bounded space; the
-    same whatever the order of rows.
-    """
+    same whatever the order of rows."""
     if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
         raise TopologyError(
             f"holdfast.quantile takes a share from 0 to 1, not {q!r}.",
@@ -301,3 +297,40 @@ def _number(type_: pa.DataType, function: str, column: str | None) -> pa.DataTyp
             builtins.min(38, type_.precision + more_digits), builtins.min(38, type_.scale + more_scale)
         )
     return pa.float64() if function == "avg" or pt.is_floating(type_) else pa.int64()
+
+
+_CURE = 'Write hf.udaf(lambda price: pc.max(price).as_py() - pc.min(price).as_py(), "price", type="double").'
+
+
+def udaf(fn: Callable[..., Any], *columns: str, type: Any) -> Aggregate:
+    """An aggregate of your own: `fn` is given the columns of all rows of a window and key as Arrow arrays, in the order of
+    the source, nulls among them, and returns one value of `type`, or None.
+
+        def vwap(price, volume):
+            return pc.sum(pc.multiply(price, volume)).as_py() / pc.sum(volume).as_py()
+
+        trades.aggregate("symbol", window=hf.tumbling(rows=100), vwap=hf.udaf(vwap, "price", "volume", type="double"))
+
+    It goes with windows of all kinds. As with `collect` all rows are kept until the window is complete, and rows of one
+    source are needed that keep their positions; without a window they are kept for ever. `fn` is sent to the executors
+    with what it refers to, and should depend on nothing but its arguments."""
+    if not callable(fn):
+        raise TopologyError(f"udaf() takes a function, not {fn!r}.", cure=_CURE)
+    if not columns or not all(isinstance(name, str) and name for name in columns):
+        raise TopologyError(f"udaf() takes the names of columns, not {columns!r}.", cure=_CURE)
+    if len(set(columns)) < len(columns):
+        raise TopologyError(f"udaf() was given a column twice: {', '.join(columns)}.", cure="Name each once.")
+    return Aggregate(UserFunction(fn, columns, _type(type)), columns[0])
+
+
+def _type(type_: Any) -> pa.DataType:
+    if isinstance(type_, pa.DataType):
+        return type_
+    if not isinstance(type_, str):
+        raise TopologyError(
+            f"type={type_!r} is no type.", cure="Write type='double', or give a pyarrow type."
+        )
+    schema = to_arrow(f"value {type_}", "the type of udaf()")
+    if len(schema) != 1:
+        raise TopologyError(f"type={type_!r} is not one type.", cure="Write type='double'.")
+    return schema.field(0).type

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
+from holdfast.language.builder import Verbs
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_type
 from holdfast.language.operators.values import Latest
 from holdfast.language.operators.windows import Delay, delays_us, idle_us, micros
+
+if TYPE_CHECKING:
+    from holdfast.language.stream import Stream
 
 By = str | Sequence[str] | Mapping[str, str]
 """Key columns; a mapping where they have other names on the right: {"user": "customer"}."""
@@ -84,8 +88,7 @@ class JoinSpec(Spec):
 def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bool = False) -> Latest:
     """The window of a stream in a join: its last `rows` rows, or those of the last `size` seconds of event time.
 
-    `rows=0` keeps nothing: the stream's rows meet the other window and are gone. `per_key`: so many of each key.
-    """
+    `rows=0` keeps nothing: the stream's rows meet the other window and are gone. `per_key`: the last rows of each key."""
     if (size is None) == (rows is None):
         raise TopologyError(
             "latest() takes a time or a number of rows.", cure="Write latest(10) or latest(rows=1000)."
@@ -238,3 +241,73 @@ def join_schema(left: pa.Schema, right: pa.Schema, spec: JoinSpec) -> pa.Schema:
 def right_names(right: pa.Schema, spec: JoinSpec) -> tuple[str, ...]:
     """The columns of the right stream that come out: the left ones tell the keys."""
     return tuple(name for name in right.names if name not in spec.right_by)
+
+
+class JoinVerbs(Verbs):
+    """Verbs of `Stream`."""
+
+    __slots__ = ()
+
+    def join(
+        self,
+        other: Stream,
+        by: By,
+        *,
+        within: Within | None = None,
+        window: Latest | None = None,
+        other_window: Latest | None = None,
+        on: On | None = None,
+        delay: Delay = 0,
+        how: str = "inner",
+        where: Any = None,
+        suffix: str = "_right",
+        idle: Duration | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Rows of this stream and of another with equal keys, side by side. One of two kinds:
+
+        `join(other, by="user", within=10, on="at")`: event times at most 10 s apart; `within=(5, 60)`: the other from
+        5 s before to 60 s after. `how="left"` also gives rows that met nobody, once nobody can come any more.
+
+        `join(other, by="user", window=holdfast.latest(rows=1000), other_window=holdfast.latest(rows=0))`: each row
+        meets the rows that the other stream keeps at that moment. With `on=` the two streams run in the order of event
+        time; without, as they arrive. `where` (a function of an Arrow table giving booleans, or an Arrow expression)
+        chooses among the pairs.
+
+        `idle=30`: nobody waits for a source that had no row for 30 s; see `holdfast.tumbling`."""
+        if within is not None:
+            if window is not None or other_window is not None:
+                raise TopologyError(
+                    "within= does not go with windows of a join.", cure="Give within=, or window=."
+                )
+            spec = join_spec(interval_match(within), by, on, delay, how, where, suffix, idle)
+            return self._then(spec, name, beside=(other,))
+        if window is None and other_window is None:
+            raise TopologyError(
+                "A join needs to know how long rows wait for each other.",
+                cure="Give within=10, on='at'; or window=holdfast.latest(rows=1000).",
+            )
+        spec = join_spec(window_match(window, other_window), by, on, delay, how, where, suffix, idle)
+        return self._then(spec, name, beside=(other,))
+
+    def asof_join(
+        self,
+        other: Stream,
+        by: By,
+        *,
+        on: On,
+        tolerance: Duration | None = None,
+        exact: bool = True,
+        delay: Delay = 0,
+        how: str = "left",
+        where: Any = None,
+        suffix: str = "_right",
+        idle: Duration | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Each row with the other stream's latest row of its key that is not later: `trades.asof_join(quotes,
+        by="ticker", on="at")`. `tolerance`: how much older at most; `exact=False`: really earlier. Rows that find
+        nothing come out with nulls, or not at all with `how="inner"`. A row waits until the other stream's watermark
+        has passed it; with `idle=30` not for a source that had no row for 30 s (see `holdfast.tumbling`)."""
+        spec = join_spec(asof_match(tolerance, exact), by, on, delay, how, where, suffix, idle)
+        return self._then(spec, name, beside=(other,))

@@ -23,12 +23,13 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import Duration
+from holdfast.language.builder import Verbs
 from holdfast.language.graph import Spec
 from holdfast.language.hosted import copied
 from holdfast.language.operators.columns import event_time, key_fields, key_names, time_type
@@ -37,6 +38,9 @@ from holdfast.language.schema import to_arrow
 from holdfast.state.variables.declarations import Variable, VariableShape, declared, lives_of
 from holdfast.state.variables.key_state import KeyState, micros_of
 from holdfast.state.variables.state_size import state_size
+
+if TYPE_CHECKING:
+    from holdfast.language.stream import Stream
 
 PROCESS = ("process", "process_batch")
 
@@ -240,3 +244,44 @@ def keyed_schema(schema: pa.Schema, spec: KeyedSpec) -> pa.Schema:
     if spec.on is not None:
         time_type(schema, spec.on, "The event time is in")
     return spec.schema
+
+
+class KeyedVerbs(Verbs):
+    """Verbs of `Stream`."""
+
+    __slots__ = ()
+
+    def keyed(
+        self,
+        by: str | Sequence[str],
+        operator: Any,
+        schema: Any,
+        *,
+        name: str | None = None,
+        on: str | None = None,
+        delay: Duration = 0,
+    ) -> Stream:
+        """Send the rows of each key through a Python operator on the executors, in the order of their positions:
+        `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
+
+        `operator`: a class derived from `holdfast.KeyedOperator`, or an instance. `schema`: what it makes. `on`: the
+        timestamp column with the event time, for timers and lifetimes; `delay`: how far rows may lag behind the latest
+        one. What comes out has no order of its own."""
+        return self._then(keyed_spec(by, operator, schema, on, delay), name)
+
+    def map_state(
+        self,
+        by: str | Sequence[str],
+        fn: Callable[[Any, Any], Any],
+        schema: Any,
+        variables: Mapping[str, Variable],
+        *,
+        name: str | None = None,
+        on: str | None = None,
+        delay: Duration = 0,
+    ) -> Stream:
+        """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
+
+        `state` has the declared variables of the row's key as attributes:
+        `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`."""
+        return self.keyed(by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay)

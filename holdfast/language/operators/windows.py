@@ -29,7 +29,7 @@ from holdfast.language.operators.aggregates import WindowSpec, aggregate_schema
 from holdfast.language.operators.columns import column_name, column_type, event_time, time_type
 from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, RowWindow, TimeWindow
 from holdfast.state.windows.attributes import Attribute, Delta, in_units
-from holdfast.state.windows.count_windows import ROWS
+from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.time_windows import END, START
 
 Delay = Duration | Mapping[str, Duration]
@@ -71,12 +71,11 @@ def tumbling(
 
     `until`: a window of a key ends with the row whose boolean column `until` is true: `hf.tumbling(until="is_end")`.
 
-    `idle`: a source that had no row for so long of processing time no longer holds the watermark back, until it has
+    `idle`: a source that had no row for this processing time no longer holds the watermark back, until it has
     rows again: `a.union(b).aggregate("k", window=hf.tumbling(60, on="at", idle=30), n=hf.count())`. Rows with which it
     comes back are late if the watermark has passed them. Who is idle is decided step by step and stored with each
     epoch; results then depend on the pace of the sources, and stay consistent over failures. Time counts while the
-    program runs. Where nothing arrives from any source no step runs, and nothing new can be complete.
-    """
+    program runs. Where nothing arrives from any source no step runs, and nothing new can be complete."""
     timed = {"size": size, "on": on, "delay": delay or None, "lateness": lateness or None, "idle": idle}
     if until is not None:
         _refuse("until", **timed, rows=rows, delta=delta, of=of)
@@ -124,7 +123,7 @@ def sliding(
     newest: `hf.sliding(delta=10, of="mileage", every=5)`. The attribute should never fall; where it does, a row counts
     as if it had the largest one so far. What has fallen out of a window stays out. Rows without it are left out.
 
-    `delay`: how far rows may lag behind the latest one and still be in time. `lateness`: for so long after its end a
+    `delay`: how far rows may lag behind the latest one and still be in time. `lateness`: how long after its end a
     window takes late rows, and its corrected result is emitted again: merge by window and key. `idle`: see `tumbling`.
     """
     timed = {"size": size, "slide": slide, "on": on, "delay": delay or None, "lateness": lateness or None}

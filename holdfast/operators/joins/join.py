@@ -21,8 +21,7 @@ from holdfast.operators.joins.ordered_join import OrderedJoin
 from holdfast.operators.joins.window_join import WindowJoin
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
 from holdfast.operators.shared.logic import KeyedLogic
-from holdfast.operators.stored.known import NOTHING, Known
-from holdfast.operators.stored.parts import STATE_PART, Part
+from holdfast.operators.stored.parts import NOTHING, STATE_PART, Known, Part
 from holdfast.operators.stored.rows import StoredRows
 from holdfast.operators.stored.views import Stored, View
 from holdfast.state.aggregates.aggregation import Aggregation

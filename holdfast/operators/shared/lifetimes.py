@@ -1,4 +1,4 @@
-"""Rows of one source that arrive with the largest event time up to each: what `state/keyed/expiry.py` decides by.
+"""Keyed maps of rows of one source that arrive with the largest event time up to each: what `state/keyed/expiry.py` decides by.
 
 Without event time rows arrive as they are, and only where there are some. With it, every partition hears in every step
 how far the source came, so that `meta` is the same for all.
@@ -6,6 +6,7 @@ how far the source came, so that `meta` is the same for all.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,15 @@ import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.values import Ttl
-from holdfast.operators.shared.logic import Share, noted_shares, own_rows, split, with_hashes
-from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, as_bytes, joined_shares, longs
+from holdfast.operators.shared import logic
+from holdfast.operators.shared.keyed_maps import MapLogic
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, by_position, longs
+from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, joined_shares
+from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
-from holdfast.state.keyed.expiry import LONG_AGO, SEEN
-from holdfast.state.keyed.keyed_map import sort_by_position
+from holdfast.state.keyed.expiry import LONG_AGO, SEEN, unexpired
+from holdfast.state.values.plain_types import as_stream
 from holdfast.state.windows.watermarks import stairs
 
 
@@ -43,37 +47,68 @@ class Marked:
     meta: Any
 
 
-def own(
-    rows: pa.Table, by: Sequence[str], ttl: Ttl | None, partition: int, partitions: int
-) -> Arrived | None:
-    """What `KeyedLogic.own` gives."""
-    if ttl is None or ttl.on is None:
-        mine = own_rows(rows, by, partition, partitions)
-        return Arrived(mine) if mine.num_rows else None
-    rows = sort_by_position(rows, POSITION_COLUMNS)
-    reached = np.maximum.accumulate(event_times(rows, ttl.on))
-    timed = rows.append_column(REACHED, pa.array(reached))
-    return Arrived(own_rows(timed, by, partition, partitions), int(reached[-1]) if len(reached) else LONG_AGO)
+class TimedMapLogic(MapLogic):
+    """Rows of one source travel, with the watermark at each: what ends follows from their positions. `meta`: by event time
+    {"reached": the largest so far}, by processing time {"now": when the step began}."""
 
+    @property
+    @abstractmethod
+    def time(self) -> Ttl | None:
+        """How long keys live, and by which time; None: for ever."""
 
-def shares(rows: pa.Table, by: Sequence[str], ttl: Ttl | None, partitions: int) -> dict[int, pa.Table]:
-    """What `KeyedLogic.shares` gives."""
-    if ttl is None or ttl.on is None:
-        return split(with_hashes(rows, by), partitions)
-    rows = sort_by_position(rows, POSITION_COLUMNS)
-    positions = [longs(rows, name) for name in POSITION_COLUMNS]
-    note = {STAIRS_NOTE: as_bytes(stairs(positions, event_times(rows, ttl.on)))}
-    return noted_shares(rows, by, note, partitions)
+    @property
+    def _on(self) -> str | None:
+        return None if self.time is None else self.time.on
 
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
+        if self._on is None:
+            mine = logic.own_rows(rows[0], self.key, partition, partitions)
+            return Arrived(mine) if mine.num_rows else None
+        ordered = by_position(rows[0])
+        reached = np.maximum.accumulate(event_times(ordered, self._on))
+        mine = logic.own_rows(
+            ordered.append_column(REACHED, pa.array(reached)), self.key, partition, partitions
+        )
+        return Arrived(mine, int(reached[-1]) if len(reached) else LONG_AGO)
 
-def gather(given: Sequence[Share], ttl: Ttl | None) -> Arrived | None:
-    """What `KeyedLogic.gather` gives."""
-    if not given:
-        return None
-    if ttl is None or ttl.on is None:
-        return Arrived(pa.concat_tables([rows for _, rows in given]))
-    rows, steps = joined_shares([rows for _, rows in given])
-    return Arrived(rows, int(longs(steps, "time").max(initial=LONG_AGO)))
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        if self._on is None:
+            return super().shares(port, rows, partitions)
+        rows = by_position(rows)
+        steps = stairs([longs(rows, name) for name in POSITION_COLUMNS], event_times(rows, self._on))
+        return logic.noted_shares(rows, self.key, {STAIRS_NOTE: as_stream(steps)}, partitions)
+
+    def gather(self, shares: Sequence[Share]) -> Arrived | None:
+        if not shares:
+            return None
+        if self._on is None:
+            return Arrived(pa.concat_tables([rows for _, rows in shares]))
+        rows, steps = joined_shares([rows for _, rows in shares])
+        return Arrived(rows, int(longs(steps, "time").max(initial=LONG_AGO)))
+
+    def at(self, meta: Any, now_us: int) -> Any:
+        """By processing time the step's own time, which never falls."""
+        if self.time is None or self.time.on is not None:
+            return meta
+        return {"now": max(now_us, (meta or {}).get("now", now_us))}
+
+    def marked(self, arrived: Arrived, meta: Any) -> Marked:
+        rows, time = arrived.rows, self.time
+        if POSITION_COLUMNS[0] in rows.column_names:
+            rows = by_position(rows)
+        count = rows.num_rows
+        if time is None:
+            return Marked(rows, np.full(count, LONG_AGO), LONG_AGO, meta)
+        if time.on is None:
+            now = np.full(count, meta["now"], dtype=np.int64)
+            return Marked(rows.append_column(SEEN, pa.array(now)), now, meta["now"], meta)
+        before = (meta or {}).get("reached", LONG_AGO)
+        reached = np.maximum(as_int64(single(rows.column(REACHED))), before)
+        times = event_times(rows, time.on)
+        times = np.where(times == LONG_AGO, reached, times)
+        furthest = max(before, arrived.reached)
+        rows = rows.append_column(SEEN, pa.array(times))
+        return Marked(rows, reached - time.delay_us, furthest - time.delay_us, {"reached": furthest})
 
 
 def event_times(rows: pa.Table, on: str) -> I64:
@@ -82,35 +117,37 @@ def event_times(rows: pa.Table, on: str) -> I64:
     return np.maximum(as_int64(times.fill_null(LONG_AGO)), LONG_AGO)
 
 
-def marked(arrived: Arrived, ttl: Ttl | None, meta: Any) -> Marked:
-    """`meta`: by event time {"reached": the largest so far}, by processing time {"now": when the step began}."""
-    rows = arrived.rows
-    if POSITION_COLUMNS[0] in rows.column_names:
-        rows = sort_by_position(rows, POSITION_COLUMNS)
-    count = rows.num_rows
-    if ttl is None:
-        return Marked(rows, np.full(count, LONG_AGO), LONG_AGO, meta)
-    if ttl.on is None:
-        now = np.full(count, meta["now"], dtype=np.int64)
-        return Marked(rows.append_column(SEEN, pa.array(now)), now, meta["now"], meta)
-    before = (meta or {}).get("reached", LONG_AGO)
-    reached = np.maximum(as_int64(single(rows.column(REACHED))), before)
-    times = event_times(rows, ttl.on)
-    times = np.where(times == LONG_AGO, reached, times)
-    furthest = max(before, arrived.reached)
-    rows = rows.append_column(SEEN, pa.array(times))
-    return Marked(rows, reached - ttl.delay_us, furthest - ttl.delay_us, {"reached": furthest})
+@dataclass(frozen=True)
+class LivingLogic(TimedMapLogic):
+    """Keys are forgotten by and by. `ttl`: how long they live; None: for ever."""
 
+    ttl: Ttl | None
 
-def ended(ttl: Ttl | None, meta: Mapping[str, Any]) -> tuple[int, int] | None:
-    """(lifetime, the time up to which keys have ended) after a step; None: no key has."""
-    if ttl is not None and "reached" in meta:
-        return ttl.length_us, meta["reached"] - ttl.delay_us
-    return (ttl.length_us, meta["now"]) if ttl is not None and "now" in meta else None
+    @abstractmethod
+    def lived(self, segments: Segments, marked: Marked) -> tuple[pa.Table, pa.Table]:
+        """(output, new state rows) of some rows; columns of the output may be more than come out."""
 
+    def counted(self, rows: int, output: int) -> Mapping[str, int]:
+        """What a step with these numbers of input and output rows adds to the counts."""
+        return {}
 
-def clocked(ttl: Ttl | None, meta: Any, now_us: int) -> Any:
-    """What `KeyedLogic.at` gives: by processing time the step's own time, which never falls."""
-    if ttl is None or ttl.on is not None:
-        return meta
-    return {"now": max(now_us, (meta or {}).get("now", now_us))}
+    @property
+    def time(self) -> Ttl | None:
+        return self.ttl
+
+    def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
+        marked, schema = self.marked(arrived, meta), self.outputs[0]
+        if not marked.rows.num_rows:
+            return Applied(segments, (schema.empty_table(),), marked.meta)
+        made, changed = self.lived(segments, marked)
+        output = made.select(schema.names).cast(schema)
+        useful = None if self.ttl is None else unexpired(self.ttl.length_us, marked.mark)
+        after = self.advanced(segments, changed, place, useful)
+        return Applied(after, (output,), marked.meta, self.counted(marked.rows.num_rows, output.num_rows))
+
+    def known(self, meta: Any) -> Known:
+        """With the time up to which keys have ended after a step, if some have."""
+        if self.ttl is None or not meta:
+            return Known(self.keyed_map)
+        ended = meta["reached"] - self.ttl.delay_us if "reached" in meta else meta.get("now")
+        return Known(self.keyed_map, ends_us=None if ended is None else (self.ttl.length_us, ended))

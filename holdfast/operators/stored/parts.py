@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ Rule = Literal["newest", "sums", "rows"]
 
 STATE_PART = "state"
 RANGE_ROWS = 1 << 18
-"""About so many rows are taken at once."""
+"""About how many rows are taken at once."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Part:
     rule: Rule
     schema: pa.Schema
     keys: tuple[str, ...] = ()
-    """By which rows are told apart; none where the rule is rows."""
+    """What tells rows apart; none where the rule is rows."""
     aggregation: Aggregation | None = None
     """How sums are added up."""
     used_up: tuple[str, int] | None = None
@@ -41,3 +42,24 @@ class Part:
 def keys_of(schema: pa.Schema) -> tuple[str, ...]:
     """The key columns of a keyed map: those between the hash and what is kept."""
     return tuple(takewhile(lambda name: name != STATE and kept_part(name) is None, schema.names[1:]))
+
+
+UTC = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a running operator can tell those who read its stored rows, and a manifest cannot. All of it may be missing."""
+
+    aggregation: Aggregation | None = None
+    time_type: pa.DataType = UTC
+    """Of event times."""
+    ends_us: tuple[int, int] | None = None
+    """Lifetime, and the time up to which keys have ended."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Of variables."""
+    classes: tuple[tuple[str, str, type], ...] = ()
+    """Registered classes that states hold: (kind, name, class). Tasks register them again."""
+
+
+NOTHING = Known()

@@ -16,7 +16,7 @@ import pyarrow as pa
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
 from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
 from holdfast.clock import Clock
-from holdfast.compiler.logics import logic_of
+from holdfast.compiler.compile import logic_of
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError

@@ -14,14 +14,14 @@ the same `fold`, so results cannot differ between them.
 | avg | decimal(p, s) | sum as above, count | decimal(p + 4, s + 4), half up, at most 38 digits |
 | avg | float, double | sum, low, count | double |
 | min, max | anything with an order | value | its type |
-| variance, stddev | number | count, mean, m2: see moments.py | double |
-| first, last | any, with positions | value, ordinal, row: see ordered.py | its type |
+| variance, stddev | number | count, mean, m2: see variance.py | double |
+| first, last | any, with positions | value, ordinal, row: see ordered_values.py | its type |
 | collect | any, with positions | lists of the same | list of its type |
-| count_distinct | anything with an order | sorted list of values: see distinct.py | int64 |
+| count_distinct | anything with an order | sorted list of values: see ordered_values.py | int64 |
 | collect_set | the same | the same | list of its type |
 | quantile[q] | number | values and counts: see quantiles.py | double |
-| udaf[…] | columns, with positions | lists of the rows: see user_functions.py | as declared |
-| top[…] | whole rows, with positions | lists of the best: see top.py | list of rows |
+| udaf[…] | columns, with positions | lists of the rows: see ordered_values.py | as declared |
+| top[…] | whole rows, with positions | lists of the best: see ordered_values.py | list of rows |
 
 Nulls are left out, as in SQL, except by first and last, as in Spark; over no value counts are zero, lists are empty and
 everything else is null.
@@ -30,42 +30,21 @@ everything else is null.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import StateError
 from holdfast.state.aggregates import double_sums, extremes, wide_sums
-from holdfast.state.aggregates.best_rows import top_of
-from holdfast.state.aggregates.distinct import Distinct
+from holdfast.state.aggregates.accumulator import Accumulator, Columns, Parts
 from holdfast.state.aggregates.function_names import FUNCTIONS, UserFunction, share_of
-from holdfast.state.aggregates.ordered_values import AtEnd, Collected, has_values
+from holdfast.state.aggregates.ordered_values import AtEnd, Collected, Custom, Distinct, has_values, top_of
 from holdfast.state.aggregates.quantiles import Quantile
-from holdfast.state.aggregates.user_functions import Custom
 from holdfast.state.aggregates.variance import Variance
 from holdfast.state.columns.arrays import floats, ints, is_number, masked
 from holdfast.state.columns.grouping import Runs
 
-Columns = list[pa.Array]
-
 MOST_DIGITS = 38
-
-
-class Accumulator(Protocol):
-    """One aggregate function over one input type. `parts` names what it keeps, in order."""
-
-    @property
-    def parts(self) -> list[tuple[str, pa.DataType]]: ...
-
-    @property
-    def result(self) -> pa.DataType: ...
-
-    def lift(self, column: pa.Array | None, rows: int) -> Columns: ...
-
-    def fold(self, states: Columns, runs: Runs) -> Columns: ...
-
-    def finish(self, states: Columns) -> pa.Array: ...
 
 
 def accumulator(output: str, function: str, kind: pa.DataType | None) -> Accumulator:
@@ -107,30 +86,25 @@ def _of_numbers(output: str, function: str, kind: pa.DataType) -> Accumulator | 
     return None if share is None else Quantile(share)
 
 
-def _total(output: str, kind: pa.DataType, *, wide: bool) -> IntSum | DecimalSum | FloatSum:
+def _total(output: str, kind: pa.DataType, *, wide: bool) -> DecimalSum | FloatSum:
     if pa.types.is_signed_integer(kind):
-        total = DecimalSum(output, pa.decimal128(MOST_DIGITS, 0))
-        return total if wide else IntSum(output, total)
+        return (DecimalSum if wide else IntSum)(output, pa.decimal128(MOST_DIGITS, 0))
     if pa.types.is_decimal128(kind):
         return DecimalSum(output, pa.decimal128(min(MOST_DIGITS, kind.precision + 10), kind.scale))
     return FloatSum()
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Accumulator):
     """Rows, or rows where the input is not null."""
 
     of_column: bool
 
     @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
+    def parts(self) -> Parts:
         return [("count", pa.int64())]
 
-    @property
-    def result(self) -> pa.DataType:
-        return pa.int64()
-
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
+    def lift(self, column: pa.Array, rows: int) -> Columns:
         if column is None:
             return [pa.array(np.ones(rows, dtype=np.int64))]
         return [pa.array(wide_sums.valid_flags(column).astype(np.int64))]
@@ -138,27 +112,19 @@ class Count:
     def fold(self, states: Columns, runs: Runs) -> Columns:
         return [pa.array(runs.sum(ints(states[0])))]
 
-    def finish(self, states: Columns) -> pa.Array:
-        return states[0]
-
 
 @dataclass(frozen=True, slots=True)
-class DecimalSum:
+class DecimalSum(Accumulator):
     """Exact sum in a decimal type; integers may be lifted into it as well."""
 
     output: str
     kind: pa.DataType
 
     @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
+    def parts(self) -> Parts:
         return [("sum", self.kind)]
 
-    @property
-    def result(self) -> pa.DataType:
-        return self.kind
-
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
-        assert column is not None
+    def lift(self, column: pa.Array, rows: int) -> Columns:
         if pa.types.is_decimal128(column.type):
             wide = wide_sums.from_decimals(column)
         else:
@@ -171,30 +137,14 @@ class DecimalSum:
             raise _too_large(self.output, str(self.kind), "Reduce the scale of the input.")
         return [wide_sums.to_decimals(sums, self.kind, runs.any(wide_sums.valid_flags(states[0])))]
 
-    def finish(self, states: Columns) -> pa.Array:
-        return states[0]
-
 
 @dataclass(frozen=True, slots=True)
-class IntSum:
+class IntSum(DecimalSum):
     """Sum of integers, kept wider than its result: only a result that does not fit is an error, not a detour."""
-
-    output: str
-    wide: DecimalSum
-
-    @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
-        return self.wide.parts
 
     @property
     def result(self) -> pa.DataType:
         return pa.int64()
-
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
-        return self.wide.lift(column, rows)
-
-    def fold(self, states: Columns, runs: Runs) -> Columns:
-        return self.wide.fold(states, runs)
 
     def finish(self, states: Columns) -> pa.Array:
         sums = wide_sums.from_decimals(states[0])
@@ -204,19 +154,14 @@ class IntSum:
 
 
 @dataclass(frozen=True, slots=True)
-class FloatSum:
+class FloatSum(Accumulator):
     """Sum of doubles as a pair; see double_sums.py."""
 
     @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
+    def parts(self) -> Parts:
         return [("sum", pa.float64()), ("low", pa.float64())]
 
-    @property
-    def result(self) -> pa.DataType:
-        return pa.float64()
-
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
-        assert column is not None
+    def lift(self, column: pa.Array, rows: int) -> Columns:
         return [column.cast(pa.float64()), pa.array(np.zeros(rows))]
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
@@ -224,20 +169,17 @@ class FloatSum:
         valid = runs.any(wide_sums.valid_flags(states[0]))
         return [masked(high, valid), pa.array(low)]
 
-    def finish(self, states: Columns) -> pa.Array:
-        return states[0]
-
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class Mean(Accumulator):
     """A sum and how many values went into it."""
 
     output: str
-    total: IntSum | DecimalSum | FloatSum
+    total: DecimalSum | FloatSum
     kind: pa.DataType
 
     @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
+    def parts(self) -> Parts:
         return [*self.total.parts, ("count", pa.int64())]
 
     @property
@@ -246,7 +188,7 @@ class Mean:
             return pa.float64()
         return pa.decimal128(min(MOST_DIGITS, self.kind.precision + 4), min(MOST_DIGITS, self.kind.scale + 4))
 
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
+    def lift(self, column: pa.Array, rows: int) -> Columns:
         return [*self.total.lift(column, rows), *Count(True).lift(column, rows)]
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
@@ -266,29 +208,21 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme:
+class Extreme(Accumulator):
     """Smallest or largest value."""
 
     kind: pa.DataType
     largest: bool
 
     @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
+    def parts(self) -> Parts:
         return [("value", self.kind)]
 
-    @property
-    def result(self) -> pa.DataType:
-        return self.kind
-
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
-        assert column is not None
+    def lift(self, column: pa.Array, rows: int) -> Columns:
         return [column]
 
     def fold(self, states: Columns, runs: Runs) -> Columns:
         return [extremes.extreme(states[0], runs, largest=self.largest)]
-
-    def finish(self, states: Columns) -> pa.Array:
-        return states[0]
 
 
 def _too_large(output: str, room: str, cure: str) -> StateError:

@@ -22,13 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates import wide_sums
+from holdfast.state.aggregates.accumulator import Accumulator, Columns, Parts
 from holdfast.state.aggregates.double_sums import F64
 from holdfast.state.aggregates.extremes import order_codes
 from holdfast.state.columns import arrays
 from holdfast.state.columns.grouping import Bools, Runs
 from holdfast.state.columns.hashing import I64, canonical_key
-
-Columns = list[pa.Array]
 
 EXACT_VALUES = 256
 RELATIVE_ERROR = 2.0**-7
@@ -39,13 +38,13 @@ _MIDDLE = np.int64(1 << (_DROPPED_BITS - 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(Accumulator):
     """The value below which `share` of all lie, as a double."""
 
     share: float
 
     @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
+    def parts(self) -> Parts:
         lists = [("values", arrays.list_of(pa.float64())), ("counts", arrays.list_of(pa.int64()))]
         return [("coarse", pa.bool_()), *lists]
 
@@ -53,8 +52,7 @@ class Quantile:
     def result(self) -> pa.DataType:
         return pa.float64()
 
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
-        assert column is not None
+    def lift(self, column: pa.Array, rows: int) -> Columns:
         valid = wide_sums.valid_flags(column)
         values = canonical_key(arrays.doubles(column))
         ones = pa.array(np.ones(rows, dtype=np.int64))

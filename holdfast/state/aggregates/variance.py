@@ -1,7 +1,7 @@
 """Sample variance and standard deviation, as Spark's var_samp and stddev: null for fewer than two values.
 
 Kept per key: the count n, the mean, and m2 = Σ(x − mean)²; mean and m2 as pairs of doubles of some 106 bits together
-(see floatsum.py). States are merged relative to a shift c, the mean of one of them: with d = mean − c,
+(see double_sums.py). States are merged relative to a shift c, the mean of one of them: with d = mean − c,
 
     N = Σ n     S = Σ n·d     m2 = Σ (m2 + n·d²) − S² / N     mean = c + S / N
 
@@ -22,24 +22,23 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates import wide_sums
+from holdfast.state.aggregates.accumulator import Accumulator, Columns, Parts
 from holdfast.state.aggregates.double_sums import F64, Pair, add, sum_pairs
 from holdfast.state.columns.arrays import doubles, floats, ints, masked
 from holdfast.state.columns.grouping import Runs
 from holdfast.state.columns.hashing import I64
 
-Columns = list[pa.Array]
-
 _SPLIT = 2.0**27 + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Variance:
+class Variance(Accumulator):
     """`root`: the result is the standard deviation."""
 
     root: bool
 
     @property
-    def parts(self) -> list[tuple[str, pa.DataType]]:
+    def parts(self) -> Parts:
         names = ("mean", "mean_low", "m2", "m2_low")
         return [("count", pa.int64()), *((name, pa.float64()) for name in names)]
 
@@ -47,8 +46,7 @@ class Variance:
     def result(self) -> pa.DataType:
         return pa.float64()
 
-    def lift(self, column: pa.Array | None, rows: int) -> Columns:
-        assert column is not None
+    def lift(self, column: pa.Array, rows: int) -> Columns:
         zeros = pa.array(np.zeros(rows))
         count = wide_sums.valid_flags(column).astype(np.int64)
         return [pa.array(count), pa.array(floats(doubles(column))), zeros, zeros, zeros]

@@ -13,15 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.state.aggregates.accumulators import (
-    Accumulator,
-    Columns,
-    Count,
-    DecimalSum,
-    Extreme,
-    IntSum,
-    Mean,
-)
+from holdfast.state.aggregates.accumulator import Accumulator, Columns
+from holdfast.state.aggregates.accumulators import Count, DecimalSum, Extreme, Mean
 from holdfast.state.columns.grouping import Runs
 from holdfast.state.columns.hashing import I64
 
@@ -45,9 +38,7 @@ class OrderedInts:
         return known[1]
 
 
-def batch_states(
-    acc: Accumulator, column: pa.Array | None, ordered: OrderedInts, runs: Runs
-) -> Columns | None:
+def batch_states(acc: Accumulator, column: pa.Array, ordered: OrderedInts, runs: Runs) -> Columns | None:
     """States of the runs of a batch's rows: `fold` of `lift` in their order. Runs are not running ones."""
     if isinstance(acc, Mean):
         total, count = (batch_states(part, column, ordered, runs) for part in (acc.total, Count(True)))
@@ -61,18 +52,14 @@ def batch_states(
     if isinstance(acc, Extreme):
         reduce = np.maximum.reduceat if acc.largest else np.minimum.reduceat
         return [_typed(np.asarray(reduce(ordered.of(column), runs.starts)), acc.kind)]
-    kind = _sum_kind(acc)
-    if (
-        kind is None
-        or kind.scale
-        or kind.precision < _DIGITS_OF_64_BITS
-        or pa.types.is_timestamp(column.type)
-    ):
+    if not isinstance(acc, DecimalSum) or acc.kind.scale or pa.types.is_timestamp(column.type):
+        return None
+    if acc.kind.precision < _DIGITS_OF_64_BITS:
         return None
     values = ordered.of(column)
     if max(int(values.max()), -int(values.min())) * runs.rows >= _FAR_FROM_OVERFLOW:
         return None
-    return [_decimals(np.asarray(np.add.reduceat(values, runs.starts)), kind)]
+    return [_decimals(np.asarray(np.add.reduceat(values, runs.starts)), acc.kind)]
 
 
 def paired_states(acc: Accumulator, own: Columns, rows: I64, found: Columns) -> Columns | None:
@@ -92,8 +79,7 @@ def paired_states(acc: Accumulator, own: Columns, rows: I64, found: Columns) -> 
         better = np.maximum if acc.largest else np.minimum
         best[rows] = better(best[rows], _values(found[0]))
         return [_typed(best, acc.kind)]
-    kind = _sum_kind(acc)
-    return None if kind is None else _paired_sums(kind, own[0], rows, found[0])
+    return _paired_sums(acc.kind, own[0], rows, found[0]) if isinstance(acc, DecimalSum) else None
 
 
 def _paired_sums(kind: pa.DataType, own: pa.Array, rows: I64, found: pa.Array) -> Columns | None:
@@ -112,12 +98,6 @@ def _small(words: npt.NDArray[np.uint64]) -> I64 | None:
     if not len(low) or (int(low.min()) > -_FAR_FROM_OVERFLOW and int(low.max()) < _FAR_FROM_OVERFLOW):
         return low if np.array_equal(words[:, 1].view(np.int64), low >> np.int64(63)) else None
     return None
-
-
-def _sum_kind(acc: Accumulator) -> pa.DataType | None:
-    if isinstance(acc, IntSum):
-        return acc.wide.kind
-    return acc.kind if isinstance(acc, DecimalSum) else None
 
 
 def _is_plain(kind: pa.DataType) -> bool:

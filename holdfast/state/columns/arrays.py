@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from holdfast.errors import StateError
 from holdfast.state.aggregates.double_sums import F64
 from holdfast.state.columns.grouping import Bools, Runs
-from holdfast.state.columns.hashing import I64
+from holdfast.state.columns.hashing import I64, plain
 
 _MOST_ELEMENTS = 2**31 - 1
 
@@ -56,6 +56,11 @@ def list_of(kind: pa.DataType) -> pa.DataType:
 
 def lengths(lists: pa.Array) -> I64:
     return ints(pc.list_value_length(lists))
+
+
+def within(sizes: I64) -> I64:
+    """The place of each element in its list, from 0 on, of lists of these sizes one behind the other."""
+    return np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def packed(elements: pa.Array, sizes: I64) -> pa.Array:
@@ -104,3 +109,14 @@ def unique_in_runs(run: I64, codes: I64) -> tuple[I64, I64]:
 def _ascends(run: I64, codes: I64) -> bool:
     before, after = run[:-1], run[1:]
     return bool(((before < after) | ((before == after) & (codes[:-1] <= codes[1:]))).all())
+
+
+def row_type(schema: pa.Schema) -> pa.DataType:
+    """The type of a whole row."""
+    return pa.struct([pa.field(field.name, plain(pa.array([], field.type)).type) for field in schema])
+
+
+def whole_rows(rows: pa.Table, kind: pa.DataType) -> pa.Array:
+    """The rows as values of that type."""
+    columns = [plain(rows.column(field.name)).cast(field.type) for field in kind]
+    return pa.StructArray.from_arrays(columns, fields=list(kind))

@@ -19,9 +19,9 @@ import pyarrow as pa
 from holdfast.state.aggregates.aggregation import Aggregation, combine, partial, single
 from holdfast.state.aggregates.function_names import POSITION
 from holdfast.state.columns import arrays
+from holdfast.state.columns.arrays import row_type, whole_rows
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, KEY_GROUPS, key_hash
-from holdfast.state.columns.whole_rows import row_type, whole_rows
 from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.segment import Segment
 
@@ -98,8 +98,7 @@ def _parted(lists: pa.Array, count: I64) -> tuple[pa.Array, pa.Array]:
     """(the first `count` elements of each list one behind the other, lists of the rest)."""
     sizes = arrays.lengths(lists)
     elements = lists.flatten()
-    place = np.arange(len(elements)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    front = place < np.repeat(count, sizes)
+    front = arrays.within(sizes) < np.repeat(count, sizes)
     return elements.filter(pa.array(front)), arrays.packed(elements.filter(pa.array(~front)), sizes - count)
 
 

@@ -24,8 +24,7 @@ FOREVER = np.iinfo(np.int64).max
 def interleaved(ranks: I64, own: int, other: int, side: int) -> I64:
     """Moments of rows in a step of which both streams have some: evenly between each other, the left first.
 
-    `ranks`: the rows' places among the `own` rows of their stream.
-    """
+    `ranks`: the rows' places among the `own` rows of their stream."""
     return (2 * ranks + 1) * max(other, 1) * 2 + side
 
 
@@ -76,7 +75,7 @@ def outlived(side: SideRows, newest: SideRows, rows: int) -> Bools | None:
 
 
 def not_pushed_out(side: SideRows, last: int | I64, missed: int | I64, rows: int) -> Bools | None:
-    """Which rows would still be in a window of the last `rows` if so many that were missed had come behind the `last`
+    """Which rows would still be in a window of the last `rows` if the rows that were missed had come behind the `last`
     one; None: all. Numbers of the whole stream, or for each row those of its key."""
     needed = np.asarray(side.at > last + np.minimum(missed, rows) - rows)
     return None if needed.all() else needed

@@ -15,18 +15,17 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from holdfast.state.aggregates.accumulators import Accumulator
+from holdfast.state.aggregates.accumulator import Accumulator
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, single
 from holdfast.state.aggregates.whole_number_paths import paired_states
 from holdfast.state.columns.grouping import Bools, Runs, keys_equal, rows_equal
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.columns.sorted_rows import SortedRows
 from holdfast.state.keyed.layout import Merge, Run, blocks_of
-from holdfast.state.keyed.mapped_segments import opened
-from holdfast.state.keyed.segment import Segment
+from holdfast.state.keyed.segment import Segment, opened
 
 ROWS_INDEXED_MIN = 1 << 20
-"""One look-up may always make indexes for so many rows, a large one for more. The rest is left to the next."""
+"""Rows for which one look-up may always make indexes, a large one for more. The rest is left to the next."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,8 @@ class Found:
 
 
 def find_rows(segments: Sequence[Segment], keys: pa.Table, aggregation: Aggregation) -> Found:
-    """The state of those keys that have one. `keys`: see `keyed_map.lookup`."""
+    """The state of those keys that have one. `keys`: `__hf_hash` and the key columns in canonical form (as `partial` and
+    `lift` give them), each key once."""
     search = _Search(keys, aggregation)
     for block in reversed(blocks_of(segments)):
         if search.done:
@@ -112,8 +112,7 @@ class _Search:
     """Keys sought, ascending by hash, and what was found.
 
     `_sought` are rows of the key table. Places are indices into it. Keys that were found are out of `_open`, and at
-    times taken out of `_sought` as well.
-    """
+    times taken out of `_sought` as well."""
 
     def __init__(self, keys: pa.Table, aggregation: Aggregation) -> None:
         self._keys = keys

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import MismatchError
-from holdfast.state.aggregates.accumulators import Accumulator, Count
+from holdfast.state.aggregates.accumulator import Accumulator
+from holdfast.state.aggregates.accumulators import Count
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.aggregates.ordered_values import AtEnd
 from holdfast.state.columns.arrays import lengths, packed

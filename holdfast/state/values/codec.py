@@ -24,7 +24,6 @@ import msgpack
 
 from holdfast.errors import DamagedError, HoldfastError, StateError
 from holdfast.state.values import codes, plain_types, user_classes
-from holdfast.state.values.decoder import FACTORIES, MAX_DEPTH, Decoder
 from holdfast.state.values.exact_comparison import difference
 
 VERSION = 1
@@ -33,6 +32,15 @@ NOT_DATA_CURE = (
     "Start the name with '_' and rebuild it in open(), or implement checkpoint() and reset(); "
     "a dataclass or Enum of your own can be registered."
 )
+
+MAX_DEPTH = 100
+"""Containers inside each other, when writing and when reading."""
+
+FACTORIES: dict[str, Callable[[], Any] | None] = {
+    "None": None,
+    **{t.__name__: t for t in (int, list, dict, set, float, str, tuple, Counter, deque)},
+}
+"""What a defaultdict may make by itself, by stored name."""
 
 _FACTORY_NAMES = {factory: name for name, factory in FACTORIES.items()}
 
@@ -55,7 +63,7 @@ def decode(data: bytes) -> Any:
             cure="Restore an older epoch, or use the version that wrote them.",
         )
     try:
-        return Decoder().value(memoryview(data)[1:])
+        return _Decoder().value(memoryview(data)[1:])
     except HoldfastError:
         raise
     except Exception as error:  # whatever the bytes provoked, the answer is the same
@@ -243,3 +251,82 @@ _SCALARS = frozenset({int, float, str, bytes, bool})
 def _short(key: Any) -> str:
     text = repr(key)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+class _Decoder:
+    """Reads one msgpack object; extensions are msgpack objects again, at most MAX_DEPTH inside each other.
+
+    The bytes may be damaged or hostile: lengths are proved before anything is built, nesting is bounded, and only the
+    types listed here and in plain_types.py can come out. Any exception means damage; `decode` says so."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def value(self, data: memoryview | bytes) -> Any:
+        # A first pass without building anything proves that announced lengths are really there.
+        scanner = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
+        scanner.feed(data)
+        scanner.skip()
+        if scanner.tell() != len(data):
+            raise ValueError("bytes follow the value")
+        return msgpack.unpackb(data, ext_hook=self._extension, strict_map_key=False, raw=False)
+
+    def _extension(self, code: int, data: bytes) -> Any:
+        if code == codes.BIG_INT:
+            return int.from_bytes(data, "big", signed=True)
+        if code == codes.SURROGATE_STR:
+            return bytes(data).decode("utf-8", "surrogatepass")
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+        try:
+            build = _CONTAINERS.get(code)
+            if build is not None:
+                return build(self.value(data))
+            leaf = plain_types.by_code(code)
+            return leaf.unpack(bytes(data) if leaf.raw else self.value(data))
+        finally:
+            self._depth -= 1
+
+
+def _built_pairs(body: Any) -> dict[Any, Any]:
+    return dict(_listed(body))
+
+
+def _built_deque(body: Any) -> deque[Any]:
+    maxlen, items = body
+    return deque(_listed(items), maxlen=maxlen)
+
+
+def _built_defaultdict(body: Any) -> defaultdict[Any, Any]:
+    name, pairs = body
+    return defaultdict(FACTORIES[name], _mapped(pairs))
+
+
+def _mapped(body: Any) -> dict[Any, Any]:
+    if type(body) is not dict:
+        raise ValueError("a map is expected")
+    return body
+
+
+def _listed(body: Any) -> list[Any]:
+    if type(body) is not list:
+        raise ValueError("a list is expected")
+    return body
+
+
+_CONTAINERS: dict[int, Callable[[Any], Any]] = {
+    codes.TUPLE: lambda body: tuple(_listed(body)),
+    codes.SET: lambda body: set(_listed(body)),
+    codes.FROZENSET: lambda body: frozenset(_listed(body)),
+    codes.DEQUE: _built_deque,
+    codes.COUNTER: lambda body: Counter(_mapped(body)),
+    codes.ORDERED_DICT: lambda body: OrderedDict(_mapped(body)),
+    codes.DEFAULT_DICT: _built_defaultdict,
+    codes.PAIRS: _built_pairs,
+    codes.DATACLASS: lambda body: user_classes.build_dataclass(*body),
+    codes.ENUM: lambda body: user_classes.build_enum(*body),
+}

@@ -1,20 +1,28 @@
 """Following the changes of declared variables, so that a checkpoint can store just those.
 
 While a variable is followed its object has another class, whose changing methods also log; the object stays the same,
-so whoever holds it is followed too. A variable that is not followed executes the code of live.py and nothing else.
+so whoever holds it is followed too. A variable that is not followed executes the code of working_values.py and nothing else.
 
 A log says what to look at, not what was there: the values are read when the checkpoint is taken. It never grows beyond
 the variable: where it would, or where everything was replaced, following ends by itself and the log is None, which
 means that the whole variable has to be stored.
 
-What no log can see is a value that is changed in place (a list inside a map). deltas.py finds those by comparing.
+What no log can see is a value that is changed in place (a list inside a map). versions.py finds those by comparing.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
-from holdfast.state.variables.list_matching import Pieces
+import numpy as np
+
 from holdfast.state.variables.working_values import ListState, MapState, WindowState
 
 
@@ -164,3 +172,117 @@ def disable(live: Any) -> None:
 def log_of(live: Any) -> Any:
     """The changes since `enable`; None: it was not followed all the time."""
     return live._log if type(live) in _PLAIN else None
+
+
+PIECES_MAX = 1024
+"""Every change walks over the pieces; with more of them the whole list is the cheaper thing to store."""
+
+NEW = -1
+"""In place of the old place: these elements are new."""
+
+
+class Pieces:
+    """Which elements of a list are still those of an earlier version of it, and where they stand now.
+
+    The list is described from its beginning as a row of pieces: elements of the old version, taken over from a place
+    on, or new ones. What lies behind the last piece is new, so appending changes nothing here. An element that was
+    replaced where it stood is remembered by its old place instead of cutting a piece in two. `scattered`: there were too many changes to follow, nothing is known any more."""
+
+    __slots__ = ("_pieces", "covered", "replaced", "scattered")
+
+    def __init__(self, length: int) -> None:
+        self._pieces: list[tuple[int, int]] = [(0, length)] if length else []
+        self.covered = length
+        """Elements the pieces describe; those behind are new."""
+        self.replaced: set[int] = set()
+        """Old places whose elements were replaced. Some of them may be gone meanwhile."""
+        self.scattered = False
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """(old place or NEW, length) from the beginning of the list."""
+        return iter(self._pieces)
+
+    def replace(self, index: int) -> None:
+        """The element at `index` was replaced."""
+        if index >= self.covered:
+            return
+        for start, length in self._pieces:
+            if index < length:
+                if start != NEW:
+                    self.replaced.add(start + index)
+                return
+            index -= length
+
+    def splice(self, begin: int, end: int, count: int) -> None:
+        """`count` new elements took the place of those from `begin` to `end`."""
+        if begin >= self.covered:
+            return
+        if end >= self.covered:
+            self._pieces = self._upto(begin)
+        else:
+            fresh = [(NEW, count)] if count else []
+            self._pieces = _joined([*self._upto(begin), *fresh, *self._from(end)])
+        self.covered = sum(length for _, length in self._pieces)
+        self.scattered = len(self._pieces) > PIECES_MAX
+
+    def _upto(self, end: int) -> list[tuple[int, int]]:
+        found = []
+        for start, length in self._pieces:
+            if end <= 0:
+                break
+            found.append((start, min(length, end)))
+            end -= length
+        return found
+
+    def _from(self, begin: int) -> list[tuple[int, int]]:
+        found = []
+        for start, length in self._pieces:
+            cut = min(max(begin, 0), length)
+            if cut < length:
+                found.append((start if start == NEW else start + cut, length - cut))
+            begin -= length
+        return found
+
+
+def _joined(pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same with neighbours made one where they go on with each other."""
+    joined: list[tuple[int, int]] = []
+    for start, length in pieces:
+        before, size = joined[-1] if joined else (0, 0)
+        if joined and (start == before == NEW or (before != NEW and start == before + size)):
+            joined[-1] = (before, size + length)
+        else:
+            joined.append((start, length))
+    return joined
+
+
+SMALL = frozenset(
+    {
+        *(type(None), bool, int, float, complex, range, Decimal, Fraction, UUID),
+        *(dt.datetime, dt.date, dt.time, dt.timedelta, dt.timezone, ZoneInfo),
+    }
+)
+"""Fixed types whose values take a few bytes."""
+
+_FIXED = SMALL | {str, bytes, np.str_, np.bytes_}
+_HOLDERS = frozenset({tuple, frozenset})
+
+
+def is_fixed_kind(kind: type) -> bool:
+    """Whether all values of exactly this type are fixed."""
+    if kind in _FIXED or issubclass(kind, enum.Enum):
+        return True
+    return issubclass(kind, np.generic) and not issubclass(kind, np.void | np.object_)
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether this value is fixed; a tuple is if its elements are."""
+    kind = type(value)
+    return kind in _FIXED or (all(map(is_fixed, value)) if kind in _HOLDERS else is_fixed_kind(kind))
+
+
+def is_found_again(key: Any) -> bool:
+    """Whether a stored copy of this key equals the key: it is fixed, and there is no NaN in it."""
+    if type(key) in _HOLDERS:
+        return all(map(is_found_again, key))
+    return is_fixed(key) and bool(key == key)

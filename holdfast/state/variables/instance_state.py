@@ -44,7 +44,7 @@ def check_state(op: Any) -> None:
 
 
 def is_incremental(op: Any) -> bool:
-    """Whether the operator has variables that can be stored in versions (deltas.py). Not if it makes its state itself."""
+    """Whether the operator has variables that can be stored in versions (versions.py). Not if it makes its state itself."""
     return not _has(op, "checkpoint") and any(map(deltas.is_incremental, declared(type(op)).values()))
 
 

@@ -6,7 +6,7 @@ has reached that time plus the lifetime, by its own event time or by the waterma
 the watermark has: a watermark never falls, so nobody could have seen it again, and results do not depend on when that
 happened.
 
-`_log` is set only while changes are followed (tracking.py).
+`_log` is set only while changes are followed (change_tracking.py).
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class ListState(MutableSequence[Any]):
 
 
 class WindowState(Sequence[T]):
-    """The last elements of a key: so many, or of so many seconds before the latest. In the order they came."""
+    """The last elements of a key: a number of them, or those of some seconds before the latest. In the order they came."""
 
     __slots__ = ("_clock", "_data", "_log", "_variable")
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.logics import logic_of
+from holdfast.compiler.compile import compile_graph, logic_of
 from holdfast.errors import ConfigError, MismatchError
-from holdfast.operators.stored.known import Known
+from holdfast.operators.stored.parts import Known
 from holdfast.runtime.engines.spark.stateless import SparkAnalyser
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from holdfast.checkpoint.look.state_rows import rows_that_count
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import ConfigError, MismatchError
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.stored.known import NOTHING
-from holdfast.operators.stored.parts import STATE_PART, Part
+from holdfast.operators.stored.parts import NOTHING, STATE_PART, Part
 from holdfast.operators.stored.views import View, unique
 from holdfast.runtime.engines.spark.known_state import Telling, telling
 from holdfast.runtime.engines.spark.stateless import spark_schema
