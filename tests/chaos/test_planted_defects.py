@@ -78,7 +78,7 @@ class ReadsWhileDrained(ElementMachine):
 class LateGoOnOpensSources(ElementMachine):
     def _on_go_on(self, event: GoOn) -> list[ElementCommand]:
         if self.phase is ElementPhase.PAUSED and event.attempt == self._attempt:
-            self._phases.move(ElementPhase.RUNNING)
+            self._move(ElementPhase.RUNNING)
             return []
         return super()._on_go_on(event)
 
@@ -115,7 +115,7 @@ class PublishesWithOneAckMissing(RegionController):
     def _on_acked(self, event: Acked) -> list[ControllerCommand]:
         commands = super()._on_acked(event)
         if self.phase is ControllerPhase.ESTABLISHING and len(self._waiting) == 1:
-            self._phases.move(ControllerPhase.PUBLISHING)
+            self._move(ControllerPhase.PUBLISHING)
             return [*commands, *self._act(Publish(event.epoch, self._attempt, self._parts))]
         return commands
 
