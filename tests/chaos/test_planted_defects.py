@@ -77,7 +77,7 @@ class ReadsWhileDrained(ElementMachine):
 
 class LateGoOnOpensSources(ElementMachine):
     def _on_go_on(self, event: GoOn) -> list[ElementCommand]:
-        if self.phase is ElementPhase.PAUSED and event.attempt == self._attempt:
+        if self.phase is ElementPhase.PAUSED and event.attempt == self.attempt:
             self._move(ElementPhase.RUNNING)
             return []
         return super()._on_go_on(event)
