@@ -159,15 +159,12 @@ def _opened(
 def _chosen(
     place: Store, epoch: str | None, every: bool, region: str | None
 ) -> list[tuple[RegionName, Epoch]]:
-    from holdfast.checkpoint.look.epochs import choose_epoch, choose_region, regions
+    from holdfast.checkpoint.look.epochs import choose_epoch, choose_region, chosen_regions
     from holdfast.errors import ConfigError
 
     if epoch is not None and every:
         raise ConfigError("an epoch and --all exclude each other.", cure="Leave one of them out.")
-    if epoch is not None or region is not None:
-        names = [choose_region(place, region)]
-    else:
-        names = regions(place) or [choose_region(place, None)]
+    names = chosen_regions(place, region) if epoch is None else [choose_region(place, region)]
     if every:
         return [(name, each) for name in names for each in place.epochs(name)]
     return [(name, choose_epoch(place, name, epoch)) for name in names]

@@ -76,9 +76,9 @@ def _name_live(place: Store, name: str, region: str | None, wait_s: float | None
 
 def _delete_live(place: Store, name: str, region: str | None, wait_s: float | None) -> list[Savepoint] | None:
     from holdfast.checkpoint import savepoints
-    from holdfast.checkpoint.change.offline import having
+    from holdfast.checkpoint.look.epochs import choose_savepoint
 
-    gone = [savepoints.read(place, each)[name] for each in having(place, name, region)]
+    gone = list(choose_savepoint(place, name, region).values())
     ids = [_post(place, "savepoint.delete", name, point.region) for point in gone]
     if wait_s is None:
         return None

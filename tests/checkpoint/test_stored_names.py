@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.checkpoint import stored_names
 from holdfast.checkpoint.blobs import put_blobs
-from holdfast.checkpoint.retention import collect
+from holdfast.checkpoint.retention import Collector
 from holdfast.checkpoint.stored_names import batch_key, entry_of, own_entries, own_key, region_of, state_key
 from holdfast.ids import Epoch, RegionName, is_safe_name
 from holdfast.store.memory import MemoryStore
@@ -76,6 +76,6 @@ def test_a_sweep_leaves_what_is_not_the_regions(region: str) -> None:
         store.create_entry(entry)
         store.put(entry, {"piece": b"needed by somebody"})
     store.save_record(stored_names.own_record("loose"), b'{"number": 1}')
-    collect(store, RegionName(region))
+    Collector(store, RegionName(region)).collect()
     assert [entry for entry in store.entries() if not store.keys(entry)] == [f"op@{region}"]
     store.close()

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef, put_blobs
@@ -37,16 +37,15 @@ from holdfast.store.sqlite.sqlite_store import SqliteStore
 RECORD = "founding"
 UNDER_WAY, DONE = "under way", "done"
 
-
 Refs = Mapping[Place, BlobRef]
 
 
-class Pieces(Protocol):
+@dataclass(frozen=True, slots=True)
+class Pieces:
     """Where the stored pieces of the epochs come from. Both verify what they give: DamagedError otherwise."""
 
-    def blob(self, ref: BlobRef) -> bytes: ...
-
-    def segment(self, ref: SegmentRef, local: Path) -> None: ...
+    blob: Callable[[BlobRef], bytes]
+    segment: Callable[[SegmentRef, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +62,13 @@ class Seed:
     pieces: Pieces
     dropped: tuple[str, ...] = ()
 
+    @property
+    def epochs(self) -> dict[str, int]:
+        return {str(manifest.region): int(manifest.epoch) for manifest in self.manifests}
+
     def described(self) -> dict[str, Any]:
-        epochs = {str(manifest.region): int(manifest.epoch) for manifest in self.manifests}
-        return {
-            "kind": self.kind,
-            "store": self.store,
-            "job": self.job,
-            "epochs": epochs,
-            "dropped": list(self.dropped),
-        }
+        source = {"kind": self.kind, "store": self.store, "job": self.job}
+        return {**source, "epochs": self.epochs, "dropped": list(self.dropped)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +112,7 @@ def found_store(store: Store, seed: Seed, wall: float) -> Founded:
         _save(store, DONE, seed)
     finally:
         store.release()
-    epochs = {str(manifest.region): int(manifest.epoch) for manifest in kept}
-    return Founded(identity.job_id, epochs, len(pieces), sum(piece.ref.size for piece in pieces))
+    return Founded(identity.job_id, seed.epochs, len(pieces), sum(piece.ref.size for piece in pieces))
 
 
 # --- what is there already ------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import OperatorPart, Place
+from holdfast.checkpoint.savepoints import Savepoint
 from holdfast.checkpoint.stored_names import region_of
 from holdfast.errors import ConfigError, StoreError
 from holdfast.ids import INITIAL_EPOCH, Epoch, RegionName
@@ -84,6 +85,21 @@ def choose_epoch(store: Store, region: RegionName, epoch: int | str | None = Non
         f"region {region!r} in {store.url} has no epoch {epoch}; it was never published, or is deleted.",
         cure=f"Epochs are {_listed(published)}{named}.",
     )
+
+
+def chosen_regions(store: Store, region: str | None) -> list[RegionName]:
+    """The region that is named, or all that have an epoch. ConfigError if there is none."""
+    return regions(store) if region is None and regions(store) else [choose_region(store, region)]
+
+
+def choose_savepoint(store: Store, name: str, region: str | None = None) -> dict[RegionName, Savepoint]:
+    """The savepoint of that name in every region that has it, or in one. ConfigError listing those there are."""
+    points = {where: savepoints.read(store, where) for where in chosen_regions(store, region)}
+    found = {where: of_region[name] for where, of_region in points.items() if name in of_region}
+    if not found:
+        names = sorted({each for of_region in points.values() for each in of_region})
+        raise ConfigError(f"{store.url} has no savepoint {name!r}.", cure=f"Savepoints are {_listed(names)}.")
+    return found
 
 
 def newest_manifest(store: Store, region: RegionName) -> Manifest:

@@ -93,14 +93,10 @@ class EventLog:
             self._path = self._directory / f"{lease.token:010d}-{first:015d}.jsonl"
             self._size = 0
             self._make_room()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self._path, flags, durable.FILE_MODE)
-        try:
+        with durable.opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as fd:
             if not self._size:
                 os.fchmod(fd, durable.FILE_MODE)
             durable.write_all(fd, data)
-        finally:
-            os.close(fd)
         self._size += len(data)
 
     def _make_room(self) -> None:

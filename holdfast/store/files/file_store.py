@@ -2,7 +2,7 @@
 
     identity   owner/   tmp/   epochs/   entries/   records/   events/   mail/
 
-The parts are neighbours of this module: identity, lease (ownership and fencing), packs and segments (entries),
+The parts are neighbours of this module: lease (ownership and fencing), packs and segments (entries),
 event_log, mailbox; docs/formats/store-files.md describes every file. What this module adds is the order of steps and
 the translation of errors: whatever goes wrong in a write of an owner that was replaced is a FencedError.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,20 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import FencedError, StoreError
+from holdfast.errors import ConfigError, FencedError, StoreError
 from holdfast.ids import Epoch, OwnerToken, RegionName
-from holdfast.store import refusals, sealed_file
-from holdfast.store.base import (
-    Event,
-    Identity,
-    LocalSegment,
-    Mail,
-    NewEvent,
-    SegmentRef,
-    SegmentWriter,
-    Store,
-)
-from holdfast.store.files import identity, lease, mailbox, segments
+from holdfast.store import base, identity_record, refusals, sealed_file
+from holdfast.store.base import Event, Identity, LocalSegment, Mail, NewEvent, SegmentRef, Store
+from holdfast.store.files import lease, mailbox, segments
 from holdfast.store.files.event_log import EventLog
 from holdfast.store.files.packs import Chain
 from holdfast.store.files.segments import link_segment, link_segments
@@ -42,6 +34,8 @@ from holdfast.store.names import check_name
 
 __all__ = ["FileStore", "link_segment"]
 
+DIRECTORIES = ("owner", "tmp", "epochs", "entries", "records", "events", "mail")
+_NEW = ".identity-"
 _MANIFEST = re.compile(r"(\d{12})\.manifest")
 
 
@@ -63,17 +57,43 @@ class FileStore(Store):
     # --- identity and ownership ---
     def open(self, topology: str) -> Identity:
         found = super().open(topology)
-        identity.make_directories(self.root)
+        for path in (self.root / name for name in DIRECTORIES):
+            if not os.path.lexists(path):
+                with durable.translate_os_errors(str(path)):
+                    durable.make_directory(path)
+            elif path.is_symlink() or not path.is_dir():
+                raise sealed_file.damaged(path, "is not a directory")
         return found
 
     def _load_identity(self) -> Identity | None:
-        return identity.load(self.root)
+        if self.root.exists() and not self.root.is_dir():
+            raise ConfigError(
+                f"{self.root} is a file, not a directory.", cure="Name a new or empty directory."
+            )
+        path = self.root / identity_record.NAME
+        data = sealed_file.read_whole(path)
+        return None if data is None else identity_record.unseal(path, data)
 
     def _refuse_leftovers(self) -> None:
-        identity.refuse_leftovers(self.root)
+        names = sealed_file.list_directory(self.root)
+        found = [name for name in names if name != "lost+found" and not name.startswith(_NEW)]
+        # Looked for again: another process may have made the store meanwhile. It makes the identity first, so whatever
+        # was listed without one has none.
+        if self._load_identity() is None:
+            identity_record.refuse_leftovers(self.root, found, DIRECTORIES)
 
-    def _create(self, made: Identity) -> None:
-        identity.create(self.root, made)
+    def _create(self, identity: Identity) -> None:
+        path, staged = self.root / identity_record.NAME, self.root / f"{_NEW}{secrets.token_hex(8)}"
+        with durable.translate_os_errors(str(path)):
+            durable.make_directory(self.root)
+            try:
+                durable.write_staged(staged, identity_record.seal(identity))
+                os.link(staged, path)
+            except FileExistsError:
+                pass
+            finally:
+                durable.remove_quietly(staged)
+            durable.fsync_directory(self.root)
 
     def _claim(self, take_over: bool) -> OwnerToken:
         self._claimed = lease.acquire(self.root, self._job, take_over=take_over)
@@ -188,7 +208,7 @@ class FileStore(Store):
                 raise refusals.is_pair(self.describe(entry, key))
         return link_segments(self.root, token, entry, segments)
 
-    def segment_writer(self) -> SegmentWriter:
+    def segment_writer(self) -> base.SegmentWriter:
         return partial(link_segment, str(self.root), int(self._held()))
 
     def segment_path(self, entry: str, key: str) -> Path:

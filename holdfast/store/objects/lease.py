@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.ids import OwnerToken
 from holdfast.store import liveness, refusals
-from holdfast.store.heart import Heart
+from holdfast.store.liveness import Heart
 from holdfast.store.objects.bucket import Bucket
 from holdfast.store.objects.contents_log import Log, State
 

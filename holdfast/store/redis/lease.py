@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.errors import NoSpaceError
 from holdfast.ids import OwnerToken
 from holdfast.store import liveness, refusals
-from holdfast.store.heart import Heart
+from holdfast.store.liveness import Heart
 from holdfast.store.redis.connection import Command, Link, Unreachable
 from holdfast.store.redis.transactions import Session
 

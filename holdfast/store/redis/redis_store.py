@@ -18,7 +18,7 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import liveness, refusals, segment_copy
 from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, Store
-from holdfast.store.heart import Heart
+from holdfast.store.liveness import Heart
 from holdfast.store.names import check_name
 from holdfast.store.redis import catalogue, events_and_mail, lease, segments, server_settings
 from holdfast.store.redis.connection import Command, Link

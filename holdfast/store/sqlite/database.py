@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import DamagedError, NoSpaceError, StoreError
+from holdfast.errors import DamagedError, StoreError
 from holdfast.store import identity_record, refusals, sealed_file
 from holdfast.store.base import FORMAT, Identity
 from holdfast.store.names import named_crc
@@ -222,10 +222,7 @@ def _translated(path: Path, error: Exception) -> StoreError:
         return sealed_file.damaged(path, "is damaged: its schema is no text")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return NoSpaceError(
-            f"no space left while writing {path}.",
-            cure="Free some space; the run goes on by itself from the last published epoch.",
-        )
+        return durable.no_space(f"writing {path}")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(
             f"{path} is locked by another process for more than {BUSY_TIMEOUT_S:.0f} s.",
