@@ -21,7 +21,6 @@ from typing import Any
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef, put_blobs
-from holdfast.checkpoint.look.epochs import identity_of
 from holdfast.checkpoint.manifest import Manifest, Origin
 from holdfast.checkpoint.parts import Piece, Place
 from holdfast.checkpoint.stored_names import controller_record, schema_record
@@ -121,7 +120,7 @@ def found_store(store: Store, seed: Seed, wall: float) -> Founded:
 def _refuse_another(store: Store, seed: Seed) -> None:
     """ConfigError unless the place is free, or holds the beginning of this very founding."""
     try:
-        identity_of(store)
+        store.read_identity()
     except StoreError as error:
         if isinstance(error, DamagedError):
             raise

@@ -21,20 +21,15 @@ from holdfast.checkpoint.stored_names import region_of
 from holdfast.errors import ConfigError, StoreError
 from holdfast.ids import INITIAL_EPOCH, Epoch, RegionName
 from holdfast.state.values import codec
-from holdfast.store.base import Identity, Store
+from holdfast.store.base import Store
 from holdfast.store.urls import open_store
 
 
 def open_reader(where: str | Path | Store) -> Store:
     """The store to look at. It must exist: StoreError or ConfigError otherwise, MismatchError if it is newer."""
     store = open_store(where)
-    identity_of(store)
+    store.read_identity()
     return store
-
-
-def identity_of(store: Store) -> Identity:
-    """Whose store it is. Every back end tells readers, whether or not they know the topology."""
-    return store.read_identity()
 
 
 # --- which epochs there are -----------------------------------------------------------------------------------------
@@ -108,7 +103,7 @@ def newest_manifest(store: Store, region: RegionName) -> Manifest:
 
 def read_manifest(store: Store, region: RegionName, epoch: Epoch) -> Manifest:
     """The manifest, verified, and of this very job, region and epoch."""
-    return manifests.read(store, region, epoch, identity_of(store).job_id)
+    return manifests.read(store, region, epoch, store.read_identity().job_id)
 
 
 def find_operator(manifest: Manifest, operator: str) -> OperatorPart:

@@ -229,7 +229,7 @@ class FileStore(Store):
 
     # --- epochs ---
     def _publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
-        path = self._manifest_path(region, epoch)
+        path = self.manifest_path(region, epoch)
         data = sealed_file.seal("manifest", self._job, f"{region}/{epoch:012d}", manifest)
         with self._publishing:
             refusals.refuse_stale(self.place, region, epoch, self.epochs(region))
@@ -250,26 +250,26 @@ class FileStore(Store):
         return [int(match[1]) for name in names if (match := _MANIFEST.fullmatch(name))]
 
     def _manifest(self, region: RegionName, epoch: Epoch) -> bytes | None:
-        path = self._manifest_path(region, epoch)
+        path = self.manifest_path(region, epoch)
         return sealed_file.read_sealed(path, "manifest", self._job, f"{region}/{epoch:012d}")
 
     def _delete_epoch(self, region: RegionName, epoch: Epoch) -> None:
-        path = self._manifest_path(region, epoch)
+        path = self.manifest_path(region, epoch)
         if self._lease.discard(path):
             durable.settle_name(path)  # what only this epoch needs may be deleted next
 
-    def _manifest_path(self, region: RegionName, epoch: Epoch) -> Path:
+    def manifest_path(self, region: RegionName, epoch: Epoch) -> Path:
         return self.root / "epochs" / region / f"{epoch:012d}.manifest"
 
     # --- controller records, events, mailbox ---
     def _save_record(self, name: str, data: bytes) -> None:
         sealed = sealed_file.seal("record", self._job, name, data)
-        durable.write_file(self._record_path(name), sealed, temporary=self._lease.temporary())
+        durable.write_file(self.record_path(name), sealed, temporary=self._lease.temporary())
 
     def _load_record(self, name: str) -> bytes | None:
-        return sealed_file.read_sealed(self._record_path(name), "record", self._job, name)
+        return sealed_file.read_sealed(self.record_path(name), "record", self._job, name)
 
-    def _record_path(self, name: str) -> Path:
+    def record_path(self, name: str) -> Path:
         return self.root / "records" / f"{name}.rec"
 
     def _append_events(self, events: Sequence[NewEvent]) -> None:
