@@ -16,9 +16,9 @@ from holdfast.errors import FencedError, OwnedError, StoreError
 from holdfast.store import liveness
 from holdfast.store.base import Store
 from holdfast.store.redis.redis_store import RedisStore
-from holdfast.testing.redis_server import RedisServer
 
 from .children import NAMES, Child, make, operations, prepare
+from .redis_server import RedisServer
 from .test_ownership import assert_refused, stop_myself, stopped_owner
 
 
