@@ -12,14 +12,13 @@ What is not simulated: torn or lost writes of the store, clocks, several regions
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable
 from random import Random
 
 from holdfast.chaos.checkers import Checkers, InvariantBroken
 from holdfast.chaos.faults import Faults
-from holdfast.chaos.outcome import Outcome, SimulationFailed
+from holdfast.chaos.outcome import Outcome, SimulationFailed, added_up, command_line
 from holdfast.chaos.shapes import random_scene
 from holdfast.chaos.store import SimStore
 from holdfast.chaos.world import SimElement, ToController, ToElement, Uploading, World
@@ -344,28 +343,14 @@ class Simulator:
 
 def simulate(seeds: Iterable[int]) -> Outcome:
     """Run many schedules and add up their figures; the first failure ends it."""
-    total = Outcome()
-    for seed in seeds:
-        total.add(Simulator(seed).run())
-    return total
+    return added_up(Outcome(), (Simulator(seed).run() for seed in seeds))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m holdfast.chaos.simulator", description=__doc__.split("\n")[0]
+    about = __doc__.split("\n")[0]
+    return command_line(
+        "simulator", about, lambda seed, trace: Simulator(seed, trace=trace).run(), Outcome(), arguments
     )
-    parser.add_argument("--seed", type=int, default=0, help="the schedule to tell, or the first one to count")
-    parser.add_argument("--count", type=int, default=0, help="run so many schedules and print figures only")
-    options = parser.parse_args(arguments)
-    try:
-        if options.count:
-            print(simulate(range(options.seed, options.seed + options.count)).figures())
-        else:
-            print(Simulator(options.seed, trace=print).run().figures())
-    except SimulationFailed as failed:
-        print(f"FAILED {failed}", file=sys.stderr)
-        return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch, RegionName, is_safe_name
 from holdfast.store.base import Store
 
-FORMAT = 1
-
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
@@ -40,6 +38,10 @@ def check_name(name: str) -> str:
             cure="Use letters, digits, '_', '-' and '.', not digits alone, at most 100 characters.",
         )
     return name
+
+
+FORMAT = 1
+"""Of the record."""
 
 
 def read(store: Store, region: RegionName) -> dict[str, Savepoint]:

@@ -13,9 +13,10 @@ from random import Random
 
 import pytest
 
-from holdfast.chaos.mixed.graph import LANES_MAX, MixedGraph, random_graph
-from holdfast.chaos.mixed.outcome import MixedOutcome
+from holdfast.chaos.mixed.graph import MixedGraph, random_graph
 from holdfast.chaos.mixed.simulator import MixedSimulator, main, simulate_mixed
+from holdfast.chaos.outcome import MixedOutcome
+from holdfast.chaos.shapes import LANES_MAX
 from holdfast.protocol.autonomous import AUTONOMOUS_MOVES
 from holdfast.protocol.controller import CONTROLLER_MOVES, ControllerPhase
 from holdfast.protocol.phases import legal_moves

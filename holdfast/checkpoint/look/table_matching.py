@@ -17,8 +17,6 @@ from holdfast.state.columns.arrays import lengths
 from holdfast.state.columns.grouping import Bools, comparable, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 
-_CODE_BYTES = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Matched:
@@ -90,6 +88,8 @@ def _same_values(before: pa.Table, old: I64, after: pa.Table, new: I64, keys: se
 
 
 # --- codes ------------------------------------------------------------------------------------------------------------
+
+_CODE_BYTES = 8
 
 
 def codes(column: pa.Array) -> I64:
