@@ -98,7 +98,6 @@ class BlobReader:
         """Bytes the checksum covers."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """`size` bytes from `offset`."""
         if offset < self._begin:
             self._rewind()
         while self._end < offset + size and self._fetch():

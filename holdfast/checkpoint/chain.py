@@ -104,7 +104,6 @@ class Restored:
 
 
 def restore(store: Store, pairs: Iterable[BlobRef]) -> Restored:
-    """Read the checkpoint whose pairs an operator part lists."""
     return _Reading(store, tuple(pairs)).restored()
 
 

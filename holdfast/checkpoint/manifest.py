@@ -111,7 +111,6 @@ def references(manifest: Manifest) -> set[Place]:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest's bytes as they are published."""
     if why := manifest.misfit():
         raise ValueError(f"epoch {manifest.epoch} of region {manifest.region!r} cannot be published: {why}")
     return typed_json.encode(MAGIC, VERSION, manifest)
@@ -151,5 +150,4 @@ def read(store: Store, region: RegionName, epoch: Epoch, job: str) -> Manifest:
 
 
 def where(store: Store, region: RegionName, epoch: Epoch) -> str:
-    """The manifest's name in sentences."""
     return f"the manifest of epoch {epoch} of region {region!r} in {store.url}"

@@ -46,7 +46,6 @@ class OwnRecord:
 
 
 def load(store: Store, operator: str) -> OwnCheckpoint | None:
-    """The checkpoint of an operator; None: it has none."""
     name = own_record(operator)
     data = store.load_record(name)
     return None if data is None else decode(data, operator, f"the record {name!r} in {store.url}").checkpoint

@@ -140,7 +140,6 @@ def _kept(kept: Sequence[Mapping[str, Any]], title: str) -> Table:
 
 
 def show_rows(found: Mapping[str, pa.Table]) -> None:
-    """First rows of each part of an operator's state."""
     console = _console()
     for name, table in found.items():
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
@@ -156,7 +155,6 @@ def _rows(columns: Sequence[str], rows: Any, title: str) -> Table:
 
 
 def show_printed(found: Printed) -> None:
-    """A file of a store."""
     console = _console()
     console.print(f"{found.file}: {found.format}", soft_wrap=True)
     if found.facts:
@@ -259,7 +257,6 @@ def _when(wall: float) -> str:
 
 
 def _age(wall: float) -> str:
-    """How long ago, roughly."""
     seconds = max(0.0, time.time() - wall)
     for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * length:

@@ -35,7 +35,6 @@ class Machine(Generic[P]):
         self.ignored = 0
 
     def _note(self, event: object) -> None:
-        """Remember an event for the story."""
         self._history.append(event)
 
     def _ignore(self) -> list[Any]:

@@ -28,7 +28,6 @@ _NOT_A_FILE = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 
 
 def seal(kind: str, job: str, name: str, payload: bytes) -> bytes:
-    """The bytes of a sealed file."""
     head = f"{MAGIC} {kind} {VERSION} {job} {name} {len(payload)}".encode()
     return b"%b %08x\n%b" % (head, checksum(payload, checksum(head)), payload)
 
@@ -63,7 +62,6 @@ def refuse_newer(path: Path | str, version: str) -> None:
 
 
 def damaged(path: Path | str, what: str) -> DamagedError:
-    """The error for bytes that are not what was written."""
     return DamagedError(f"{path} {what}.", cure=RESTORE)
 
 
@@ -120,7 +118,6 @@ def list_directory(path: Path) -> list[str]:
 
 
 def reading_failed(path: Path, error: OSError) -> StoreError:
-    """The error for bytes that could not be read at all."""
     return StoreError(
         f"reading {path} failed: {error.strerror or error}.", cure="Check the disk and the permissions."
     )

@@ -46,7 +46,6 @@ def context(
 
 
 def rows(first: int, count: int = 2) -> pa.Table:
-    """`count` rows numbered from `first`."""
     numbers = list(range(first, first + count))
     return pa.table({"n": numbers, "word": [f"w{n}" for n in numbers]}, schema=SCHEMA)
 

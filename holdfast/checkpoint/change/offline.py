@@ -32,7 +32,6 @@ def owning(store: Store) -> Iterator[OwnerToken]:
 
 
 def name_newest(store: Store, name: str, region: str | None, wall: float) -> list[Savepoint]:
-    """Name the newest epoch of every region, or of one."""
     savepoints.check_name(name)
     with owning(store):
         epochs = {where: newest_manifest(store, where).epoch for where in chosen_regions(store, region)}
@@ -44,7 +43,6 @@ def name_newest(store: Store, name: str, region: str | None, wall: float) -> lis
 
 
 def delete_name(store: Store, name: str, region: str | None) -> list[Savepoint]:
-    """Take a name away from every region that has it, or from one."""
     with owning(store):
         points = [Savepoints(store, each).remove(name) for each in choose_savepoint(store, name, region)]
         store.append_events([("savepoint.deleted", _told(point)) for point in points])

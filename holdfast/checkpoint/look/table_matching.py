@@ -72,7 +72,6 @@ def _none() -> I64:
 
 
 def _same_values(before: pa.Table, old: I64, after: pa.Table, new: I64, keys: set[str]) -> Bools:
-    """Whether the paired rows have the same values."""
     same = np.ones(len(old), dtype=np.bool_)
     if not before.schema.equals(after.schema):
         return ~same

@@ -61,7 +61,6 @@ class Chain:
             return sorted(self._live)
 
     def get(self, key: str) -> bytes | None:
-        """The newest value, verified."""
         with self._lock:
             for _ in range(_READ_ATTEMPTS):
                 self._refresh()
@@ -81,13 +80,11 @@ class Chain:
             return key in self._live
 
     def file_of(self, key: str) -> Path | None:
-        """The pack that holds a key's newest value."""
         with self._lock:
             self._refresh()
             return self._directory / self._live[key][0] if key in self._live else None
 
     def put(self, lease: Lease, pairs: Mapping[str, bytes]) -> None:
-        """Write all pairs in one pack."""
         with self._lock:
             self._refresh()
             self._write(lease, pairs.items(), base=False)

@@ -29,7 +29,6 @@ _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP})
 
 
 def segment_path(root: Path, entry: str, key: str) -> Path:
-    """Where a segment lies or would lie."""
     return root / ENTRIES / check_name("entry", entry) / (check_name("key", key) + SUFFIX)
 
 

@@ -142,7 +142,6 @@ class Bucket:
             self.delete([name])
 
     def _translated(self, what: str, error: Exception) -> HoldfastError:
-        """Our error for one of the file system's."""
         if isinstance(error, HoldfastError):
             return error
         if isinstance(error, OSError) and error.errno in durable.NO_SPACE:

@@ -85,8 +85,6 @@ def clear_up(log: Log, token: int) -> None:
 
 
 def start_heart(bucket: Bucket, token: int) -> Heart:
-    """Show signs of life for the owner with this token."""
-
     def beat() -> None:
         bucket.replace(sign(token), secrets.token_hex(8).encode())
 

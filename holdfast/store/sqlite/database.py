@@ -99,7 +99,6 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for reading."""
         with self._lock, self.translating():
             yield self._connected()
 
@@ -148,7 +147,6 @@ class Database:
         return bytes(value)
 
     def _check(self, crc: int, table: str, *key: object, value: bytes) -> None:
-        """DamagedError unless a row is as it was written."""
         if not isinstance(value, bytes) or named_crc(table, *key, value=value) != crc:
             name = "/".join(map(str, key))
             raise sealed_file.damaged(
@@ -187,7 +185,6 @@ class Database:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Turn sqlite3's errors into ours, cause chained."""
         try:
             yield
         except _SQLITE_ERRORS as error:
@@ -206,7 +203,6 @@ def put_identity(connection: sqlite3.Connection, identity: Identity) -> None:
 
 
 def _fill(path: Path, identity: Identity) -> None:
-    """The schema and the first record."""
     connection = connect(path)
     try:
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")

@@ -263,6 +263,5 @@ def _save_owner(connection: sqlite3.Connection, record: Mapping[str, Any]) -> No
 
 
 def _append(connection: sqlite3.Connection, table: str, value: bytes) -> None:
-    """Add a row to a table whose rows are numbered."""
     crc = named_crc(table, value=value)
     connection.execute(f"INSERT INTO {table} (value, crc) VALUES (?, ?)", (value, crc))
