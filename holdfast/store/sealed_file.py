@@ -13,7 +13,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError, MismatchError, StoreError
@@ -86,16 +89,24 @@ def _open(path: Path, flags: int, what: str) -> int | None:
         raise reading_failed(path, error) from error
 
 
-def read_whole(path: Path) -> bytes | None:
-    """All bytes of a regular file. None: there is no such file."""
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO | None]:
+    """A regular file to be read. None: there is no such file. StoreError if reading fails."""
     fd = open_regular(path)
     if fd is None:
-        return None
+        yield None
+        return
     try:
         with os.fdopen(fd, "rb") as file:
-            return file.read()
+            yield file
     except OSError as error:
         raise reading_failed(path, error) from error
+
+
+def read_whole(path: Path) -> bytes | None:
+    """All bytes of a regular file. None: there is no such file."""
+    with opened(path) as file:
+        return None if file is None else file.read()
 
 
 def read_sealed(path: Path, kind: str, job: str, name: str) -> bytes | None:

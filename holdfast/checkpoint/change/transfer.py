@@ -16,7 +16,6 @@ import secrets
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -139,7 +138,10 @@ def import_into(
     source: Path, store: Store, *, drop: Collection[str] = (), wall: float | None = None
 ) -> Founded:
     """Make a new store that begins with the epochs of a file. Every byte of the file is verified first."""
-    with _opened(source) as file:
+    fd = sealed_file.open_regular(source.resolve())
+    if fd is None:
+        raise ConfigError(f"there is no file {source}.", cure="Check the path.")
+    with open(fd, "rb") as file:
         bundle = Bundle(file, str(source))
         refuse_unknown(bundle.manifests, drop)
         schemas = {name: raw for name, raw in bundle.schemas.items() if name not in drop}
@@ -147,15 +149,6 @@ def import_into(
         origin = ("import", bundle.store, bundle.job, bundle.topology)
         seed = Seed(*origin, bundle.manifests, schemas, pieces, dropped)
         return found_store(store, seed, time.time() if wall is None else wall)
-
-
-@contextmanager
-def _opened(source: Path) -> Iterator[BinaryIO]:
-    fd = sealed_file.open_regular(source.resolve())
-    if fd is None:
-        raise ConfigError(f"there is no file {source}.", cure="Check the path.")
-    with open(fd, "rb") as file:
-        yield file
 
 
 class Bundle:

@@ -68,10 +68,9 @@ def print_file(path: Path, rows: int = 10) -> Printed:
 
 
 def _head(path: Path) -> bytes:
-    fd = sealed_file.open_regular(path)
-    if fd is None:
-        raise ConfigError(f"there is no file {path}.", cure="Check the path.")
-    with open(fd, "rb") as file:
+    with sealed_file.opened(path) as file:
+        if file is None:
+            raise ConfigError(f"there is no file {path}.", cure="Check the path.")
         return file.read(512)
 
 

@@ -3,7 +3,7 @@
     identity   owner/   tmp/   epochs/   entries/   records/   events/   mail/
 
 The parts are neighbours of this module: lease (ownership and fencing), packs and segments (entries),
-event_log, mailbox; docs/formats/store-files.md describes every file. What this module adds is the order of steps and
+events_and_mail; docs/formats/store-files.md describes every file. What this module adds is the order of steps and
 the translation of errors: whatever goes wrong in a write of an owner that was replaced is a FencedError.
 
 Needs a file system with hard links, `flock`, and rename that is atomic: any local one, and NFS.
@@ -26,8 +26,8 @@ from holdfast.errors import ConfigError, FencedError, StoreError
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import base, identity_record, refusals, sealed_file
 from holdfast.store.base import Event, Identity, LocalSegment, Mail, NewEvent, SegmentRef, Store
-from holdfast.store.files import lease, mailbox, segments
-from holdfast.store.files.event_log import EventLog
+from holdfast.store.files import events_and_mail, lease, segments
+from holdfast.store.files.events_and_mail import EventLog
 from holdfast.store.files.packs import Chain
 from holdfast.store.files.segments import link_segment, link_segments
 from holdfast.store.names import check_name
@@ -279,11 +279,11 @@ class FileStore(Store):
         return self._events.read(after)
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:
-        mailbox.post(self.root / "mail", self._job, command, data)
+        events_and_mail.post(self.root / "mail", self._job, command, data)
 
     def _collect_mail(self) -> tuple[list[Mail], list[str]]:
         self.check_owner()
-        return mailbox.collect(self.root / "mail", self._job, self._lease)
+        return events_and_mail.collect(self.root / "mail", self._job, self._lease)
 
     def _probe(self, data: bytes) -> None:
         probe = self._lease.temporary()

@@ -198,13 +198,8 @@ class Chain:
         """A live key's value, read and verified. None: its pack has gone meanwhile."""
         file, record = self._live[key]
         path = self._directory / file
-        fd = sealed_file.open_regular(path)
-        if fd is None:
-            return None
-        try:
-            data = os.pread(fd, record.size, record.offset)
-        except OSError as error:
-            raise sealed_file.reading_failed(path, error) from error
-        finally:
-            os.close(fd)
+        with sealed_file.opened(path) as opened:
+            if opened is None:
+                return None
+            data = os.pread(opened.fileno(), record.size, record.offset)
         return pack_format.decode_record(data, 0, path)[1]

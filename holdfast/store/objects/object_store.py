@@ -3,8 +3,8 @@
     identity   log/<number>   blobs/<token>-<random>   segments/<entry>/<key>   head   alive/   events/   mail/
 
 Bytes go into objects nobody names yet; then the next number of the log is created, which names them: that is a change.
-The parts are neighbours: url (places), bucket (what is asked of an object store), state (the log of states: who may
-change what), segments, lease, log (events, mail). Page: docs/formats/store-objects.md.
+The parts are neighbours: url (places), bucket (what is asked of an object store), contents_log (states: who
+may change what), segments, lease, events_and_mail. Page: docs/formats/store-objects.md.
 """
 
 from __future__ import annotations

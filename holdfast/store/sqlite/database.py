@@ -87,15 +87,10 @@ class Database:
 
     def exists(self) -> bool:
         """True if the file is there. An empty file is damage: SQLite would quietly begin a new store in it."""
-        fd = sealed_file.open_regular(self.path)
-        if fd is None:
-            return False
-        try:
-            if os.fstat(fd).st_size == 0:
+        with sealed_file.opened(self.path) as file:
+            if file is not None and os.fstat(file.fileno()).st_size == 0:
                 raise sealed_file.damaged(self.path, "is empty")
-        finally:
-            os.close(fd)
-        return True
+            return file is not None
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
