@@ -23,10 +23,6 @@ from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.store.base import Store
 
-MAGIC = "holdfast-manifest"
-VERSION = 3
-"""1 had neither forms nor pairs; in 1 and 2 a part did not say whose it is. Both are read as well."""
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -108,6 +104,10 @@ def references(manifest: Manifest) -> set[Place]:
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
+
+MAGIC = "holdfast-manifest"
+VERSION = 3
+"""1 had neither forms nor pairs; in 1 and 2 a part did not say whose it is. Both are read as well."""
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
 import pytest
+from many_schedules import WORKERS, in_processes
 
 from holdfast.chaos.mixed.graph import MixedGraph, random_graph
 from holdfast.chaos.mixed.simulator import MixedSimulator, simulate_mixed
@@ -20,23 +19,14 @@ from holdfast.protocol.phases import legal_moves
 
 SCHEDULES = 20_000
 CHUNK = 500
-WORKERS = 2
-
-
-def run_all() -> MixedOutcome:
-    chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
-    total = MixedOutcome()
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for outcome in pool.map(simulate_mixed, chunks):
-            total.add(outcome)
-    return total
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a busy machine may take long
 def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(tell: Callable[..., None]) -> None:
     began = time.perf_counter()
-    total = run_all()
+    chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
+    total = in_processes(simulate_mixed, MixedOutcome(), chunks)
     elapsed_s = time.perf_counter() - began
     tell(
         "mixed simulator",

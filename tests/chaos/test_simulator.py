@@ -4,14 +4,13 @@ Twenty thousand in `make chaos`; of these `make test` takes some thousands, othe
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
 import pytest
 from faults import fired
+from many_schedules import WORKERS, in_processes
 from sampling import Extent
 
 from holdfast.chaos.outcome import Outcome
@@ -24,15 +23,6 @@ from holdfast.protocol.phases import legal_moves
 SCHEDULES = 20_000
 CHUNK = 500
 CHUNKS_SAMPLED = 12
-WORKERS = 2
-
-
-def run_all(chunks: list[range]) -> Outcome:
-    total = Outcome()
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for outcome in pool.map(simulate, chunks):
-            total.add(outcome)
-    return total
 
 
 @pytest.mark.slow
@@ -43,7 +33,7 @@ def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(
     chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
     chunks = extent.of(chunks, keep=CHUNKS_SAMPLED)
     began = time.perf_counter()
-    total = run_all(chunks)
+    total = in_processes(simulate, Outcome(), chunks)
     fired("simulated fault", total.faults)
     elapsed_s = time.perf_counter() - began
     element_legal, element_taken = legal_moves(ELEMENT_MOVES), total.element_moves

@@ -44,14 +44,18 @@ class Duel:
     """A benchmark over inputs of one kind; `settings` are told with its figures."""
 
     name: str
+    shape: Shape
     make_inputs: Callable[[Path, Shape], Inputs]
     ours: Build
     theirs: Query
     look: Look
     settings: Mapping[str, Any]
 
-    def run(self, shape: Shape, pairs: int, seconds: float, quiet: bool) -> dict[str, Any]:
+    def run(
+        self, shape: Shape | None = None, *, pairs: int = 5, seconds: float = 10.0, quiet: bool = False
+    ) -> dict[str, Any]:
         """Warm up, alternate, compare; the result is plain data."""
+        shape = shape or self.shape
         with bench_place(quiet) as place:
             inputs = self.make_inputs(place.root / "inputs", shape)
             sides = [

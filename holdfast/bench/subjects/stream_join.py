@@ -76,14 +76,6 @@ class TwoStreams(Inputs):
         }
 
 
-def bench_stream_join(
-    shape: Shape = SHAPE, *, pairs: int = 5, seconds: float = 10.0, quiet: bool = False
-) -> dict[str, Any]:
-    """Run the benchmark; the result is plain data."""
-    settings = {"join": f"equal keys, at most {WITHIN_S} s apart, delay {DELAY_S} s"}
-    return Duel("stream-join", TwoStreams, _ours, _theirs, look, settings).run(shape, pairs, seconds, quiet)
-
-
 def look(inputs: TwoStreams, out: Path, steps: int) -> dict[str, int]:
     """What a side wrote must be every pair, once: as many, of the same values, none too far apart."""
     found = {"rows": 0, "value": 0, "value_right": 0}
@@ -137,3 +129,7 @@ def joined(left: DataFrame, right: DataFrame) -> DataFrame:
         f" and at_right <= at + interval {WITHIN_S} seconds"
     )
     return left.withWatermark("at", f"{DELAY_S} seconds").join(other, near).drop("other")
+
+
+SETTINGS = {"join": f"equal keys, at most {WITHIN_S} s apart, delay {DELAY_S} s"}
+bench_stream_join = Duel("stream-join", SHAPE, TwoStreams, _ours, _theirs, look, SETTINGS).run

@@ -70,14 +70,6 @@ class TimedInputs(Inputs):
         return found
 
 
-def bench_window(
-    shape: Shape = SHAPE, *, pairs: int = 5, seconds: float = 10.0, quiet: bool = False
-) -> dict[str, Any]:
-    """Run the benchmark; the result is plain data."""
-    settings = {"window": f"{SIZE_S} s every {SLIDE_S} s, delay {DELAY_S} s"}
-    return Duel("window", TimedInputs, _ours, _theirs, look, settings).run(shape, pairs, seconds, quiet)
-
-
 def look(inputs: TimedInputs, out: Path, steps: int) -> dict[str, int]:
     """Every window a side wrote must be right, and there must be those that both had time to complete."""
     table = pa.concat_tables([pq.read_table(file) for file in sorted(out.glob("*.parquet"))])
@@ -135,3 +127,7 @@ def windowed(rows: DataFrame) -> DataFrame:
     return made.select(
         F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), "key", "total", "n", "top"
     )  # fmt: skip
+
+
+SETTINGS = {"window": f"{SIZE_S} s every {SLIDE_S} s, delay {DELAY_S} s"}
+bench_window = Duel("window", SHAPE, TimedInputs, _ours, _theirs, look, SETTINGS).run

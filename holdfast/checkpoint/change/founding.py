@@ -23,7 +23,7 @@ from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef, put_blobs
 from holdfast.checkpoint.manifest import Manifest, Origin
 from holdfast.checkpoint.parts import Piece, Place
-from holdfast.checkpoint.stored_names import controller_record, schema_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.durable import translate_os_errors
 from holdfast.errors import ConfigError, DamagedError, StoreError
 from holdfast.failpoints import fp
@@ -104,7 +104,7 @@ def found_store(store: Store, seed: Seed, wall: float) -> Founded:
         pieces = distinct(kept)
         refs = _copy(store, seed.pieces, pieces)
         for name, schema in seed.schemas.items():
-            store.save_record(schema_record(name), schema)
+            store.save_record(record_name("schema", name), schema)
         fp("founding.copied")
         for manifest in kept:
             _publish(store, _as_own(manifest, refs, identity, token, seed, wall))
@@ -193,7 +193,7 @@ def _near(store: Store) -> Path | None:
 def _publish(store: Store, manifest: Manifest) -> None:
     # Attempts go on where they were: names of segments carry them and must not come again.
     record = ControllerRecord(manifest.epoch, Epoch(manifest.epoch + 1), manifest.attempt, 0)
-    store.save_record(controller_record(manifest.region), json.dumps(asdict(record)).encode())
+    store.save_record(record_name("controller", manifest.region), json.dumps(asdict(record)).encode())
     if manifest.epoch not in store.epochs(manifest.region):
         store.publish(manifest.region, manifest.epoch, manifests.encode(manifest))
 
@@ -231,7 +231,7 @@ def _as_own(
 def schemas_of(store: Store, manifests_: Sequence[Manifest]) -> dict[str, bytes]:
     """Stored schemas of the sources that take part in these epochs."""
     names = [name for one in manifests_ for name, of in one.fingerprint.items() if of.kind == "source"]
-    found = {name: store.load_record(schema_record(name)) for name in names}
+    found = {name: store.load_record(record_name("schema", name)) for name in names}
     return {name: schema for name, schema in found.items() if schema is not None}
 
 

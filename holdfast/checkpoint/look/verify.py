@@ -21,7 +21,7 @@ from holdfast.checkpoint.look.epochs import read_manifest
 from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
-from holdfast.checkpoint.stored_names import controller_record, schema_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.errors import DamagedError, HoldfastError, MismatchError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.state.values import codec
@@ -115,10 +115,12 @@ def _manifests(
 
 def _records(store: Store, known: Iterable[Manifest]) -> Iterator[Problem]:
     """Small records that a restore reads beside the epoch: absent ones are fine."""
-    names = dict.fromkeys(controller_record(manifest.region) for manifest in known)
+    names = dict.fromkeys(record_name("controller", manifest.region) for manifest in known)
     for manifest in known:
         names.update(
-            dict.fromkeys(schema_record(op) for op, of in manifest.fingerprint.items() if of.kind == "source")
+            dict.fromkeys(
+                record_name("schema", op) for op, of in manifest.fingerprint.items() if of.kind == "source"
+            )
         )
     for name in names:
         try:
