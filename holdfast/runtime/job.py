@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from holdfast.checkpoint.stored_names import schema_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.clock import Clock, SystemClock
 from holdfast.compiler.compile import compile_graph
 from holdfast.errors import ConfigError, FencedError, HoldfastError
@@ -327,7 +327,7 @@ class Job:
             if isinstance(op.spec, SourceSpec):
                 if self._until == "available":
                     op.spec.source.bound()
-                raw = None if self._store is None else self._store.load_record(schema_record(op.name))
+                raw = None if self._store is None else self._store.load_record(record_name("schema", op.name))
                 if raw is not None:
                     op.spec.source.use_schema(pa.ipc.read_schema(pa.py_buffer(raw)))
 
@@ -337,8 +337,8 @@ class Job:
         for op in self.graph.operators.values():
             if isinstance(op.spec, SourceSpec):
                 schema = op.spec.source.schema().serialize().to_pybytes()
-                if self._store.load_record(schema_record(op.name)) != schema:
-                    self._store.save_record(schema_record(op.name), schema)
+                if self._store.load_record(record_name("schema", op.name)) != schema:
+                    self._store.save_record(record_name("schema", op.name), schema)
 
     def _start_threads(self) -> None:
         self._reporter.event("run.started", {"topology": self.graph.name, "until": self._until})

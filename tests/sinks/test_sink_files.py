@@ -16,14 +16,11 @@ from holdfast.ids import Attempt, Epoch
 from holdfast.language.connectors import StepId
 from holdfast.sinks import FileSink
 from holdfast.sinks.merge import MergeTask, has_rows, header_length, merge
-from holdfast.testing.sink_conformance import context, rows
+from holdfast.testing.sink_conformance import context, opened_sink, rows
 
 
-def opened(out: Path, token: int = 1, epoch: int = 0, prepared: Any = None, **settings: Any) -> FileSink:
-    sink = FileSink(str(out), "csv")
-    sink.open(context(token, **settings))
-    sink.restore(Epoch(epoch), prepared)
-    return sink
+def opened(out: Path, *given: Any, **settings: Any) -> FileSink:
+    return opened_sink(FileSink(str(out), "csv"), *given, **settings)
 
 
 def prepare(sink: FileSink, epoch: int, steps: int = 2) -> Any:

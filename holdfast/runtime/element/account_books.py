@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.checkpoint import own_records
-from holdfast.checkpoint.stored_names import BOOKS, account_record, positions_record
+from holdfast.checkpoint.stored_names import BOOKS, record_name
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.compiler.traverse import sinks_behind
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
@@ -186,7 +186,7 @@ class AccountBooks:
                 "uncounted": [[u.source, u.detail, u.absorbed] for u in uncounted],
                 "taken_s": taken_s,
             }
-            self._store.save_record(account_record(account.element), codec.encode(record))
+            self._store.save_record(record_name("account", account.element), codec.encode(record))
 
     def close(
         self,
@@ -268,7 +268,7 @@ class AccountBooks:
 
     def _bring_up_to_date(self, ledger: Ledger, name: ElementName) -> None:
         assert self._store is not None
-        raw = self._store.load_record(account_record(name))
+        raw = self._store.load_record(record_name("account", name))
         record = None if raw is None else codec.decode(raw)
         if record is None or record["account"]["run"] != ledger.run:
             return
@@ -301,7 +301,7 @@ class AccountBooks:
         assert self._store is not None
         ledger = Ledger(closed=False)
         for element in self._plan.elements:
-            raw = self._store.load_record(positions_record(element.name))
+            raw = self._store.load_record(record_name("positions", element.name))
             if raw is None:
                 continue
             record = codec.decode(raw)

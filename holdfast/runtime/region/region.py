@@ -15,40 +15,8 @@ from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ElementName, Epoch
-from holdfast.protocol.commands import (
-    AbortEpoch,
-    AwaitSpace,
-    CommitSinks,
-    ControllerCommand,
-    Park,
-    Persist,
-    Publish,
-    StartDrainTimer,
-    StartResetTimer,
-    Stop,
-)
+from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
-from holdfast.protocol.messages import (
-    BeginEpoch,
-    BeginReset,
-    CommitFailed,
-    Committed,
-    ControllerEvent,
-    ControllerRecord,
-    DrainTimedOut,
-    ElementFailed,
-    EpochDue,
-    GoOn,
-    PatienceOver,
-    Published,
-    PublishFailed,
-    ResetTimedOut,
-    Resume,
-    ResumeRequested,
-    SpaceReturned,
-    Start,
-    UploadFailed,
-)
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.failures import is_fatal, is_no_space, may_pass, parked_error, story_of
@@ -87,10 +55,10 @@ class Region:
         self._clock = clock
         self._record_event = record_event
         self._on_fatal = on_fatal
-        self._events: deque[ControllerEvent] = deque()
-        self._timers: Timers[ControllerEvent | Callable[[], None]] = Timers(clock)
-        self._saved: ControllerRecord | None = None
-        self._start: Start | None = None
+        self._events: deque[messages.ControllerEvent] = deque()
+        self._timers: Timers[messages.ControllerEvent | Callable[[], None]] = Timers(clock)
+        self._saved: messages.ControllerRecord | None = None
+        self._start: messages.Start | None = None
         self._begun = 0.0
         self._ending = False
         self._final_requested: Attempt | None = None
@@ -106,13 +74,13 @@ class Region:
     def epoch(self) -> Epoch:
         return Epoch(self.metrics.epoch)
 
-    def tell(self, event: ControllerEvent) -> None:
+    def tell(self, event: messages.ControllerEvent) -> None:
         with self._signals.condition:
             self._events.append(event)
             self._signals.condition.notify_all()
 
     def epoch_wanted(self) -> None:
-        self.tell(EpochDue())
+        self.tell(messages.EpochDue())
 
     def rows_replayed(self, rows: int) -> None:
         self.metrics.rows_replayed += rows
@@ -137,7 +105,7 @@ class Region:
         if found.withdrawn is not None:
             self._event("epoch.withdrawn", epoch=found.withdrawn, to=found.epoch, reason=found.reason)
         self.metrics.epoch = found.epoch
-        self._start = Start(found.epoch, found.record)
+        self._start = messages.Start(found.epoch, found.record)
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
@@ -159,7 +127,7 @@ class Region:
 
     def stop_when_possible(self) -> None:
         """Establish a final epoch and end."""
-        self.tell(EpochDue(final=True))
+        self.tell(messages.EpochDue(final=True))
 
     def finish_if_exhausted(self) -> None:
         """For bounded runs: when every element ran out of input, the final epoch may come."""
@@ -169,7 +137,7 @@ class Region:
             return
         if all(life.loop.exhausted for life in self.lives.values() if life.is_fed_from_outside):
             self._final_requested = attempt
-            self.tell(EpochDue(final=True, sticky=False))
+            self.tell(messages.EpochDue(final=True, sticky=False))
 
     def end(self) -> None:
         """Leave at once, whatever is under way (the run failed or was told to abort)."""
@@ -177,7 +145,7 @@ class Region:
         self._signals.notify()
 
     def resume(self) -> None:
-        self.tell(ResumeRequested())
+        self.tell(messages.ResumeRequested())
 
     def refuse_savepoint(self, name: str) -> None:
         """ConfigError if no epoch of that name can come."""
@@ -191,7 +159,7 @@ class Region:
     def savepoint(self, name: str, id: str) -> Request:
         """Establish an epoch with nothing in flight, and name it."""
         request = self.naming.ask(name, id)
-        self.tell(EpochDue(drained=True))
+        self.tell(messages.EpochDue(drained=True))
         return request
 
     @property
@@ -213,7 +181,7 @@ class Region:
 
     # --- events and timers --------------------------------------------------------------------------------------
 
-    def _next_event(self) -> ControllerEvent | None:
+    def _next_event(self) -> messages.ControllerEvent | None:
         with self._signals.condition:
             if self._events:
                 return self._events.popleft()
@@ -225,43 +193,50 @@ class Region:
             return None
         return what
 
-    def _handle(self, event: ControllerEvent) -> None:
-        if isinstance(event, ElementFailed):
+    def _handle(self, event: messages.ControllerEvent) -> None:
+        if isinstance(event, messages.ElementFailed):
             event = replace(event, reached=sum(life.rows_since_restore for life in self.lives.values()))
         match event:
-            case ElementFailed(element=element, reason=reason) | UploadFailed(element=element, reason=reason):
+            case (
+                messages.ElementFailed(element=element, reason=reason)
+                | messages.UploadFailed(element=element, reason=reason)
+            ):
                 self.reason = f"{element}: {reason}"
-            case PublishFailed(reason=reason) | CommitFailed(reason=reason):
+            case messages.PublishFailed(reason=reason) | messages.CommitFailed(reason=reason):
                 self.reason = reason
         for command in self.controller.handle(event):
             self._perform(command)
 
-    def _perform(self, command: ControllerCommand) -> None:
+    def _perform(self, command: commands.ControllerCommand) -> None:
         match command:
-            case Persist(record):
+            case commands.Persist(record):
                 self._persist(record)
-            case BeginEpoch():
+            case messages.BeginEpoch():
                 self._begin_epoch(command)
-            case Resume() | GoOn():
+            case messages.Resume() | messages.GoOn():
                 self._go_on(command)
-            case BeginReset():
+            case messages.BeginReset():
                 self._begin_reset(command)
-            case Publish(epoch, attempt, parts):
+            case commands.Publish(epoch, attempt, parts):
                 self._publish(epoch, attempt, parts)
-            case CommitSinks(epoch):
+            case commands.CommitSinks(epoch):
                 self._commit(epoch)
-            case AbortEpoch(epoch):
+            case commands.AbortEpoch(epoch):
                 self._timers.cancel("drain")
                 self._event("epoch.aborted", epoch=epoch, reason=self.reason)
-            case StartDrainTimer(epoch, attempt):
-                self._timers.set("drain", self.plan.settings.drain_timeout_s, DrainTimedOut(epoch, attempt))
-            case StartResetTimer(epoch, attempt):
-                self._timers.set("reset", self.plan.settings.reset_timeout_s, ResetTimedOut(epoch, attempt))
-            case AwaitSpace(reason):
+            case commands.StartDrainTimer(epoch, attempt):
+                self._timers.set(
+                    "drain", self.plan.settings.drain_timeout_s, messages.DrainTimedOut(epoch, attempt)
+                )
+            case commands.StartResetTimer(epoch, attempt):
+                self._timers.set(
+                    "reset", self.plan.settings.reset_timeout_s, messages.ResetTimedOut(epoch, attempt)
+                )
+            case commands.AwaitSpace(reason):
                 self._await_space(reason)
-            case Park(reason):
+            case commands.Park(reason):
                 self._park(reason)
-            case Stop(epoch):
+            case commands.Stop(epoch):
                 self._event("region.stopped", epoch=epoch)
                 self.done.set()
 
@@ -270,7 +245,7 @@ class Region:
 
     # --- performing commands ------------------------------------------------------------------------------------
 
-    def _persist(self, record: ControllerRecord) -> None:
+    def _persist(self, record: messages.ControllerRecord) -> None:
         if record == self._saved:
             return
         while True:
@@ -291,27 +266,27 @@ class Region:
             self.done.wait(SPACE_PROBE_S)
         self._event("region.space")
 
-    def _begin_epoch(self, command: BeginEpoch) -> None:
+    def _begin_epoch(self, command: messages.BeginEpoch) -> None:
         self._begun = self._clock.monotonic()
         self.naming.begin(drained=command.style == "drain")
         self._timers.cancel("period")
         self._send(command)
 
-    def _go_on(self, command: Resume | GoOn) -> None:
-        if isinstance(command, GoOn):
+    def _go_on(self, command: messages.Resume | messages.GoOn) -> None:
+        if isinstance(command, messages.GoOn):
             self._timers.cancel("reset")
             told = self.restoring.done(command.epoch)
             self._event("reset.done", epoch=command.epoch, attempt=command.attempt, **told)
             self._set_period()
             if self.naming.waiting:
-                self.tell(EpochDue(drained=True))
+                self.tell(messages.EpochDue(drained=True))
         self._send(command)
 
     def _set_period(self) -> None:
         if self._period < float("inf"):
-            self._timers.set("period", self._period, EpochDue())
+            self._timers.set("period", self._period, messages.EpochDue())
 
-    def _begin_reset(self, command: BeginReset) -> None:
+    def _begin_reset(self, command: messages.BeginReset) -> None:
         if command.attempt > 1 and command.consecutive:
             self.metrics.resets += 1
         self.restoring.begin()
@@ -319,7 +294,7 @@ class Region:
         for life in self.lives.values():
             life.borders.throw_away(False)
         if command.consecutive == 1:
-            self._timers.set("patience", self.plan.settings.retry_for_s, PatienceOver())
+            self._timers.set("patience", self.plan.settings.retry_for_s, messages.PatienceOver())
         told = {"epoch": command.epoch, "attempt": command.attempt, "consecutive": command.consecutive}
         self._event("reset.begin", **told, reason=self.reason)
         # Elements that are not starts may be deep in a job that no longer matters.
@@ -331,7 +306,9 @@ class Region:
             delay = min(MAX_BACKOFF_S, 0.1 * 2.0 ** min(command.consecutive - 2, 20))
             self._timers.set("backoff", delay, lambda: self._send(command))
 
-    def _send(self, command: BeginEpoch | BeginReset | Resume | GoOn) -> None:
+    def _send(
+        self, command: messages.BeginEpoch | messages.BeginReset | messages.Resume | messages.GoOn
+    ) -> None:
         for name in command.elements:
             self.lives[name].send(command)
 
@@ -344,7 +321,7 @@ class Region:
             # Nothing of the epoch counts yet: whatever went wrong may be tried again, unless the store itself failed.
             if is_fatal(error):
                 raise
-            self.tell(PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
+            self.tell(messages.PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
             return
         now = self._clock.monotonic()
         self.metrics.published(epoch, now, now - self._begun, added, self._period)
@@ -352,7 +329,7 @@ class Region:
         ms, predicted = round((now - self._begun) * 1000, 1), self.restoring.predicted()
         self._event("epoch.published", epoch=epoch, attempt=attempt, ms=ms, bytes=added, restore_s=predicted)
         self.naming.published(epoch, self._clock.wall())
-        self.tell(Published(epoch))
+        self.tell(messages.Published(epoch))
 
     def _commit(self, epoch: Epoch) -> None:
         try:
@@ -362,10 +339,10 @@ class Region:
                 raise
             if is_no_space(error):
                 self.wait_for_space(str(error), lambda: False)
-            self.tell(CommitFailed(epoch, story_of(error), may_pass(error)))
+            self.tell(messages.CommitFailed(epoch, story_of(error), may_pass(error)))
             return
         self._set_period()
-        self.tell(Committed(epoch))
+        self.tell(messages.Committed(epoch))
 
     def _await_space(self, reason: str) -> None:
         self.reason = reason
@@ -378,7 +355,7 @@ class Region:
                 self._event("region.space")
                 for life in self.lives.values():
                     life.unpause()
-                self.tell(SpaceReturned())
+                self.tell(messages.SpaceReturned())
             else:
                 self._timers.set("space", SPACE_PROBE_S, probe)
 

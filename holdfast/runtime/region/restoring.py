@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.checkpoint.restore_time import Speed
-from holdfast.checkpoint.stored_names import restore_speed_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import StoreError
@@ -32,7 +32,7 @@ class Restoring:
         self.budget = RestoreBudget(plan.settings.restore_within_s)
         self._plan = plan
         self._store = epochs.store
-        self._record = restore_speed_record(plan.name)
+        self._record = record_name("restore-speed", plan.name)
         self._clock = clock
         self._event = event
         self._begun: float | None = None
