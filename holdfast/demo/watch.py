@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.demo.topology import CLICKS, REGION
 from holdfast.errors import HoldfastError
+from holdfast.runtime.telling.events import EpochPublished, ResetBegun, RowsLost, RunStarted, Summary, decode
 from holdfast.store.base import Event
 from holdfast.store.urls import open_store
 
@@ -53,24 +54,24 @@ class Watch:
             self._take(event)
 
     def _take(self, event: Event) -> None:
-        match event.kind:
-            case "run.started":
+        match decode(event.kind, event.data):
+            case RunStarted():
                 self.starts += 1
                 self.earlier_rows = self.rows
                 self.summary, self.quiet, self._fresh = {}, 0, True
-            case "epoch.published":
+            case EpochPublished(epoch=epoch):
                 self.epochs += 1
-                self.epoch = int(event.data["epoch"])
+                self.epoch = epoch
                 self.published_at, self.published_number = event.wall, event.number
-            case "reset.begin":
+            case ResetBegun():
                 if not self._fresh:
                     self.resets.append(event)
                 elif self.starts > 1:
                     self.restores += 1
                 self._fresh = False
-            case "rows.lost":
+            case RowsLost():
                 self.losses += 1
-            case "summary":
+            case Summary():
                 self._summarise(event)
 
     def _summarise(self, event: Event) -> None:

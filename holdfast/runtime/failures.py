@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from dataclasses import dataclass
 
 from holdfast.errors import (
     EngineGoneError,
@@ -17,6 +18,7 @@ from holdfast.errors import (
     StoreError,
     TopologyError,
 )
+from holdfast.ids import ElementName
 
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
 
@@ -24,6 +26,14 @@ _OUTAGE = re.compile(
     r"^([\w.]+\.)?(OSError|IOError|TimeoutError|BrokenPipeError|Connection\w*Error|OperationalError|InterfaceError)\b"
     r"|ExecutorLostFailure|[Ll]ost executor|[Cc]onnection (refused|reset)|heartbeat timed out"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why the region last went back, waits or gave up, and the element it is about, if it is one."""
+
+    reason: str = ""
+    element: ElementName | None = None
 
 
 def is_fatal(error: BaseException) -> bool:

@@ -21,7 +21,7 @@ from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.borders import stored_borders
 from holdfast.runtime.element.loop import ElementLoop, Ends
-from holdfast.runtime.element.own_checkpoints import OwnCheckpoints, TellEvent
+from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
@@ -30,6 +30,7 @@ from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.region.epochs import RegionEpochs, sources_of_regions
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.source_positions import SourceNow, beginnings
+from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
 
 
@@ -43,7 +44,7 @@ class Surroundings:
     token: OwnerToken
     clock: Clock
     signals: Signals
-    tell: TellEvent
+    feed: Feed
     fail: Callable[[BaseException], None]
 
 
@@ -58,7 +59,7 @@ class Wiring:
         self.connections: dict[ConnectionId, Connection] = {
             c.id: Queue(c.id, around.signals, unbounded=c.control) for c in plan.connections
         }
-        self._books = AccountBooks(around.store, plan, around.token, around.tell)
+        self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
 
     @property
     def in_regions(self) -> list[RegionLife]:
@@ -82,6 +83,7 @@ class Wiring:
             worker = Worker(self.plan, element, around.engine, around.clock, budget)
             loop = ElementLoop(element, worker, around.engine, self._ends(element), around.clock)
             self.loops[element.name] = loop
+            around.feed.subscribe(loop.metrics.on_event)
             if element.region is not None:
                 self._live_in_region(loop, by_name[element.region])
 
@@ -107,7 +109,9 @@ class Wiring:
         assert around.store is not None
         live = around.engine.live
         epochs = RegionEpochs(self.plan, plan, around.store, around.identity, around.token, live)
-        self.regions[plan.name] = Region(plan, epochs, around.signals, around.clock, around.tell, around.fail)
+        region = Region(plan, epochs, around.signals, around.clock, around.feed.announce, around.fail)
+        self.regions[plan.name] = region
+        around.feed.subscribe(region.metrics.on_event)
 
     def _ends(self, element: ElementPlan) -> Ends:
         inputs = {c.id: self.connections[c.id] for c in element.inputs}
@@ -155,8 +159,8 @@ class Wiring:
 
     def _live_alone(self, loop: ElementLoop, bounded: bool) -> None:
         around = self._around
-        own = OwnCheckpoints(loop.worker, around.store, around.clock, around.tell)
-        life = AloneLife(loop, self._books, own, around.engine, around.tell, around.fail)
+        own = OwnCheckpoints(loop.worker, around.store, around.clock, around.feed.announce)
+        life = AloneLife(loop, self._books, own, around.engine, around.feed.announce, around.fail)
         life.bounded = bounded
 
     def _borders(self) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:

@@ -45,7 +45,7 @@ from holdfast.runtime.element.account_books import AccountBooks, Uncounted
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
-from holdfast.runtime.element.own_checkpoints import OwnCheckpoints, TellEvent
+from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, story_of
@@ -53,6 +53,8 @@ from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.source_positions import KnownPosition
+from holdfast.runtime.telling.events import ElementFailed, ElementGaveUp, ElementPaused, RowsLost
+from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
 RETRY_S = 0.1
@@ -72,7 +74,7 @@ class AloneLife(Life):
         books: AccountBooks,
         own: OwnCheckpoints,
         engine: Engine,
-        tell: TellEvent,
+        announce: Announce,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         account = books.account_of(loop.name)
@@ -84,7 +86,7 @@ class AloneLife(Life):
         self._books = books
         self._own = own
         self._engine = engine
-        self._tell = tell
+        self._announce = announce
         self._on_fatal = on_fatal
         self._draining = False
         self._work = Work()
@@ -180,7 +182,7 @@ class AloneLife(Life):
 
     def _not_ready(self, error: Exception, spoiled: frozenset[OperatorName] = frozenset()) -> None:
         """What comes before a step failed, and no row was taken for it."""
-        self._loop.metrics.failures += 1
+        self._announce(ElementFailed(self._loop.name, story_of(error)))
         until = time.monotonic() + RETRY_S * 2.0**self.machine.failed_in_a_row
         with self._loop.ends.signals.condition:
             while not self._loop.stopping and (left := until - time.monotonic()) > 0:
@@ -238,8 +240,7 @@ class AloneLife(Life):
                     self._checkpoint(name)
                 case TellLoss(loss):
                     self._loop.metrics.lost_rows = self.account.lost_rows
-                    told = {"element": loss.element, "rows": loss.rows, "reason": loss.reason}
-                    self._tell("rows.lost", told)
+                    self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
                 case GiveUp(reason):
                     self._give_up(reason)
                 case End():
@@ -267,7 +268,7 @@ class AloneLife(Life):
             self._recount()
 
     def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
-        self._loop.metrics.failures += 1
+        self._announce(ElementFailed(self._loop.name, story_of(error)))
         spoiled = frozenset(run.name for run in self._loop.worker.hosted if not run.go_back())
         spoiled |= {
             run.name
@@ -298,7 +299,7 @@ class AloneLife(Life):
             f"element {self._loop.name!r} outside of regions {reason}.",
             cure="Mend the cause and run again; it goes on behind the rows it had taken.",
         )
-        self._tell("element.gave_up", {"element": self._loop.name, "reason": reason})
+        self._announce(ElementGaveUp(self._loop.name, reason))
 
     def _discard(self) -> bool:
         """Throw input away that nobody will process."""
@@ -356,7 +357,7 @@ class AloneLife(Life):
                 if self._loop.stopping:
                     raise Interrupted from error  # rows whose position is not saved must not be handed out
                 if not waited:
-                    self._tell("element.paused", {"element": self._loop.name, "reason": str(error)})
+                    self._announce(ElementPaused(self._loop.name, str(error)))
                 waited = True
                 self._loop.metrics.waiting = "space in the store"
                 time.sleep(SPACE_PROBE_S)

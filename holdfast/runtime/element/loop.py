@@ -6,7 +6,7 @@ The worker works, the life decides, this file connects them. Nothing happens to 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
 from holdfast.runtime.metrics import ElementMetrics
+from holdfast.runtime.telling.events import RowsLate
 
 ROWS_PER_STEP = 1_000_000
 IDLE_WAIT_S = 0.05
@@ -45,7 +46,7 @@ class ElementLoop:
     def __init__(self, plan: ElementPlan, worker: Worker, engine: Engine, ends: Ends, clock: Clock) -> None:
         self.plan = plan
         self.worker = worker
-        self.metrics = ElementMetrics()
+        self.metrics = ElementMetrics(plan.name)
         self.ends = ends
         self.clock = clock
         self.finished = False
@@ -56,6 +57,8 @@ class ElementLoop:
         """True while the element has nothing to do and waits; changes under `signals.condition` only."""
         self._engine = engine
         self._step = 0
+        self._late: dict[str, int] = {}
+        """Late rows that were told, by operator, or that the first step found."""
 
     @property
     def name(self) -> ElementName:
@@ -69,6 +72,14 @@ class ElementLoop:
             if age >= LONG_S:
                 told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
         return told
+
+    def late_rows(self) -> Iterator[RowsLate]:
+        """Late rows that operators counted since this was asked last. Called by the monitor."""
+        for operator, total in late_of(self.metrics.counts).items() if self._step else ():
+            before = self._late.get(operator, 0)
+            if total > before:  # fewer after a reset: they are counted again, and told once
+                self._late[operator] = total
+                yield RowsLate(self.name, operator, total - before, total)
 
     def interrupt(self) -> None:
         """What the element is doing no longer matters: cancel its jobs."""
@@ -152,6 +163,8 @@ class ElementLoop:
         return outcome
 
     def next_name(self) -> StepName:
+        if not self._step:
+            self._late = late_of(self.worker.counts)
         self._step += 1
         return self.life.name_step(self._step)
 
@@ -183,3 +196,8 @@ class ElementLoop:
                 self.resting = True
                 self.ends.signals.condition.wait(IDLE_WAIT_S)
                 self.resting = False
+
+
+def late_of(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Late rows by operator, of what operators counted."""
+    return {operator: of["late"] for operator, of in counts.items() if "late" in of}
