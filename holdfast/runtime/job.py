@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ElementName, OwnerToken, RegionName
 from holdfast.language.graph import Graph, SourceSpec
 from holdfast.runtime.element.alone_life import AloneLife
-from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.region.region import Region
@@ -47,6 +47,7 @@ class Job:
         clock: Clock | None = None,
         take_over: bool = False,
         subscribers: Sequence[Subscriber] = (),
+        rest_s: float = REST_S,
     ) -> None:
         self.graph = graph
         self._engine = engine
@@ -54,6 +55,7 @@ class Job:
         self._until = until
         self._clock = clock or SystemClock()
         self._take_over = take_over
+        self._rest_s = rest_s
         self._event_log = EventLog(store)
         self.feed = Feed(self._event_log, RunLog(self._clock), *subscribers)
         self._signals = Signals()
@@ -317,6 +319,7 @@ class Job:
             if thread is not threading.current_thread():
                 thread.join(JOIN_S)
         self._threads.clear()
+        self._wiring.close_connectors()
         self._wiring.close_books()
         self._report(final=True)
         self._let_go_of_store()
@@ -341,6 +344,7 @@ class Job:
             self._signals,
             self.feed,
             self.fail,
+            self._rest_s,
         )
 
     def _use_stored_schemas(self) -> None:

@@ -6,6 +6,7 @@ refused before anything is written.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.borders import stored_borders
-from holdfast.runtime.element.loop import ElementLoop, Ends
+from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import Worker
@@ -32,6 +33,8 @@ from holdfast.runtime.region.region import Region
 from holdfast.runtime.source_positions import SourceNow, beginnings
 from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
+
+logger = logging.getLogger("holdfast.run")
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Surroundings:
     signals: Signals
     feed: Feed
     fail: Callable[[BaseException], None]
+    rest_s: float = REST_S
 
 
 class Wiring:
@@ -81,7 +85,9 @@ class Wiring:
         for element in self.plan.elements:
             budget = None if element.region is None else self.regions[element.region].restoring.budget
             worker = Worker(self.plan, element, around.engine, around.clock, budget)
-            loop = ElementLoop(element, worker, around.engine, self._ends(element), around.clock)
+            loop = ElementLoop(
+                element, worker, around.engine, self._ends(element), around.clock, around.rest_s
+            )
             self.loops[element.name] = loop
             around.feed.subscribe(loop.metrics.on_event)
             if element.region is not None:
@@ -141,6 +147,7 @@ class Wiring:
         self._number_rows()
         self._books.begin()
         self._create_entries()
+        self._open_sources()
 
     def _place_sources(self) -> None:
         """Find where each source goes on, or refuse."""
@@ -184,6 +191,27 @@ class Wiring:
             there = set(store.entries())
             for entry in sorted({e for loop in self.loops.values() for e in loop.worker.entries} - there):
                 store.create_entry(entry)
+
+    # --- the outside world --------------------------------------------------------------------------------------
+
+    def _open_sources(self) -> None:
+        try:
+            for loop in self.loops.values():
+                for run in loop.worker.sources:
+                    run.source.open(loop.wake)
+        except BaseException:
+            self.close_connectors()
+            raise
+
+    def close_connectors(self) -> None:
+        """The run is over: sources and sinks let go of what they hold. One that cannot is told of, and no more."""
+        for op in self.plan.graph.operators.values():
+            if isinstance(op.spec, SourceSpec | SinkSpec):
+                connector = op.spec.source if isinstance(op.spec, SourceSpec) else op.spec.sink
+                try:
+                    connector.close()
+                except Exception:
+                    logger.warning("%r could not be closed", op.name, exc_info=True)
 
     # --- what was lost ------------------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ class AloneLife(Life):
     def stop_when_possible(self) -> None:
         """Read no more from sources; end when the inputs are closed and empty."""
         self._draining = True
-        self._loop.ends.signals.notify()
+        self._loop.wake()
 
     @property
     def account(self) -> Account:
@@ -150,6 +150,7 @@ class AloneLife(Life):
     def turn(self) -> bool:
         if self._draining and self.machine.phase is AutonomousPhase.RUNNING:
             self._feed(Stop())
+            return True  # it may be over
         due = self._own.due() if self.machine.may_step else frozenset()
         if due:
             self._feed(CheckpointDue(due))

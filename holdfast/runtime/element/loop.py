@@ -24,7 +24,8 @@ from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.telling.events import RowsLate
 
 ROWS_PER_STEP = 1_000_000
-IDLE_WAIT_S = 0.05
+REST_S = 0.05
+"""How long an element with nothing to do rests, unless something wakes it, before it asks its sources again."""
 LONG_S = 2.0
 """A call into the user's code that takes longer is named in the status."""
 
@@ -43,7 +44,15 @@ class ElementLoop:
 
     life: Life
 
-    def __init__(self, plan: ElementPlan, worker: Worker, engine: Engine, ends: Ends, clock: Clock) -> None:
+    def __init__(
+        self,
+        plan: ElementPlan,
+        worker: Worker,
+        engine: Engine,
+        ends: Ends,
+        clock: Clock,
+        rest_s: float = REST_S,
+    ) -> None:
         self.plan = plan
         self.worker = worker
         self.metrics = ElementMetrics(plan.name)
@@ -56,6 +65,9 @@ class ElementLoop:
         self.resting = False
         """True while the element has nothing to do and waits; changes under `signals.condition` only."""
         self._engine = engine
+        self._rest_s = rest_s
+        self._woken = False
+        """True if `wake` was called since the last rest; changes under `signals.condition` only."""
         self._step = 0
         self._late: dict[str, int] = {}
         """Late rows that were told, by operator, or that the first step found."""
@@ -91,6 +103,12 @@ class ElementLoop:
             self.stopping = True
             self.ends.signals.condition.notify_all()
         self.interrupt()
+
+    def wake(self) -> None:
+        """There may be something new: the next rest is skipped, the present one ends. Any thread may call it."""
+        with self.ends.signals.condition:
+            self._woken = True
+            self.ends.signals.condition.notify_all()
 
     def run(self) -> None:
         """Thread body."""
@@ -191,11 +209,12 @@ class ElementLoop:
     def wait(self) -> None:
         """Rest until something changes."""
         with self.ends.signals.condition:
-            if not self.stopping:
+            if not (self.stopping or self._woken):
                 self.metrics.waiting = self.life.waiting
                 self.resting = True
-                self.ends.signals.condition.wait(IDLE_WAIT_S)
+                self.ends.signals.condition.wait(self._rest_s)
                 self.resting = False
+            self._woken = False  # a turn follows, so nothing is missed
 
 
 def late_of(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
