@@ -166,7 +166,7 @@ class FileSink(StagedFileSink):
         with translate_os_errors(str(self._directory)):
             for number, path in enumerate(files):
                 if has_rows(str(path), self._format, self._header):
-                    name = f"r{self._run_id}-a{step.attempt}-s{step.step:09}"
+                    name = f"t{self._run.token}-r{self._run_id}-a{step.attempt}-s{step.step:09}"
                     rename_to_new_name(path, self._directory / self._final(name, number, path))
         self._staging.forget([self._staging.relative(directory)])
 

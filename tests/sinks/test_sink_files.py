@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from holdfast import failpoints
 from holdfast.errors import ConfigError, DamagedError, FencedError, MismatchError, NoSpaceError, StoreError
 from holdfast.ids import Attempt, Epoch
 from holdfast.language.connectors import StepId
+from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sinks.merge import MergeTask, has_rows, header_length, merge
+from holdfast.sources import Rows
+from holdfast.testing import run_local
 from holdfast.testing.sink_conformance import context, rows
 
 
@@ -331,3 +335,16 @@ def test_outside_of_regions_a_name_that_is_taken_is_never_replaced(tmp_path: Pat
     with pytest.raises(StoreError, match="File exists"):
         sink.write_arrow(rows(50), StepId(Attempt(0), 0))
     assert {name: (tmp_path / name).read_bytes() for name in visible(tmp_path)} == before
+
+
+def test_runs_with_no_store_another_store_or_a_deleted_one_leave_all_outputs(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    stores = [None, None, "one", "two", "one"]
+    for number, store in enumerate(stores):
+        if store is not None and (tmp_path / store).exists():
+            shutil.rmtree(tmp_path / store)
+        made = Topology("runs")
+        made.source(Rows([(number,)], "n long"), name="numbers").sink(FileSink(str(out), "csv"), name="out")
+        run_local(made, None if store is None else f"file:{tmp_path / store}", until="available")
+    found = [(out / name).read_text().split() for name in visible(out)]
+    assert sorted(found) == [["n", str(number)] for number in range(len(stores))]
