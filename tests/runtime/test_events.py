@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import logging
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,14 @@ def test_status_reads_a_log_with_events_of_other_versions(tmp_path: Path) -> Non
 def test_a_subscriber_that_raises_is_told_once_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[e.RunEvent] = []
 
-    def broken(event: e.RunEvent) -> None:
-        raise ValueError("I am tired")
+    @dataclass
+    class Broken:
+        """Without a hash, as dataclasses are."""
 
-    feed = Feed(broken, heard.append)
+        def __call__(self, event: e.RunEvent) -> None:
+            raise ValueError("I am tired")
+
+    feed = Feed(Broken(), heard.append)
     with caplog.at_level(logging.WARNING, "holdfast"):
         feed.announce(e.RunStarted("t"))
         feed.announce(e.RegionParked("r", "x"))

@@ -21,7 +21,7 @@ class Feed:
 
     def __init__(self, *subscribers: Subscriber) -> None:
         self._subscribers = subscribers
-        self._blamed: set[Subscriber] = set()
+        self._blamed: set[int] = set()  # by identity: a subscriber may have no hash
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """From now on it hears of every event. Any thread may call it."""
@@ -33,6 +33,6 @@ class Feed:
             try:
                 subscriber(event)
             except Exception:
-                level = logging.DEBUG if subscriber in self._blamed else logging.WARNING
-                self._blamed.add(subscriber)
+                level = logging.DEBUG if id(subscriber) in self._blamed else logging.WARNING
+                self._blamed.add(id(subscriber))
                 logger.log(level, "a subscriber of the run's events failed: %r", subscriber, exc_info=True)
