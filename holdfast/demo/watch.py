@@ -9,7 +9,6 @@ from typing import Any
 
 from holdfast.demo.topology import CLICKS, REGION
 from holdfast.errors import HoldfastError
-from holdfast.runtime.telling.events import EpochPublished, ResetBegun, RowsLost, RunStarted, Summary, decode
 from holdfast.store.base import Event
 from holdfast.store.urls import open_store
 
@@ -54,24 +53,24 @@ class Watch:
             self._take(event)
 
     def _take(self, event: Event) -> None:
-        match decode(event.kind, event.data):
-            case RunStarted():
+        match event.kind:
+            case "run.started":
                 self.starts += 1
                 self.earlier_rows = self.rows
                 self.summary, self.quiet, self._fresh = {}, 0, True
-            case EpochPublished(epoch=epoch):
+            case "epoch.published":
                 self.epochs += 1
-                self.epoch = epoch
+                self.epoch = int(event.data["epoch"])
                 self.published_at, self.published_number = event.wall, event.number
-            case ResetBegun():
+            case "reset.begin":
                 if not self._fresh:
                     self.resets.append(event)
                 elif self.starts > 1:
                     self.restores += 1
                 self._fresh = False
-            case RowsLost():
+            case "rows.lost":
                 self.losses += 1
-            case Summary():
+            case "summary":
                 self._summarise(event)
 
     def _summarise(self, event: Event) -> None:
