@@ -205,6 +205,20 @@ def rename_into_place(source: Path, target: Path) -> None:
     os.rename(source, target)
 
 
+def rename_to_new_name(source: Path, target: Path) -> None:
+    """Rename a file to a name that nothing has: FileExistsError if something does. Never replaces a file."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+            raise
+        if target.exists():  # a file system without links: others could still come between
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
+        os.rename(source, target)
+        return
+    os.unlink(source)
+
+
 def remove_quietly(path: str | Path) -> None:
     """Remove a file that nobody depends on; absence is fine."""
     try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import re
+from dataclasses import dataclass
 
 from holdfast import errors
+from holdfast.ids import ElementName
 
 _FATAL = (errors.InputError, errors.StateError, errors.MismatchError, errors.TopologyError, errors.StoreError)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
@@ -14,6 +16,14 @@ _OUTAGE = re.compile(
     r"^([\w.]+\.)?(OSError|IOError|TimeoutError|BrokenPipeError|Connection\w*Error|OperationalError|InterfaceError)\b"
     r"|ExecutorLostFailure|[Ll]ost executor|[Cc]onnection (refused|reset)|heartbeat timed out"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why the region last went back, waits or gave up, and the element it is about, if it is one."""
+
+    reason: str = ""
+    element: ElementName | None = None
 
 
 def is_fatal(error: BaseException) -> bool:

@@ -34,8 +34,10 @@ from holdfast.protocol.accounts import (
     settle,
     settled_after,
 )
-from holdfast.runtime.element.own_checkpoints import TellEvent, known_checkpoint
+from holdfast.runtime.element.own_checkpoints import known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
+from holdfast.runtime.telling.events import RowsLost
+from holdfast.runtime.telling.feed import Announce
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
@@ -70,11 +72,11 @@ class AccountBooks:
     """Of one run. `read` and `settle` come first and change nothing, then `begin`; `save` is called by element threads, each for its
     own element."""
 
-    def __init__(self, store: Store | None, plan: Plan, token: OwnerToken, tell: TellEvent) -> None:
+    def __init__(self, store: Store | None, plan: Plan, token: OwnerToken, announce: Announce) -> None:
         self._store = store
         self._plan = plan
         self._run = int(token)
-        self._tell = tell
+        self._announce = announce
         self._reach = sinks_behind(plan.graph)
         self.ledger = Ledger()
         self._losses: list[Loss] = []
@@ -224,7 +226,7 @@ class AccountBooks:
 
     def _tell_all(self, losses: Iterable[Loss]) -> None:
         for loss in losses:
-            self._tell("rows.lost", {"element": loss.element, "rows": loss.rows, "reason": loss.reason})
+            self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
 
     # --- the store ----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from holdfast.runtime.element.account_books import AccountBooks, Uncounted
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
-from holdfast.runtime.element.own_checkpoints import OwnCheckpoints, TellEvent
+from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, story_of
@@ -29,6 +29,8 @@ from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.source_positions import KnownPosition
+from holdfast.runtime.telling.events import ElementFailed, ElementGaveUp, ElementPaused, RowsLost
+from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
 RETRY_S = 0.1
@@ -48,7 +50,7 @@ class AloneLife(Life):
         books: AccountBooks,
         own: OwnCheckpoints,
         engine: Engine,
-        tell: TellEvent,
+        announce: Announce,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         account = books.account_of(loop.name)
@@ -60,7 +62,7 @@ class AloneLife(Life):
         self._books = books
         self._own = own
         self._engine = engine
-        self._tell = tell
+        self._announce = announce
         self._on_fatal = on_fatal
         self._draining = False
         self._work = Work()
@@ -78,7 +80,7 @@ class AloneLife(Life):
     def stop_when_possible(self) -> None:
         """Read no more from sources; end when the inputs are closed and empty."""
         self._draining = True
-        self._loop.ends.signals.notify()
+        self._loop.wake()
 
     @property
     def account(self) -> Account:
@@ -124,6 +126,7 @@ class AloneLife(Life):
     def turn(self) -> bool:
         if self._draining and self.machine.phase is autonomous.AutonomousPhase.RUNNING:
             self._feed(autonomous.Stop())
+            return True  # it may be over
         due = self._own.due() if self.machine.may_step else frozenset()
         if due:
             self._feed(autonomous.CheckpointDue(due))
@@ -156,7 +159,7 @@ class AloneLife(Life):
 
     def _not_ready(self, error: Exception, spoiled: frozenset[OperatorName] = frozenset()) -> None:
         """What comes before a step failed, and no row was taken for it."""
-        self._loop.metrics.failures += 1
+        self._announce(ElementFailed(self._loop.name, story_of(error)))
         until = time.monotonic() + RETRY_S * 2.0**self.machine.failed_in_a_row
         with self._loop.ends.signals.condition:
             while not self._loop.stopping and (left := until - time.monotonic()) > 0:
@@ -214,8 +217,7 @@ class AloneLife(Life):
                     self._checkpoint(name)
                 case autonomous.TellLoss(loss):
                     self._loop.metrics.lost_rows = self.account.lost_rows
-                    told = {"element": loss.element, "rows": loss.rows, "reason": loss.reason}
-                    self._tell("rows.lost", told)
+                    self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
                 case autonomous.GiveUp(reason):
                     self._give_up(reason)
                 case autonomous.End():
@@ -243,7 +245,7 @@ class AloneLife(Life):
             self._recount()
 
     def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
-        self._loop.metrics.failures += 1
+        self._announce(ElementFailed(self._loop.name, story_of(error)))
         spoiled = frozenset(run.name for run in self._loop.worker.hosted if not run.go_back())
         spoiled |= {
             run.name
@@ -274,7 +276,7 @@ class AloneLife(Life):
             f"element {self._loop.name!r} outside of regions {reason}.",
             cure="Mend the cause and run again; it goes on behind the rows it had taken.",
         )
-        self._tell("element.gave_up", {"element": self._loop.name, "reason": reason})
+        self._announce(ElementGaveUp(self._loop.name, reason))
 
     def _discard(self) -> bool:
         """Throw input away that nobody will process."""
@@ -332,7 +334,7 @@ class AloneLife(Life):
                 if self._loop.stopping:
                     raise Interrupted from error  # rows whose position is not saved must not be handed out
                 if not waited:
-                    self._tell("element.paused", {"element": self._loop.name, "reason": str(error)})
+                    self._announce(ElementPaused(self._loop.name, str(error)))
                 waited = True
                 self._loop.metrics.waiting = "space in the store"
                 time.sleep(SPACE_PROBE_S)

@@ -14,12 +14,12 @@ from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
 from holdfast.failpoints import fp
-from holdfast.ids import Attempt, ElementName, Epoch
+from holdfast.ids import INITIAL_EPOCH, Attempt, ElementName, Epoch
 from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
-from holdfast.runtime.failures import is_fatal, is_no_space, may_pass, parked_error, story_of
+from holdfast.runtime.failures import Cause, is_fatal, is_no_space, may_pass, parked_error, story_of
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.metrics import RegionMetrics
 from holdfast.runtime.region.epochs import RegionEpochs
@@ -27,6 +27,8 @@ from holdfast.runtime.region.fallback import look
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.timers import Timers
+from holdfast.runtime.telling import events
+from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
 MAX_BACKOFF_S = 30.0
@@ -41,19 +43,20 @@ class Region:
         epochs: RegionEpochs,
         signals: Signals,
         clock: Clock,
-        record_event: Callable[[str, Mapping[str, Any]], None],
+        announce: Announce,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self.plan = plan
         self.lives: dict[ElementName, RegionLife] = {}
-        self.metrics = RegionMetrics()
+        period = plan.settings.period_s if plan.settings.trigger == "periodic" else float("inf")
+        self.metrics = RegionMetrics(plan.name, clock, period)
         self.controller = RegionController(
             plan.shape, plan.settings.mode, plan.settings.max_consecutive_resets
         )
         self._epochs = epochs
         self._signals = signals
         self._clock = clock
-        self._record_event = record_event
+        self.announce = announce
         self._on_fatal = on_fatal
         self._events: deque[messages.ControllerEvent] = deque()
         self._timers: Timers[messages.ControllerEvent | Callable[[], None]] = Timers(clock)
@@ -62,17 +65,17 @@ class Region:
         self._begun = 0.0
         self._ending = False
         self._final_requested: Attempt | None = None
-        self.reason = ""
-        self._period = plan.settings.period_s if plan.settings.trigger == "periodic" else float("inf")
-        self.restoring = Restoring(plan, epochs, clock, self._event)
-        self.naming = Naming(plan.name, epochs.savepoints, record_event)
+        self._cause = Cause()
+        self._last_acked: ElementName | None = None
+        self.restoring = Restoring(plan, epochs, clock, announce)
+        self.naming = Naming(plan.name, epochs.savepoints, announce)
         self.done = threading.Event()
 
     # --- RegionSide: what loops ask -----------------------------------------------------------------------------
 
     @property
     def epoch(self) -> Epoch:
-        return Epoch(self.metrics.epoch)
+        return INITIAL_EPOCH if self.manifest is None else self.manifest.epoch
 
     def tell(self, event: messages.ControllerEvent) -> None:
         with self._signals.condition:
@@ -84,10 +87,6 @@ class Region:
 
     def rows_replayed(self, rows: int) -> None:
         self.metrics.rows_replayed += rows
-
-    def rows_lost(self, element: ElementName, rows: int) -> None:
-        reason = "they entered the region after the epoch it went back to"
-        self._event("rows.lost", element=element, rows=rows, reason=reason)
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
@@ -103,7 +102,7 @@ class Region:
         self.restoring.begin()
         found = look(self._epochs, [life.loop.worker for life in self.lives.values()])
         if found.withdrawn is not None:
-            self._event("epoch.withdrawn", epoch=found.withdrawn, to=found.epoch, reason=found.reason)
+            self.announce(events.EpochWithdrawn(self.plan.name, found.withdrawn, found.epoch, found.reason))
         self.metrics.epoch = found.epoch
         self._start = messages.Start(found.epoch, found.record)
 
@@ -174,7 +173,7 @@ class Region:
     def status(self, now: float) -> dict[str, Any]:
         pauses = [pause for life in self.lives.values() for pause in life.pauses.seconds]
         return {
-            **self.metrics.as_dict(now, self.controller.phase.value, self.reason),
+            **self.metrics.as_dict(now, self.controller.phase.value, self._cause.reason),
             **self.restoring.status(),
             "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
         }
@@ -201,9 +200,11 @@ class Region:
                 messages.ElementFailed(element=element, reason=reason)
                 | messages.UploadFailed(element=element, reason=reason)
             ):
-                self.reason = f"{element}: {reason}"
+                self._cause = Cause(f"{element}: {reason}", element)
             case messages.PublishFailed(reason=reason) | messages.CommitFailed(reason=reason):
-                self.reason = reason
+                self._cause = Cause(reason)
+            case messages.Acked(element=element):
+                self._last_acked = element
         for command in self.controller.handle(event):
             self._perform(command)
 
@@ -223,7 +224,7 @@ class Region:
                 self._commit(epoch)
             case commands.AbortEpoch(epoch):
                 self._timers.cancel("drain")
-                self._event("epoch.aborted", epoch=epoch, reason=self.reason)
+                self.announce(events.EpochAborted(self.plan.name, epoch, self._cause.reason))
             case commands.StartDrainTimer(epoch, attempt):
                 self._timers.set(
                     "drain", self.plan.settings.drain_timeout_s, messages.DrainTimedOut(epoch, attempt)
@@ -237,11 +238,8 @@ class Region:
             case commands.Park(reason):
                 self._park(reason)
             case commands.Stop(epoch):
-                self._event("region.stopped", epoch=epoch)
+                self.announce(events.RegionStopped(self.plan.name, epoch))
                 self.done.set()
-
-    def _event(self, kind: str, **data: Any) -> None:
-        self._record_event(kind, {"region": self.plan.name, **data})
 
     # --- performing commands ------------------------------------------------------------------------------------
 
@@ -260,11 +258,11 @@ class Region:
 
     def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None:
         """Wait in the calling thread until store and sinks accept writes again, or `give_up()` is true."""
-        self.reason = reason
-        self._event("region.paused", reason=reason)
+        self._cause = Cause(reason)
+        self.announce(events.RegionPaused(self.plan.name, reason))
         while not (self._ending or give_up() or self._epochs.has_space()):
             self.done.wait(SPACE_PROBE_S)
-        self._event("region.space")
+        self.announce(events.RegionHasSpace(self.plan.name))
 
     def _begin_epoch(self, command: messages.BeginEpoch) -> None:
         self._begun = self._clock.monotonic()
@@ -276,27 +274,25 @@ class Region:
         if isinstance(command, messages.GoOn):
             self._timers.cancel("reset")
             told = self.restoring.done(command.epoch)
-            self._event("reset.done", epoch=command.epoch, attempt=command.attempt, **told)
+            self.announce(events.Restored(self.plan.name, command.epoch, command.attempt, **told))
             self._set_period()
             if self.naming.waiting:
                 self.tell(messages.EpochDue(drained=True))
         self._send(command)
 
     def _set_period(self) -> None:
-        if self._period < float("inf"):
-            self._timers.set("period", self._period, messages.EpochDue())
+        if self.metrics.period_s < float("inf"):
+            self._timers.set("period", self.metrics.period_s, messages.EpochDue())
 
     def _begin_reset(self, command: messages.BeginReset) -> None:
-        if command.attempt > 1 and command.consecutive:
-            self.metrics.resets += 1
         self.restoring.begin()
         self._timers.cancel("period")
         for life in self.lives.values():
             life.borders.throw_away(False)
         if command.consecutive == 1:
             self._timers.set("patience", self.plan.settings.retry_for_s, messages.PatienceOver())
-        told = {"epoch": command.epoch, "attempt": command.attempt, "consecutive": command.consecutive}
-        self._event("reset.begin", **told, reason=self.reason)
+        told = (command.epoch, command.attempt, command.consecutive, self._cause.reason, self._cause.element)
+        self.announce(events.ResetBegun(self.plan.name, *told))
         # Elements that are not starts may be deep in a job that no longer matters.
         for life in self.lives.values():
             life.loop.interrupt()
@@ -323,11 +319,11 @@ class Region:
                 raise
             self.tell(messages.PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
             return
-        now = self._clock.monotonic()
-        self.metrics.published(epoch, now, now - self._begun, added, self._period)
-        self.reason = ""
-        ms, predicted = round((now - self._begun) * 1000, 1), self.restoring.predicted()
-        self._event("epoch.published", epoch=epoch, attempt=attempt, ms=ms, bytes=added, restore_s=predicted)
+        self._cause = Cause()
+        ms, predicted = round((self._clock.monotonic() - self._begun) * 1000, 1), self.restoring.predicted()
+        forms = [op.form.kind for part in parts.values() for op in part.operators.values() if op.form]
+        told = (ms, added, predicted, forms.count("base"), forms.count("delta"), self._last_acked)
+        self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told))
         self.naming.published(epoch, self._clock.wall())
         self.tell(messages.Published(epoch))
 
@@ -345,14 +341,14 @@ class Region:
         self.tell(messages.Committed(epoch))
 
     def _await_space(self, reason: str) -> None:
-        self.reason = reason
-        self._event("region.paused", reason=reason)
+        self._cause = Cause(reason)
+        self.announce(events.RegionPaused(self.plan.name, reason))
         for life in self.lives.values():
             life.pause()
 
         def probe() -> None:
             if self._epochs.has_space():
-                self._event("region.space")
+                self.announce(events.RegionHasSpace(self.plan.name))
                 for life in self.lives.values():
                     life.unpause()
                 self.tell(messages.SpaceReturned())
@@ -362,13 +358,13 @@ class Region:
         self._timers.set("space", SPACE_PROBE_S, probe)
 
     def _park(self, reason: str) -> None:
-        self.reason = reason or self.reason
+        self._cause = Cause(reason) if reason else self._cause
         for life in self.lives.values():
             life.loop.interrupt()
             life.borders.throw_away(True)
-        self._event("region.parked", reason=self.reason)
+        self.announce(events.RegionParked(self.plan.name, self._cause.reason))
         self._signals.notify()
 
     def parked_error(self) -> RegionParkedError:
         resets = self.controller.record.consecutive_resets
-        return parked_error(self.plan.name, resets, self.reason, self.metrics.epoch)
+        return parked_error(self.plan.name, resets, self._cause.reason, self.epoch)
