@@ -186,12 +186,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in (0, 1)]
 
     def apply(
-        self,
-        operator: Any,
-        schema: Any,
-        *,
-        name: str | None = None,
-        checkpoint: CheckpointForm | None = None,
+        self, operator: Any, schema: Any, *, name: str | None = None, checkpoint: CheckpointForm | None = None
     ) -> Stream:
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
 

@@ -197,7 +197,7 @@ def test_random_histories_are_restored_at_every_epoch(store: CountingStore) -> N
     chooser = random.Random(seed)
     store.value_limit = chooser.choice([30, 200, 1 << 20])
     variables = {"counts": Map(str, int), "line": List(int), "title": Value(str, default="")}
-    lives: dict[str, Any] = {name: each.live(UNSET, Clock()) for name, each in variables.items()}
+    lives: dict[str, Any] = {name: each.at_work(each, UNSET, Clock()) for name, each in variables.items()}
     now = Chain({})
     versions = {name: versions_of(variables[name], lives[name]) for name in variables}
     for number in range(1, 40):

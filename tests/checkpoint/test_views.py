@@ -17,7 +17,7 @@ from holdfast.checkpoint.look.epochs import choose_region, newest_manifest, open
 from holdfast.checkpoint.look.state_rows import rows_that_count
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.kinds import stored_rows
-from holdfast.operators.stored.rows import functions_of, told_aggregation
+from holdfast.operators.stored.rows import aggregation_of, functions_of
 from holdfast.sinks import MemorySink
 from holdfast.state.aggregates.aggregation import Aggregation, finish, partial
 from holdfast.testing import run_local
@@ -144,7 +144,7 @@ def test_every_function_is_told_from_fingerprint_and_columns(name: str) -> None:
     )
     real = Aggregation.plan(("k",), (("out", function, "v"),), schema)
     result = str(real.output_schema.field("out").type).replace(" ", "")
-    guessed = told_aggregation(functions_of(told(out=(function, result))), real.state_schema)
+    guessed = aggregation_of(functions_of(told(out=(function, result))), real.state_schema)
     assert guessed is not None
     assert guessed.output_schema.equals(real.output_schema)
     columns = [pa.array(["a", "b", "a"]), some_of(kind), pa.array([0, 0, 0]), pa.array([0, 1, 2])]
@@ -177,7 +177,7 @@ def test_a_function_nobody_knows_leaves_the_columns_as_they_are() -> None:
         [pa.field("__hf_hash", pa.int64(), nullable=False), ("k", pa.string()), ("__hf_x.thing", pa.int64())]
     )
     fingerprint = told(x=("mystery", "int64"))
-    assert told_aggregation(functions_of(fingerprint), schema) is None
+    assert aggregation_of(functions_of(fingerprint), schema) is None
     for found in (fingerprint, Fingerprint("of nobody")):
         rows = stored_rows(found, {})
         part = rows.part("state", schema)

@@ -19,14 +19,9 @@ from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_type, key_fields, key_names
 from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
 from holdfast.language.schema import to_arrow
+from holdfast.state.aggregates import function_names
 from holdfast.state.aggregates.extremes import has_order
-from holdfast.state.aggregates.function_names import (
-    FUNCTIONS,
-    UserFunction,
-    family,
-    is_function,
-    quantile_name,
-)
+from holdfast.state.aggregates.function_names import FUNCTIONS, UserFunction
 from holdfast.state.columns.arrays import is_number, list_of
 from holdfast.state.columns.hashing import plain
 
@@ -145,7 +140,7 @@ def quantile(column: str, q: float) -> Aggregate:
             f"holdfast.quantile takes a share from 0 to 1, not {q!r}.",
             cure=f"Write quantile({column!r}, 0.5) for the median, quantile({column!r}, 0.99) for 99 percent.",
         )
-    return Aggregate(quantile_name(q), _column("quantile", column))
+    return Aggregate(function_names.quantile_name(q), _column("quantile", column))
 
 
 def _column(function: str, column: Any) -> str:
@@ -218,7 +213,7 @@ def aggregate_schema(schema: pa.Schema, spec: AggregateSpec | WindowSpec) -> pa.
 
 
 def _result_type(schema: pa.Schema, function: str, column: str | None) -> pa.DataType:
-    if not is_function(function):
+    if not function_names.is_function(function):
         raise TopologyError(
             f"There is no aggregate function {function!r}.", cure=f"Use {', '.join(FUNCTIONS)}."
         )
@@ -229,7 +224,7 @@ def _result_type(schema: pa.Schema, function: str, column: str | None) -> pa.Dat
             _kept(column_type(schema, name), function, name)
         return function.result
     type_ = column_type(schema, column or "")
-    match family(function):
+    match function_names.family(function):
         case "count":
             return pa.int64()
         case "first" | "last":

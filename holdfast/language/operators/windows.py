@@ -177,10 +177,7 @@ def _time_window(
     size: Any, slide: Any, on: str | None, delay: Delay, lateness: Duration, idle: Duration | None
 ) -> TimeWindow:
     if size is None or slide is None:
-        raise TopologyError(
-            "A window needs its length.",
-            cure=_WAYS,
-        )
+        raise TopologyError("A window needs its length.", cure=_WAYS)
     on = event_time(on)
     size_us, slide_us = micros(size, "size"), micros(slide, "slide")
     if slide_us > size_us:

@@ -42,9 +42,7 @@ class AggregatingKind(KeyedKind[A]):
         for _, function, column in op.spec.aggregates:
             if not is_function(function) or (column is None and function != "count"):
                 raise refuse(
-                    op,
-                    f"uses {function}({column or ''}), which is not known",
-                    f"Use {', '.join(FUNCTIONS)}.",
+                    op, f"uses {function}({column or ''}), which is not known", f"Use {', '.join(FUNCTIONS)}."
                 )
         names = [*self.own_columns(op), *op.spec.by, *(name for name, _, _ in op.spec.aggregates)]
         twice = sorted({name for name in names if names.count(name) > 1})

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from holdfast.language.operators.joins import (
-    AsofMatch,
-    IntervalMatch,
-    JoinSpec,
-    WindowMatch,
-    join_schema,
-    right_names,
-)
+from holdfast.language.operators import joins
+from holdfast.language.operators.joins import AsofMatch, IntervalMatch, JoinSpec, WindowMatch
 from holdfast.language.operators.values import idle_text
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.joins.asof import AsofJoin
@@ -55,7 +49,7 @@ class JoinKind(KeyedKind[JoinSpec]):
 
     def schemas(self, op: OperatorOf[JoinSpec], inputs: Schemas) -> list[pa.Schema]:
         left, right = inputs
-        return [join_schema(left, right, op.spec)]
+        return [joins.join_schema(left, right, op.spec)]
 
     def stamps(self, op: OperatorOf[JoinSpec]) -> bool:
         """Results of as-of joins come in the order of time, so time is their place."""
@@ -85,7 +79,7 @@ class JoinKind(KeyedKind[JoinSpec]):
     def logic(self, planned: Planned[JoinSpec]) -> KeyedLogic:
         spec, (left, right) = planned.op.spec, planned.inputs
         by, schemas = (spec.left_by, spec.right_by), (left, right)
-        shape = PairShape(planned.output, right_names(right, spec), spec.where)
+        shape = PairShape(planned.output, joins.right_names(right, spec), spec.where)
         if spec.on is None:
             assert isinstance(spec.match, WindowMatch)
             form = planned.op.annotations.checkpoint_form

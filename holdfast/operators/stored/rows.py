@@ -116,10 +116,7 @@ def aggregation_of(functions: Functions, schema: pa.Schema) -> Aggregation | Non
 
 
 def _planned(
-    by: list[str],
-    kept: Mapping[str, Mapping[str, pa.DataType]],
-    functions: Functions,
-    schema: pa.Schema,
+    by: list[str], kept: Mapping[str, Mapping[str, pa.DataType]], functions: Functions, schema: pa.Schema
 ) -> Aggregation | None:
     """Inputs are named after outputs: two functions of one column may tell different types that will both do."""
     aggregates, inputs = [], [schema.field(name) for name in by]

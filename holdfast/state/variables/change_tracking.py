@@ -144,11 +144,7 @@ class TrackedWindow(WindowState[Any]):
         disable(self)
 
 
-_FOLLOWED: dict[type, type] = {
-    MapState: TrackedMap,
-    ListState: TrackedList,
-    WindowState: TrackedWindow,
-}
+_FOLLOWED: dict[type, type] = {MapState: TrackedMap, ListState: TrackedList, WindowState: TrackedWindow}
 _PLAIN = {followed: plain for plain, followed in _FOLLOWED.items()}
 
 

@@ -154,12 +154,7 @@ class List(_Elements[MutableSequence[T], T]):
     at_work = ListState
 
     def __init__(
-        self,
-        kind: type[T],
-        *,
-        sample: int = 3,
-        element_size: int | None = None,
-        length: Length | None = None,
+        self, kind: type[T], *, sample: int = 3, element_size: int | None = None, length: Length | None = None
     ) -> None:
         self.kind = _kind(kind)
         shape = VariableShape("list", (self.kind.__name__,))

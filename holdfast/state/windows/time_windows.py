@@ -19,15 +19,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from holdfast.state.aggregates.aggregation import (
-    Aggregate,
-    Aggregation,
-    as_int64,
-    combine,
-    finish,
-    partial,
-    single,
-)
+from holdfast.state.aggregates import aggregation
+from holdfast.state.aggregates.aggregation import Aggregate, Aggregation, as_int64, single
 from holdfast.state.columns.arrays import within
 from holdfast.state.columns.grouping import group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
@@ -61,8 +54,9 @@ class Windows:
         schema: pa.Schema,
     ) -> Windows:
         widened = schema.append(pa.field(PANE, pa.int64())).append(pa.field(FROM, pa.int64()))
-        aggregation = Aggregation.plan((PANE, FROM, *by), aggregates, widened)
-        return Windows(size_us, slide_us, lateness_us, aggregation)
+        return Windows(
+            size_us, slide_us, lateness_us, Aggregation.plan((PANE, FROM, *by), aggregates, widened)
+        )
 
     @cached_property
     def pane_us(self) -> int:
@@ -99,7 +93,7 @@ def sums(windows: Windows, rows: pa.Table, times: I64, first: I64) -> tuple[pa.T
     rows = rows.drop_columns([HASH_COLUMN])
     rows = rows.append_column(PANE, pa.array(panes)).append_column(FROM, pa.array(begins))
     rows = rows.append_column(HASH_COLUMN, pa.array(_mixed(hashes, panes, begins)))
-    return partial(windows.aggregation, rows), late
+    return aggregation.partial(windows.aggregation, rows), late
 
 
 def of_windows(windows: Windows, tables: Sequence[pa.Table], lowest: int | None, highest: int) -> pa.Table:
@@ -107,7 +101,7 @@ def of_windows(windows: Windows, tables: Sequence[pa.Table], lowest: int | None,
 
     The window's number stands in the pane's column."""
     pieces = [_of_windows(windows, table, lowest, highest) for table in tables]
-    return combine(windows.aggregation, pieces)
+    return aggregation.combine(windows.aggregation, pieces)
 
 
 def _of_windows(windows: Windows, table: pa.Table, lowest: int | None, highest: int) -> pa.Table:
@@ -131,7 +125,7 @@ def _of_windows(windows: Windows, table: pa.Table, lowest: int | None, highest: 
 
 def results(windows: Windows, sums_of_windows: pa.Table, time_type: pa.DataType) -> pa.Table:
     """Output rows: begin and end of the window, key, results."""
-    table = finish(windows.aggregation, sums_of_windows)
+    table = aggregation.finish(windows.aggregation, sums_of_windows)
     starts = as_int64(single(table.column(PANE))) * windows.slide_us
     table = table.drop_columns([PANE, FROM])
     table = table.add_column(0, START, pa.array(starts).cast(time_type))
