@@ -1,4 +1,4 @@
-"""Read everything an epoch needs and compare it with what was written. Every damaged piece is told, not only the first.
+"""Read everything an epoch needs and compare it with what was written. Every damaged piece is reported, not only the first.
 
 What must hold: nothing is written into the store, its owner is not disturbed, and nothing that is stored is executed: blobs
 are decoded as data, of segments only the frame is looked at. An epoch that its owner deletes meanwhile is no damage.
@@ -87,7 +87,7 @@ def _name(region: RegionName, epoch: Epoch) -> str:
 
 
 def _once(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """A damaged file may hold many pieces: it is told once, with all who need it."""
+    """A damaged file may hold many pieces: it is reported once, with all who need it."""
     merged: dict[tuple[str, str], tuple[str, ...]] = {}
     for problem in problems:
         known = merged.get((problem.name, problem.why), ())
