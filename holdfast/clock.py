@@ -32,7 +32,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to: `advance(seconds)`."""
+    """A clock that moves only by `advance(seconds)`."""
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start

@@ -89,6 +89,16 @@ class MixedOutcome(Figures):
         )
 
 
+class Teller:
+    """Tells what happens, if anybody listens; wording is put together only then."""
+
+    trace: Callable[[str], None] | None = None
+
+    def say(self, line: str, *values: object) -> None:
+        if self.trace is not None:
+            self.trace(line % values)
+
+
 Run = Callable[[int, Callable[[str], None] | None], F]
 """One schedule by its seed, told line by line if somebody listens."""
 

@@ -18,7 +18,7 @@ from random import Random
 
 from holdfast.chaos.checkers import Checkers, InvariantBroken
 from holdfast.chaos.faults import Faults
-from holdfast.chaos.outcome import Outcome, SimulationFailed, added_up, command_line
+from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, added_up, command_line
 from holdfast.chaos.shapes import random_scene
 from holdfast.chaos.store import SimStore
 from holdfast.chaos.world import SimElement, ToController, ToElement, Uploading, World
@@ -33,7 +33,7 @@ TIMEOUTS_AFTER_FAULTS_MAX = 8
 """The last faults may leave work for a few timeouts; more means that the protocol itself is stuck."""
 
 
-class Simulator:
+class Simulator(Teller):
     """One schedule. `trace` receives a line per event, if given."""
 
     def __init__(
@@ -69,11 +69,6 @@ class Simulator:
         self.is_final_asked = False
         self.is_over = False
         self.say("%s, at most %s consecutive resets, %s", self.mode, self.resets_max, self.scene.region)
-
-    def say(self, line: str, *values: object) -> None:
-        """Tell what happens, if anybody listens; wording is put together only then."""
-        if self.trace is not None:
-            self.trace(line % values)
 
     # --- running ----------------------------------------------------------------------------------------------------------
 

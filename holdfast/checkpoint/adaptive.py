@@ -14,8 +14,8 @@ Nothing is assumed of a delta never seen: it is built, and its real size decides
 *refused*: a base is stored instead. One large change says nothing about the next one. But a delta that is refused behind
 two bases in a row is believed to be what deltas are like: they end until there is room for such a one.
 
-Must hold: `next_form` says "delta" only if changes were logged since the checkpoint before (`tracking`), and, if it is
-told the size of the delta, only if the chain with the delta in it keeps every bound.
+Must hold: `next_form` says "delta" only if changes were logged since the checkpoint before (`tracking`), and, if it
+knows the size of the delta, only if the chain with the delta in it keeps every bound.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.checkpoint.restore_time import Speed
 Form = Literal["base", "delta"]
 
 RESTORE_OVER_CHECKPOINT = 1.2
-"""Without measured speeds, restoring a checkpoint is taken to last so many times as long as taking it did."""
+"""Without measured speeds: how long restoring a checkpoint lasts, over how long taking it did."""
 WEIGHT = 0.5
 """Of the newest delta in the average of deltas."""
 

@@ -1,7 +1,7 @@
 """How many rows an operator that runs without replay missed between its checkpoint and its restore: an estimate.
 
 What was taken after the checkpoint is not in the restored state. A window of the last n rows would therefore still hold
-rows that the missed ones would have pushed out: they are *stale*. Rows that came in so many seconds are estimated from
+rows that the missed ones would have pushed out: they are *stale*. Rows that came in a time are estimated from
 how fast they came before. An estimate is all there is: the rate of a stream varies.
 
 Pure: times are handed in, in seconds of a clock that goes on while nobody runs. A clock that jumps makes the estimate
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 RECENT_S = 60.0
-"""Rows so long ago weigh 1/e as much as those of now."""
+"""Rows of this age weigh 1/e as much as those of now."""
 LEAST_S = 1.0
-"""A shorter look says too little: it counts as so long."""
+"""A shorter look says too little: it counts as one of this length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Pace:
         return Pace(at_s, tuple(had), (0.0,) * len(had), 0.0)
 
     def looked(self, at_s: float, had: Sequence[int]) -> Pace:
-        """As of a later moment of the same run, at which the inputs have had so many rows."""
+        """As of a later moment of the same run, at which the inputs have had that many rows."""
         passed = max(at_s - self.at_s, 0.0)
         weight = math.exp(-passed / RECENT_S)
         came = [max(now - then, 0) for now, then in zip(had, self.had, strict=True)]
@@ -64,5 +64,5 @@ class Pace:
 
 
 def missed_rows(rate: float, seconds: float) -> int:
-    """Rows that came in so many seconds at so many a second: whole ones, never more than that."""
+    """Rows that came in a time at a rate: whole ones, never more than that."""
     return int(rate * seconds) if rate > 0 and seconds > 0 else 0

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 MARGIN = 1.25
-"""Bounds are kept with so much to spare: machines are not always equally fast."""
+"""Bounds are kept with this much to spare: machines are not always equally fast."""
 _FORGET = 0.2
 """How far one restore that was faster than predicted moves the correction."""
 

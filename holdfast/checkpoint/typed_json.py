@@ -5,7 +5,7 @@
 
 Fields have the names they have in the class. What is empty is left out, a segment is a list of its fields, a class with
 `to_json` and `from_json` has the form it likes. Reading trusts nothing: no byte of the body is looked at before its checksum
-fits, and every value must be what its annotation says; whole numbers are never negative. Damage is told by its place. Fields
+fits, and every value must be what its annotation says; whole numbers are never negative. Damage is named by its place. Fields
 that nobody knows are passed over: a change that older readers must not miss raises the version.
 """
 
@@ -98,7 +98,7 @@ def parse(kind: type[T], body: bytes, version: int, where: str, upgrade: Upgrade
         found: T = typed(kind, upgrade(version, content) if upgrade else content)
         return found
     except Wrong as error:
-        raise damaged(where, error.told) from error
+        raise damaged(where, error.sentence) from error
     except (TypeError, AttributeError, LookupError) as error:  # what was to be upgraded is of no version
         raise damaged(where, f"its content is not what it should be ({error})") from error
 
@@ -124,7 +124,7 @@ class Wrong(ValueError):
         self.place = place
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         return f"{'.'.join(map(str, self.place)) or 'it'} {self.why}"
 
 

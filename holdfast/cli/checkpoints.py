@@ -55,7 +55,7 @@ def show(
     region: Region = None,
     operator: Operator = None,
     rows: Annotated[
-        int | None, typer.Option(help="With --operator, or a file: print so many rows.", min=0)
+        int | None, typer.Option(help="With --operator, or a file: how many rows to print.", min=0)
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print the manifest as it is stored.")] = False,
     as_json: Json = False,
@@ -112,7 +112,7 @@ def diff(
     after: Annotated[str, typer.Argument(help="Epoch or savepoint.", metavar="B")],
     region: Region = None,
     operator: Operator = None,
-    rows: Annotated[int, typer.Option(help="Print so many changed rows of each operator.", min=0)] = 0,
+    rows: Annotated[int, typer.Option(help="How many changed rows of each operator to print.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Show what changed between two epochs: rows of each operator's state, positions of sources, bytes."""

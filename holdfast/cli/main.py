@@ -62,8 +62,7 @@ def run_topology(
 
 @app.command()
 def explain(
-    file: File,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
+    file: File, mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False
 ) -> None:
     """Print regions, elements, and what each sink guarantees and why."""
     from holdfast.cli.load import load_topology

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,32 +38,14 @@ PAYMENTS = "order long, customer string, cents long, method string, status strin
 CLICK = "id long, customer string, page string, at timestamp"
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
     """Where one run reads and writes."""
 
-    input: Path
-    output: Path
-
-    @property
-    def accounts(self) -> Path:
-        return self.output / "accounts"
-
-    @property
-    def payments(self) -> Path:
-        return self.output / "payments"
-
-    @property
-    def clicks(self) -> Path:
-        return self.output / "clicks"
-
-    @property
-    def notifications(self) -> Path:
-        return self.output / "notifications.jsonl"
-
-    @property
-    def store(self) -> str:
-        return f"file:{self.output / 'store'}"
+    def __init__(self, input: Path, output: Path) -> None:
+        self.input, self.output = input, output
+        self.accounts, self.payments, self.clicks = (output / n for n in ("accounts", "payments", "clicks"))
+        self.notifications = output / "notifications.jsonl"
+        self.store = f"file:{output / 'store'}"
 
 
 def build(places: Places, *, rows_per_step: int = 6_000) -> Topology:

@@ -114,34 +114,34 @@ class Books:
 def settle(books: Books, run: int) -> tuple[dict[ElementName, Account], list[Loss]]:
     """The accounts with which run number `run` begins, and every loss that was found, those at the borders of regions
     included, which no account holds."""
-    told: list[Loss] = []
+    losses: list[Loss] = []
     accounts: dict[ElementName, Account] = {}
     for name, account in books.accounts.items():
         at_once = [*_in_step(account), *_in_states(account, books)]  # partly the same rows
-        after = _counted(account, at_once, books, told)
+        after = _counted(account, at_once, books, losses)
         absorbed = dict.fromkeys(account.absorbed, 0)
         held = {op: rows for op, rows in account.held.items() if op not in books.dropped}
         accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, held=held)
-    return accounts, [*told, *at_borders(books).values()]
+    return accounts, [*losses, *at_borders(books).values()]
 
 
 def close(books: Books) -> tuple[dict[ElementName, Account], list[Loss]]:
     """The accounts that a run leaves when it ends, and what its end cost. What operators hold is not lost before another
     run begins without it."""
-    told: list[Loss] = []
+    losses: list[Loss] = []
     accounts = {
-        name: _counted(account, list(_in_step(account)), books, told)
+        name: _counted(account, list(_in_step(account)), books, losses)
         for name, account in books.accounts.items()
     }
-    return accounts, [*told, *at_borders(books).values()]
+    return accounts, [*losses, *at_borders(books).values()]
 
 
-def _counted(account: Account, at_once: list[Loss], books: Books, told: list[Loss]) -> Account:
+def _counted(account: Account, at_once: list[Loss], books: Books, losses: list[Loss]) -> Account:
     """The account with nothing under way: what was lost is counted, what was sent and never taken is over."""
-    told += [max(at_once, key=lambda loss: loss.rows)] if at_once else []
+    losses += [max(at_once, key=lambda loss: loss.rows)] if at_once else []
     after = account.losing(at_once)
     for loss in _in_queues(account, books):
-        told.append(loss)
+        losses.append(loss)
         after = after.losing([loss])
     sent = {c: max(row, _taken(c, books)) for c, row in account.sent.items()}
     taken = {c: _next(c, row, books) for c, row in account.taken.items()}

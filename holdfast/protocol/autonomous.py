@@ -7,7 +7,7 @@ The element's loop owns the machine and feeds it between two steps. It performs 
                       │  └──a step fails: it goes on───────┤
                       └──Stop: sources are read no more──▶ draining ──inputs are over──▶ ended
 
-What must hold is told in `accounts.py`: an account is saved before the step whose rows it takes, so rows that a kill
+What must hold is in `accounts.py`: an account is saved before the step whose rows it takes, so rows that a kill
 costs are known to the next run. A step that fails costs its rows; each operator goes on from the version before it, or,
 if that is gone, from its own checkpoint, which costs what it took since.
 """

@@ -254,9 +254,9 @@ class RegionController(Machine[ControllerPhase]):
         self._next_epoch = Epoch(epoch + 1)
         self._waiting = set(self._shape.elements)
         self._parts = {}
-        told = self._shape.elements if self._style == "token" else self._shape.starts()
+        asked = self._shape.elements if self._style == "token" else self._shape.starts()
         timer = commands.StartDrainTimer(epoch, self._attempt)
-        return self._act(timer, messages.BeginEpoch(epoch, self._attempt, self._style, told))
+        return self._act(timer, messages.BeginEpoch(epoch, self._attempt, self._style, asked))
 
     def _is_establishing(self, epoch: Epoch, attempt: Attempt) -> bool:
         is_current = epoch == self._epoch and attempt == self._attempt

@@ -250,8 +250,8 @@ class ElementMachine(Machine[ElementPhase]):
         self._uploading = None
         if isinstance(event, messages.UploadFinished):
             return [messages.Tell(messages.Acked(self._element, event.epoch, event.attempt, event.part))]
-        told = (event.epoch, event.attempt, event.no_space, event.reason, event.may_pass)
-        return [messages.Tell(messages.UploadFailed(self._element, *told))]
+        failure = (event.epoch, event.attempt, event.no_space, event.reason, event.may_pass)
+        return [messages.Tell(messages.UploadFailed(self._element, *failure))]
 
     # --- resets and failures --------------------------------------------------------------------------------------
 

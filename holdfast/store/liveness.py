@@ -81,7 +81,7 @@ def _started(pid: int) -> int | None:
 
 
 class Heart:
-    """Beats several times per lease until it is stopped. A beat that fails is told; the next one comes soon. It refers to
+    """Beats several times per lease until it is stopped. A beat that fails is logged; the next one comes soon. It refers to
     nothing but what it is given: an owner object that nobody refers to any more can go, and stops it."""
 
     def __init__(self, lease_s: float, beat: Callable[[], None], end: Callable[[], None]) -> None:
@@ -98,7 +98,7 @@ class Heart:
         self._stopped.set()
 
     def let_go(self) -> None:
-        """Stop, and let the lease end now if the store can be told."""
+        """Stop, and let the lease end now if the store can be reached."""
         self.stop()
         # A beat under way could show the sign again after it was taken away.
         self._thread.join(self._lease_s)

@@ -23,11 +23,7 @@ def run_local(
 
 
 def submit_local(
-    topology: Topology,
-    store: Any = None,
-    until: Until | None = None,
-    partitions: int = 2,
-    **options: Any,
+    topology: Topology, store: Any = None, until: Until | None = None, partitions: int = 2, **options: Any
 ) -> Job:
     """Start and return a handle, like `topology.submit`."""
     place = None if store is None else open_store(store)

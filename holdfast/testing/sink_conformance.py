@@ -21,21 +21,14 @@ from typing import Any, TypeVar
 import msgpack
 import pyarrow as pa
 
+from holdfast import failpoints
 from holdfast.durable import write_file
 from holdfast.errors import HoldfastError
 from holdfast.ids import Attempt, Epoch, OwnerToken
 from holdfast.language.connectors import POSITION_FIELDS, Sink, SinkContext, StepId
 from holdfast.testing.source_conformance import assert_plain
 
-SINK_FAILPOINTS = (
-    "sink.write",
-    "sink.prepare",
-    "sink.prepared",
-    "sink.commit.begin",
-    "sink.commit.applied",
-    "sink.commit.recorded",
-    "reset.sink.rollback",
-)
+SINK_FAILPOINTS = tuple(name for name in failpoints.NAMES if "sink." in name)
 S = TypeVar("S", bound=Sink)
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
 
@@ -207,10 +200,8 @@ class MiniRun:
 
     def run(self, token: int) -> None:
         """One life of a driver."""
-        sink = self.make()
-        sink.open(context(token))
         epoch, prepared = self.published()
-        sink.restore(Epoch(epoch), prepared)
+        sink = opened_sink(self.make(), token, epoch, prepared)
         while epoch < self.epochs:
             for step in range(2):
                 sink.write_arrow(rows(4 * epoch + 2 * step), StepId(Attempt(token), 2 * epoch + step))

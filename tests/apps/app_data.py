@@ -282,27 +282,13 @@ def nearly(wanted: Iterable[float], found: Iterable[float]) -> bool:
     return all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(wanted, found, strict=True))
 
 
-APPS = {
-    app.name: app
-    for app in (
-        App(
-            "logwatch", "logwatch/logwatch.py", "watch", LOGWATCH,
-            prepare_logwatch, check_logwatch, {"lines_per_step": 2_000},
-        ),
-        App(
-            "mails", "wordcount/mail_wordcount.py", "words", ENRON,
-            prepare_mails, check_mails, {"lines_per_step": 10_000},
-        ),
-        App(
-            "anomalies", "anomalies/anomalies.py", "detectors", NAB,
-            prepare_anomalies, check_anomalies, {"rows_per_step": 100},
-        ),
-        App(
-            "vwap", "vwap/vwap.py", "market", TAQ,
-            prepare_vwap, check_vwap, {"rows_per_step": 4_000},
-        ),
-    )
-}  # fmt: skip
+_APPS = (
+    App("logwatch", "logwatch/logwatch.py", "watch", LOGWATCH, prepare_logwatch, check_logwatch, {"lines_per_step": 2_000}),
+    App("mails", "wordcount/mail_wordcount.py", "words", ENRON, prepare_mails, check_mails, {"lines_per_step": 10_000}),
+    App("anomalies", "anomalies/anomalies.py", "detectors", NAB, prepare_anomalies, check_anomalies, {"rows_per_step": 100}),
+    App("vwap", "vwap/vwap.py", "market", TAQ, prepare_vwap, check_vwap, {"rows_per_step": 4_000}),
+)  # fmt: skip
+APPS = {app.name: app for app in _APPS}
 
 
 def place(parent: Path, app: App) -> Path:

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from holdfast.checkpoint import stored_names
-from holdfast.checkpoint.blobs import put_blobs
+from holdfast.checkpoint.blobs import get_blob, put_blobs
 from holdfast.checkpoint.retention import Collector
 from holdfast.checkpoint.stored_names import batch_key, entry_of, own_entries, own_key, region_of, state_key
 from holdfast.ids import Epoch, RegionName, is_safe_name
@@ -31,12 +31,25 @@ def test_an_entry_belongs_to_one_operator_of_one_region() -> None:
         assert region_of(check_name("entry", entry)) == region
 
 
-def test_a_key_belongs_to_one_piece() -> None:
+def store_of_small_values(limit: int, entry: str) -> MemoryStore:
     store = MemoryStore()
-    store.value_limit = 4
+    store.value_limit = limit
     store.open("t")
     store.acquire()
-    store.create_entry("entry")
+    store.create_entry(entry)
+    return store
+
+
+def test_the_chunks_of_a_blob_are_not_another_operators_blob() -> None:
+    store = store_of_small_values(10, "op@r")
+    blobs = {"e1-a1-op": bytes(25), "e1-a1-op.0": b"another", "e1-a1-op.2": b"a third"}
+    refs = put_blobs(store, "op@r", blobs)
+    assert {key: get_blob(store, ref) for key, ref in refs.items()} == blobs
+    store.close()
+
+
+def test_a_key_belongs_to_one_piece() -> None:
+    store = store_of_small_values(4, "entry")
     epochs = [(Epoch(1), 1), (Epoch(1), 11), (Epoch(11), 1)]
     state = [state_key(*epoch, name) for epoch in epochs for name in NAMES]
     own = [own_key(number, wall, name) for number in (1, 11) for wall in (1.0, 11.5) for name in NAMES]

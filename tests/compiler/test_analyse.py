@@ -13,13 +13,7 @@ from holdfast.ids import OperatorName
 from holdfast.language.graph import Operator, StreamRef
 from holdfast.language.topology import Topology
 from holdfast.operators.fingerprint import Fingerprint
-from tests.language.fakes import WORDS, EpochSink, FakeSource, Python, compiled
-
-
-def refused(t: Topology) -> TopologyError:
-    with pytest.raises(TopologyError) as caught:
-        compiled(t)
-    return caught.value
+from tests.language.fakes import WORDS, EpochSink, FakeSource, Python, compiled, refused
 
 
 def test_schemas_are_found_without_spark() -> None:

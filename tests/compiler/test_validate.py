@@ -13,14 +13,7 @@ from holdfast.ids import OperatorName
 from holdfast.language.graph import Graph, InputPort, Operator, StreamRef
 from holdfast.language.operators.aggregates import AggregateSpec
 from holdfast.language.topology import Topology
-from tests.language.fakes import WORDS, EpochSink, FakeSource, Python, compiled
-
-
-def refused(t: Topology) -> TopologyError:
-    with pytest.raises(TopologyError) as caught:
-        compiled(t)
-    assert caught.value.cure
-    return caught.value
+from tests.language.fakes import WORDS, EpochSink, FakeSource, Python, assert_refused, compiled, refused
 
 
 def changed(graph: Graph, name: str, **changes: object) -> Graph:
@@ -53,9 +46,7 @@ def test_what_is_stored_by_a_region_needs_a_name(kind: str) -> None:
     a = t.source(FakeSource(), name("source")).consistent("r")
     b = a.aggregate("word", n=agg.count(), name=name("aggregate"))
     b.apply(Python, WORDS, name=name("hosted")).sink(EpochSink(), name=name("sink"))
-    error = refused(t)
-    assert error.message == f"The {kind} '{kind}_1' in region 'r' has no name of its own."
-    assert "name='…'" in error.cure
+    assert_refused(t, f"The {kind} '{kind}_1' in region 'r' has no name of its own.", "name='…'")
 
 
 def test_outside_of_regions_names_are_generated() -> None:
@@ -88,9 +79,7 @@ def test_feedback_must_be_completed() -> None:
     t = Topology("t")
     back = t.feedback(WORDS)
     t.operator(Python, inputs=[t.source(FakeSource())], control=[back.stream], schema=WORDS, name="p")
-    error = refused(t)
-    assert error.message == "The feedback 'feedback_1', used by 'p', was never completed."
-    assert ".complete(stream)" in error.cure
+    assert_refused(t, "The feedback 'feedback_1', used by 'p', was never completed.", ".complete(stream)")
 
 
 def test_a_cycle_through_a_data_port_is_refused() -> None:
@@ -98,9 +87,7 @@ def test_a_cycle_through_a_data_port_is_refused() -> None:
     back = t.feedback(WORDS)
     p = t.operator(Python, inputs=[t.source(FakeSource()), back.stream], schema=WORDS, name="p")
     back.complete(p.filter("true", name="f"))
-    error = refused(t)
-    assert error.message == "A cycle passes through data ports only: p → f → p."
-    assert "control=[feedback.stream]" in error.cure
+    assert_refused(t, "A cycle passes through data ports only: p → f → p.", "control=[feedback.stream]")
 
 
 def test_a_cycle_that_passes_a_control_port_may_filter_on_the_way() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.plan import Plan
+from holdfast.errors import TopologyError
 from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.language.operators.stateless import (
@@ -77,6 +79,21 @@ class Loose(ArrowAnalyser):
 
 def compiled(topology: Topology) -> Plan:
     return compile_graph(topology.graph(), Loose())
+
+
+def refused(topology: Topology) -> TopologyError:
+    """The error that the compiler refuses it with; it must have a cure."""
+    with pytest.raises(TopologyError) as caught:
+        compiled(topology)
+    assert caught.value.cure
+    return caught.value
+
+
+def assert_refused(topology: Topology, message: str, *cure: str) -> None:
+    """`cure`: parts of it."""
+    error = refused(topology)
+    assert error.message == message
+    assert [part for part in cure if part not in error.cure] == []
 
 
 def members(plan: Plan) -> list[list[str]]:

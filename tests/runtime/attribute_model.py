@@ -22,12 +22,8 @@ from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.run_windows import RunWindows
 
 AGGREGATES = (
-    ("n", "count", None),
-    ("total", "sum", "v"),
-    ("low", "min", "x"),
-    ("newest", "last", "v"),
-    ("all", "collect", "v"),
-)
+    ("n", "count", None), ("total", "sum", "v"), ("low", "min", "x"), ("newest", "last", "v"), ("all", "collect", "v"),
+)  # fmt: skip
 RESULTS = [
     (ROWS, pa.int64()),
     ("n", pa.int64()),

@@ -82,16 +82,6 @@ def test_kills_at_random_moments_cost_no_more_than_is_counted(
     kill_and_check(graph, place, note, KILLS, request.node.name)
 
 
-@pytest.mark.chaos
-@pytest.mark.timeout(1500)
-@pytest.mark.parametrize("campaign", range(CAMPAIGNS))
-@pytest.mark.parametrize("graph", GRAPHS)
-def test_many_kills_at_random_moments_cost_no_more_than_is_counted(
-    graph: Graph, campaign: int, place: Place, note: Note, request: pytest.FixtureRequest
-) -> None:
-    kill_and_check(graph, place, note, KILLS_OF_A_CAMPAIGN, request.node.name)
-
-
 @pytest.mark.parametrize("graph", ["chain", "own"])
 def test_a_database_as_store_counts_as_well(graph: Graph, place: Place, note: Note) -> None:
     lives = Lives(place, graph, Size(rows=400), kind="sqlite")
@@ -120,10 +110,16 @@ def test_a_driver_that_was_only_asleep_hands_out_no_row_twice(
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("campaign", range(CAMPAIGNS))
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_drivers_that_were_only_asleep_hand_out_no_row_twice(
-    graph: Graph, campaign: int, place: Place, note: Note, request: pytest.FixtureRequest
-) -> None:
-    taken_over_and_checked(graph, place, note, request.node.name)
+class TestCampaigns:
+    def test_many_kills_at_random_moments_cost_no_more_than_is_counted(
+        self, graph: Graph, campaign: int, place: Place, note: Note, request: pytest.FixtureRequest
+    ) -> None:
+        kill_and_check(graph, place, note, KILLS_OF_A_CAMPAIGN, request.node.name)
+
+    def test_drivers_that_were_only_asleep_hand_out_no_row_twice(
+        self, graph: Graph, campaign: int, place: Place, note: Note, request: pytest.FixtureRequest
+    ) -> None:
+        taken_over_and_checked(graph, place, note, request.node.name)
 
 
 def kill_and_check(graph: Graph, place: Place, note: Note, kills: int, test: str) -> None:

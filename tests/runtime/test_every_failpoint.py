@@ -10,6 +10,7 @@ actions and hits; one that a reset reaches once in place and once at a restart.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections import Counter
@@ -109,11 +110,9 @@ def faults_of_starting() -> list[Case]:
     """The driver was killed; the next one meets the fault while it takes the store over."""
     mode = modes()
     cases = []
-    for name in WHEN_STARTED:
-        for action in ("kill", "raise"):
-            for times in (1, 2):
-                again = (("", f"{name}={action}"),) * times
-                cases.append(Case(f"{name}={action} × {times}", ((CRASH, ""), *again), next(mode), name))
+    for name, action, times in itertools.product(WHEN_STARTED, ("kill", "raise"), (1, 2)):
+        again = (("", f"{name}={action}"),) * times
+        cases.append(Case(f"{name}={action} × {times}", ((CRASH, ""), *again), next(mode), name))
     return cases
 
 
@@ -121,15 +120,13 @@ def faults_of_resetting() -> list[Case]:
     """The second fault hits the reset that the first one caused: in place, or in the restarted driver."""
     mode = modes()
     cases = []
-    for name in IN_RESET:
-        for action in ("kill", "raise"):
-            for hit in (1, 2):
-                fault = f"{name}={action}@{hit}"
-                if (name, hit) == ONE_SOURCE:
-                    fault += ";reset.resume=raise"
-                in_place, at_restart = ((f"{FAILURE};{fault}", ""),), ((CRASH, ""), ("", fault))
-                cases.append(Case(f"{fault} in place", in_place, next(mode), f"{name} in place"))
-                cases.append(Case(f"{fault} at restart", at_restart, next(mode), f"{name} at restart"))
+    for name, action, hit in itertools.product(IN_RESET, ("kill", "raise"), (1, 2)):
+        fault = f"{name}={action}@{hit}"
+        if (name, hit) == ONE_SOURCE:
+            fault += ";reset.resume=raise"
+        in_place, at_restart = ((f"{FAILURE};{fault}", ""),), ((CRASH, ""), ("", fault))
+        cases.append(Case(f"{fault} in place", in_place, next(mode), f"{name} in place"))
+        cases.append(Case(f"{fault} at restart", at_restart, next(mode), f"{name} at restart"))
     return cases
 
 

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.checkpoint.blobs import get_blob, put_blobs
 from holdfast.errors import TopologyError
 from holdfast.ids import RegionName
-from holdfast.store.memory import MemoryStore
 from holdfast.store.urls import open_store
 from holdfast.testing import run_local
 
@@ -109,18 +107,6 @@ def test_the_second_output_of_an_operator_is_not_another_operators_first(shelf: 
     for number in (0, 1):
         hf.MemorySink.clear(f"{shelf}-{number}")
     assert found == [[-n for n in range(40)], [n + 1000 for n in range(40)]]
-
-
-def test_the_chunks_of_a_blob_are_not_another_operators_blob() -> None:
-    store = MemoryStore()
-    store.value_limit = 10
-    store.open("t")
-    store.acquire()
-    store.create_entry("op@r")
-    blobs = {"e1-a1-op": bytes(25), "e1-a1-op.0": b"another", "e1-a1-op.2": b"a third"}
-    refs = put_blobs(store, "op@r", blobs)
-    assert {key: get_blob(store, ref) for key, ref in refs.items()} == blobs
-    store.close()
 
 
 def test_names_as_long_as_they_may_be_can_be_stored(shelf: str, where: str) -> None:

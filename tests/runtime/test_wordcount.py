@@ -83,21 +83,21 @@ def test_with_the_samples_own_two_crashes_the_snapshots_are_the_published_ones(h
     example = load_example()
     crashes: list[str] = []
 
-    class CrashingSplitter(example.Splitter):
-        def process(self, row: Any, port: int) -> Any:
-            if self.lines == 199 and "splitter" not in crashes:
-                crashes.append("splitter")
-                raise RuntimeError("crash at the 200th tuple")
-            return super().process(row, port)
+    def crashing(base: Any, name: str, behind: int) -> type:
+        class Crashing(base):
+            def process(self, row: Any, port: int) -> Any:
+                if self.lines == behind and name not in crashes:
+                    crashes.append(name)
+                    raise RuntimeError(f"crash at tuple {behind + 1}")
+                return super().process(row, port)
 
-    class CrashingCounter(example.Counter):
-        def process(self, row: Any, port: int) -> Any:
-            if self.lines == 369 and "counter" not in crashes:
-                crashes.append("counter")
-                raise RuntimeError("crash at the 370th tuple")
-            return super().process(row, port)
+        return Crashing
 
-    status = run(here, splitter=CrashingSplitter, counter=CrashingCounter)
+    splitter, counter = (
+        crashing(example.Splitter, "splitter", 199),
+        crashing(example.Counter, "counter", 369),
+    )
+    status = run(here, splitter=splitter, counter=counter)
     assert crashes == ["splitter", "counter"]
     assert status["regions"]["words"]["resets"] == 2
     compare_sequence(published(), snapshots(here))

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,8 +52,24 @@ def rows(chance: random.Random, count: int) -> list[dict[str, Any]]:
     return made
 
 
-class Lives:
-    """The program over one input, in as many lives as it takes. Leaves no process behind."""
+class TaggedLives:
+    """Processes that are found by their tags, and a directory of theirs. Leaves neither behind."""
+
+    def __init__(self) -> None:
+        self._scratch = Path(tempfile.mkdtemp(prefix="hf-"))  # not below the run: sockets need short paths
+        self._tags: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for tag in self._tags:
+            processes.kill_all(tag)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+class Lives(TaggedLives):
+    """The program over one input, in as many lives as it takes."""
 
     def __init__(
         self,
@@ -67,21 +83,12 @@ class Lives:
         self.here, self.shuffled, self._master, self._life_s = here, shuffled, master, life_s
         self.kills: list[tuple[str, str, int, float]] = []
         """(what died, where, newest epoch, when)"""
-        self._scratch = Path(tempfile.mkdtemp(prefix="hf-"))  # not below `here`: sockets need short paths
-        self._tags: list[str] = []
+        super().__init__()
         (here / "died").mkdir(parents=True)
         for name, step in STEPS.items():
             (here / name).mkdir()
             table = pa.Table.from_pylist(rows(random.Random(f"{name} {seed}"), step * steps))
             pq.write_table(table, here / name / "part-0.parquet")
-
-    def __enter__(self) -> Lives:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for tag in self._tags:
-            processes.kill_all(tag)
-        shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- lives --------------------------------------------------------------------------------------------------
 

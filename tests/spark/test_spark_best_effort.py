@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from operators_lives import TaggedLives
 
 from holdfast.chaos.best_effort import ALONE, Graph, Place, Size, losses
 from holdfast.chaos.losses import HEADER, SinkLosses, markdown, record
@@ -53,8 +52,8 @@ def note(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Note:
     return add
 
 
-class Lives:
-    """Some graphs in one process, in as many lives as it takes. Leaves no process behind."""
+class Lives(TaggedLives):
+    """Some graphs in one process, in as many lives as it takes."""
 
     def __init__(
         self,
@@ -67,18 +66,9 @@ class Lives:
         self.places = {graph: Place(here / graph) for graph in graphs}
         self.killed: list[int] = []
         self._here, self._size, self._master, self._life_s = here, size, master, life_s
-        self._tags: list[str] = []
-        self._scratch = Path(tempfile.mkdtemp(prefix="hf-"))  # not below `here`: sockets need short paths
+        super().__init__()
         for place in self.places.values():
             place.root.mkdir(parents=True)
-
-    def __enter__(self) -> Lives:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for tag in self._tags:
-            processes.kill_all(tag)
-        shutil.rmtree(self._scratch, ignore_errors=True)
 
     @property
     def tag(self) -> str:

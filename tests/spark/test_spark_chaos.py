@@ -84,6 +84,27 @@ def test_the_driver_is_killed_at_random_moments(tmp_path: Path, seed: int, note_
     in_rounds(tmp_path, SIZE, seed, note_kills, kill_drivers)
 
 
+def strikes(
+    kind: Kind, wanted: int, seed: int, behind: Callable[[Run, Driver, bool], None]
+) -> Callable[[Run], bool]:
+    """Kill that many processes of a kind at random moments; `behind` looks at what follows each, and whether it counts."""
+    chance = random.Random(seed)
+    left = wanted
+
+    def strike(run: Run) -> bool:
+        nonlocal left
+        while left:
+            driver = living(run)
+            if not run.await_moment(driver, chance):
+                break
+            counts = run.strike(driver, kind)
+            left -= counts
+            behind(run, driver, counts)
+        return not left
+
+    return strike
+
+
 IN_PLACE: list[tuple[Kind, str, int]] = [
     ("worker", "local[2]", 5),
     ("worker", "local[2,4]", 3),
@@ -98,21 +119,12 @@ def test_a_process_below_the_driver_is_killed(
     kind: Kind, master: str, wanted: int, tmp_path: Path, seed: int, note_kills: Note
 ) -> None:
     """A worker or daemon: a task is tried again or the region resets. The JVM: the driver ends, the next one goes on."""
-    chance = random.Random(seed)
-    left = wanted
 
-    def kill_some(run: Run) -> bool:
-        nonlocal left
-        while left:
-            driver = living(run)
-            if not run.await_moment(driver, chance):
-                break
-            left -= run.strike(driver, kind)
-            if kind == "jvm":
-                assert driver.wait() not in (0, -9), "it cannot go on, and says so"
-        return not left
+    def behind_it(run: Run, driver: Driver, counts: bool) -> None:
+        if kind == "jvm":
+            assert driver.wait() not in (0, -9), "it cannot go on, and says so"
 
-    in_rounds(tmp_path, SLOW, seed, note_kills, kill_some, master)
+    in_rounds(tmp_path, SLOW, seed, note_kills, strikes(kind, wanted, seed, behind_it), master)
 
 
 def has_reset(run: Run, kill: Kill) -> bool:
@@ -122,22 +134,13 @@ def has_reset(run: Run, kill: Kill) -> bool:
 def test_an_executor_is_killed_and_its_state_is_restored_elsewhere(
     tmp_path: Path, seed: int, note_kills: Note
 ) -> None:
-    chance = random.Random(seed)
-    left = EXECUTOR_KILLS
+    def reset_follows(run: Run, driver: Driver, counts: bool) -> None:
+        if counts:
+            rose = partial(has_reset, run, run.kills[-1])
+            assert driver.until(rose, 60.0), f"the region did not reset: {driver.last_words(40)}"
 
-    def kill_executors(run: Run) -> bool:
-        nonlocal left
-        while left:
-            driver = living(run)
-            if not run.await_moment(driver, chance):
-                break
-            if run.strike(driver, "executor"):
-                left -= 1
-                rose = partial(has_reset, run, run.kills[-1])
-                assert driver.until(rose, 60.0), f"the region did not reset: {driver.last_words(40)}"
-        return not left
-
-    in_rounds(tmp_path, CLUSTER, seed, note_kills, kill_executors, "local-cluster[2,1,1024]")
+    strike = strikes("executor", EXECUTOR_KILLS, seed, reset_follows)
+    in_rounds(tmp_path, CLUSTER, seed, note_kills, strike, "local-cluster[2,1,1024]")
 
 
 FAILPOINTS = [

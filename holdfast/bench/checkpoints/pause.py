@@ -26,9 +26,9 @@ def bench_checkpoint_pause(
     size_mb: int = SIZE_MB,
     epochs: int = EPOCHS,
     *,
-    pairs: int = 5,
     seconds: float = 10.0,
     quiet: bool = False,
+    **_: object,
 ) -> dict[str, Any]:
     """Run the benchmark; the result is plain data."""
     keys = size_mb * 1_000_000 // ROW_BYTES

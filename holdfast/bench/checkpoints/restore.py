@@ -93,8 +93,8 @@ def bench_checkpoint_restore(
     sides: Sequence[str] = SIDES,
     *,
     pairs: int = 5,
-    seconds: float = 10.0,
     quiet: bool = False,
+    **_: object,
 ) -> dict[str, Any]:
     """Run the benchmark; the result is plain data."""
     console = Console(stderr=True, quiet=quiet)
@@ -189,9 +189,8 @@ def bench_checkpoint_bound(
     bounds: Sequence[float] = (1.0, 2.0, 5.0),
     each: int = 7,
     *,
-    pairs: int = 5,
-    seconds: float = 10.0,
     quiet: bool = False,
+    **_: object,
 ) -> dict[str, Any]:
     """Run the benchmark; the result is plain data."""
     console = Console(stderr=True, quiet=quiet)

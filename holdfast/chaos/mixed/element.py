@@ -8,14 +8,13 @@ It does one small thing at a time: performs one command, or one part of a step. 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.chaos.checkers import InvariantBroken
-from holdfast.chaos.mixed.checkers import MixedCheckers
+from holdfast.chaos.mixed.actor import Actor, Around
 from holdfast.chaos.mixed.connection import SimConnection
 from holdfast.chaos.mixed.graph import Element
-from holdfast.chaos.mixed.store import AccountRecord, MixedStore, OwnCheckpoint
+from holdfast.chaos.mixed.store import AccountRecord, OwnCheckpoint
 from holdfast.ids import ConnectionId, OperatorName
 from holdfast.protocol import autonomous
 from holdfast.protocol.accounts import Covered
@@ -41,27 +40,16 @@ class Step:
     """Rows given back per input."""
 
 
-class AutonomousElement:
-    """`act` does one thing, if there is one. `reached` is told what was done, so that faults can lie in wait."""
+class AutonomousElement(Actor):
+    """`act` does one thing, if there is one."""
 
-    def __init__(
-        self,
-        plan: Element,
-        machine: autonomous.AutonomousMachine,
-        store: MixedStore,
-        checkers: MixedCheckers,
-        connections: dict[ConnectionId, SimConnection],
-        random: Callable[[], float],
-        reached: Callable[[str], None],
-    ) -> None:
+    def __init__(self, around: Around, plan: Element, machine: autonomous.AutonomousMachine) -> None:
+        super().__init__(around)
         self.plan = plan
         self.machine = machine
-        self.store = store
-        self.checkers = checkers
+        store, connections = around.store, around.connections
         self.inputs = [connections[wire.id] for wire in plan.inputs]
         self.outputs = [connections[wire.id] for wire in plan.outputs]
-        self.random = random
-        self.reached = reached
         self.position = store.position(plan.name)
         self.states: dict[OperatorName, int] = {op: store.readable(op) for op in plan.operators}
         self.safe = self.states  # versions that no step under way has touched

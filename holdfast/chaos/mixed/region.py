@@ -7,14 +7,13 @@ leave to elements outside. Rows are taken and sent on at once; each actor perfor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.chaos.checkers import InvariantBroken
-from holdfast.chaos.mixed.checkers import MixedCheckers
+from holdfast.chaos.mixed.actor import Actor, Around
 from holdfast.chaos.mixed.connection import SimConnection
 from holdfast.chaos.mixed.graph import Element, MixedGraph
-from holdfast.chaos.mixed.store import MixedPart, MixedStore
+from holdfast.chaos.mixed.store import MixedPart
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol import commands, messages
 from holdfast.protocol.accounts import TakenByRegion
@@ -185,28 +184,15 @@ class Letter:
     event: messages.ElementEvent
 
 
-class SimRegion:
+class SimRegion(Actor):
     """The controller and what is under way to and from it. `fails_next`: the next upload or publication fails."""
 
     element_class: type[RegionElement] = RegionElement
 
-    def __init__(
-        self,
-        graph: MixedGraph,
-        mode: Mode,
-        resets_max: int,
-        store: MixedStore,
-        checkers: MixedCheckers,
-        connections: dict[ConnectionId, SimConnection],
-        random: Callable[[], float],
-        reached: Callable[[str], None],
-    ) -> None:
+    def __init__(self, around: Around, graph: MixedGraph, mode: Mode, resets_max: int) -> None:
+        super().__init__(around)
         assert graph.region is not None
         self.shape = graph.region
-        self.store = store
-        self.checkers = checkers
-        self.random = random
-        self.reached = reached
         self.links: dict[ConnectionId, deque[int | messages.Marker]] = {
             link.id: deque() for link in self.shape.links
         }
@@ -214,7 +200,7 @@ class SimRegion:
         self.todo: deque[commands.ControllerCommand] = deque()
         self.controller = RegionController(self.shape, mode, resets_max)
         self.elements = {
-            e.number: self.element_class(e, self, connections) for e in graph.elements if e.in_region
+            e.number: self.element_class(e, self, around.connections) for e in graph.elements if e.in_region
         }
         self._by_name = {element.plan.name: element for element in self.elements.values()}
         self.fails_next = False

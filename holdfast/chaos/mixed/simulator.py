@@ -19,6 +19,7 @@ from random import Random
 from typing import Literal
 
 from holdfast.chaos.checkers import InvariantBroken
+from holdfast.chaos.mixed.actor import Around
 from holdfast.chaos.mixed.books import SimBooks, up_to_date
 from holdfast.chaos.mixed.checkers import MixedCheckers
 from holdfast.chaos.mixed.connection import SimConnection
@@ -27,7 +28,7 @@ from holdfast.chaos.mixed.faults import MixedFaults
 from holdfast.chaos.mixed.graph import MixedGraph, random_graph
 from holdfast.chaos.mixed.region import RegionElement, SimRegion
 from holdfast.chaos.mixed.store import BooksRecord, MixedStore
-from holdfast.chaos.outcome import MixedOutcome, SimulationFailed, added_up, command_line
+from holdfast.chaos.outcome import MixedOutcome, SimulationFailed, Teller, added_up, command_line
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import Account
 from holdfast.protocol.autonomous import AutonomousMachine, Stop
@@ -44,7 +45,7 @@ def _graph(number: int) -> MixedGraph:
     return random_graph(Random(number))
 
 
-class MixedSimulator:
+class MixedSimulator(Teller):
     """One schedule. `trace` receives a line per event, if given. Subclasses put defective classes in place of these."""
 
     machine_class: type[AutonomousMachine] = AutonomousMachine
@@ -81,11 +82,6 @@ class MixedSimulator:
         self.idle: list[bool] = []  # those that had nothing to do since something happened
         self.is_doomed = False  # the driver dies next
         self.cut_in = -1  # ticks until a stopped run is cut off; -1: it was not stopped
-
-    def say(self, line: str, *values: object) -> None:
-        """Tell what happens, if anybody listens; wording is put together only then."""
-        if self.trace is not None:
-            self.trace(line % values)
 
     # --- running ------------------------------------------------------------------------------------------------
 
@@ -234,21 +230,19 @@ class MixedSimulator:
             )
             for wire in self.graph.wires
         }
+        around = Around(self.store, self.checkers, self.connections, self.random, self.reached)
         self.outside = {
             plan.number: self.element_class(
-                plan, self.machine_class(books.accounts[plan.name], plan.operators, plan.kept),
-                self.store, self.checkers, self.connections, self.random, self.reached,
+                around, plan, self.machine_class(books.accounts[plan.name], plan.operators, plan.kept)
             )
-            for plan in self.graph.elements if not plan.in_region
-        }  # fmt: skip
+            for plan in self.graph.elements
+            if not plan.in_region
+        }
         self.actors = [element.act for element in self.outside.values()]
         paces = [self.paces[number] for number in self.outside]
         self.region = None
         if self.graph.region is not None:
-            self.region = self.region_class(
-                self.graph, self.mode, self.resets_max, self.store, self.checkers, self.connections,
-                self.random, self.reached,
-            )  # fmt: skip
+            self.region = self.region_class(around, self.graph, self.mode, self.resets_max)
             self.actors += [*(e.act for e in self._inside().values()), self.region.act, self._ask_for_epoch]
             inside = [*(self.paces[number] for number in self._inside()), 3, 1]
             paces += [pace * self.region_pace for pace in inside]

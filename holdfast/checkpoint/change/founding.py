@@ -139,8 +139,7 @@ def _refuse_another(store: Store, seed: Seed) -> None:
 
 def _exists(store: Store) -> ConfigError:
     return ConfigError(
-        f"{store.url} is a store already; nothing was changed.",
-        cure="Name a place where there is none.",
+        f"{store.url} is a store already; nothing was changed.", cure="Name a place where there is none."
     )
 
 

@@ -56,12 +56,7 @@ def _batches(element: str, kept: Kept) -> Iterator[dict[str, Any]]:
 
 
 def _describe_operator(
-    store: Store | None,
-    manifest: Manifest,
-    element: str,
-    name: str,
-    part: OperatorPart,
-    in_detail: bool,
+    store: Store | None, manifest: Manifest, element: str, name: str, part: OperatorPart, in_detail: bool
 ) -> dict[str, Any]:
     fingerprint = manifest.fingerprint.get(name)
     chains = [

@@ -144,7 +144,7 @@ class StateFiles:
 def compare(
     store: Store, before: Manifest, after: Manifest, operators: Sequence[str] | None = None, rows: int = 0
 ) -> list[OperatorDiff]:
-    """What changed from one epoch to another; `rows`: so many changed rows of each part are handed out."""
+    """What changed from one epoch to another; `rows`: how many changed rows of each part are handed out."""
     names = sorted(before.operators().keys() | after.operators().keys()) if operators is None else operators
     with SegmentFiles(store) as files:
         return [_compare_operator(store, files, before, after, name, rows) for name in names]

@@ -1,7 +1,7 @@
 """Looking at the epochs of a store: which there are, what each consists of. Reads only; any process may, at any time.
 
-Nothing here needs the topology: what is told comes from the store's identity and the manifests. An epoch that its owner
-deletes while somebody looks is left out, or told by one sentence.
+Nothing here needs the topology: what is shown comes from the store's identity and the manifests. An epoch that its owner
+deletes while somebody looks is left out, or named in one sentence.
 """
 
 from __future__ import annotations

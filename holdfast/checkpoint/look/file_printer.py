@@ -46,7 +46,7 @@ class Printed:
 
 
 def print_file(path: Path, rows: int = 10) -> Printed:
-    """What a file holds; `rows`: so many rows of a segment or batch. DamagedError if it is not as written, ConfigError if
+    """What a file holds; `rows`: how many of a segment or batch. DamagedError if it is not as written, ConfigError if
     it is no file of holdfast's."""
     head = _head(path)
     if head.startswith(_ARROW):

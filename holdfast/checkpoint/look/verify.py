@@ -1,4 +1,4 @@
-"""Read everything an epoch needs and compare it with what was written. Every damaged piece is told, not only the first.
+"""Read everything an epoch needs and compare it with what was written. Every damaged piece is reported, not only the first.
 
 What must hold: nothing is written into the store, its owner is not disturbed, and nothing that is stored is executed: blobs
 are decoded as data, of segments only the frame is looked at. An epoch that its owner deletes meanwhile is no damage.
@@ -6,7 +6,6 @@ are decoded as data, of segments only the frame is looked at. An epoch that its 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -29,12 +28,12 @@ from holdfast.store import sealed_file
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files import pack_format
 from holdfast.store.files.file_store import FileStore
+from holdfast.store.files.packs import chain_of
 
 AT_ONCE = 4
 """Pieces read at the same time: checksums leave Python's lock."""
 
 _ATTEMPTS = 3
-_PACK = re.compile(r"\d{12}-\d{10}-[0-9a-f]{8}\.(pack|base)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def _name(region: RegionName, epoch: Epoch) -> str:
 
 
 def _once(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """A damaged file may hold many pieces: it is told once, with all who need it."""
+    """A damaged file may hold many pieces: it is reported once, with all who need it."""
     merged: dict[tuple[str, str], tuple[str, ...]] = {}
     for problem in problems:
         known = merged.get((problem.name, problem.why), ())
@@ -141,16 +140,9 @@ def _packs(store: Store, needed: dict[Piece, list[str]]) -> Iterator[Problem]:
             entries.setdefault(piece.ref.entry, []).extend(epochs)
     for entry, epochs in sorted(entries.items()):
         directory = store.root / "entries" / entry
-        for file in _chain(directory):
-            if why := _pack_damage(directory / file, job):
-                yield Problem(str(directory / file), why, tuple(dict.fromkeys(epochs)))
-
-
-def _chain(directory: Path) -> list[str]:
-    """The packs that count: from the newest base on."""
-    packs = [file for file in sealed_file.list_directory(directory) if _PACK.fullmatch(file)]
-    bases = [index for index, file in enumerate(packs) if file.endswith(".base")]
-    return packs[bases[-1] :] if bases else packs
+        for pack in chain_of(sealed_file.list_directory(directory)):
+            if why := _pack_damage(directory / pack.file, job):
+                yield Problem(str(directory / pack.file), why, tuple(dict.fromkeys(epochs)))
 
 
 def _pack_damage(path: Path, job: str) -> str | None:

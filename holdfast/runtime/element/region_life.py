@@ -11,26 +11,8 @@ from holdfast.compiler.traverse import sinks_behind
 from holdfast.errors import NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch
+from holdfast.protocol import messages
 from holdfast.protocol.element import ElementMachine
-from holdfast.protocol.messages import (
-    BeginEpoch,
-    BeginReset,
-    Broke,
-    ElementCommand,
-    ElementEvent,
-    Forward,
-    KeepOutputs,
-    Marker,
-    MarkerArrived,
-    Pin,
-    Restore,
-    RunDrain,
-    Tell,
-    TokensWait,
-    Upload,
-    UploadBroke,
-    UploadFinished,
-)
 from holdfast.runtime.element.borders import Borders
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
@@ -65,7 +47,7 @@ class RegionLife(Life):
         self._region = region
         self._engine = engine
         self._operator_driven = operator_driven
-        self._mail: deque[ElementEvent] = deque()
+        self._mail: deque[messages.ElementEvent] = deque()
         self._paused = False
         self._awaits_epoch = False
         self._kept: dict[ConnectionId, list[Batch]] | None = None
@@ -94,7 +76,7 @@ class RegionLife(Life):
         """Rows read from sources since the last restore."""
         return self.loop.metrics.rows - self._restored_at if self.loop.worker.sources else 0
 
-    def send(self, event: ElementEvent) -> None:
+    def send(self, event: messages.ElementEvent) -> None:
         """Deliver a control message."""
         with self.loop.ends.signals.condition:
             self._mail.append(event)
@@ -162,16 +144,16 @@ class RegionLife(Life):
 
     def must_give_up(self) -> bool:
         """Is there a reset (own mail, or a marker on an input) or a stop?"""
-        if self.loop.stopping or any(isinstance(event, BeginReset) for event in self._mail):
+        if self.loop.stopping or any(isinstance(event, messages.BeginReset) for event in self._mail):
             return True
         return any(
-            isinstance(head := connection.head(), Marker) and head.kind == "reset"
+            isinstance(head := connection.head(), messages.Marker) and head.kind == "reset"
             for connection in self.loop.ends.inputs.values()
         )
 
     def must_hurry(self) -> bool:
         """A token must not wait for the space that the batches ahead of it need."""
-        return any(isinstance(event, BeginEpoch) for event in self._mail)
+        return any(isinstance(event, messages.BeginEpoch) for event in self._mail)
 
     def rest(self) -> None:
         self._note_exhaustion()
@@ -217,10 +199,10 @@ class RegionLife(Life):
                 connection.pop()
                 head.batch.hold.let_go()
                 return True
-            if not isinstance(head, Marker) or not self.machine.delivers(id, head):
+            if not isinstance(head, messages.Marker) or not self.machine.delivers(id, head):
                 return False
             connection.pop()
-        self._feed(MarkerArrived(id, head))
+        self._feed(messages.MarkerArrived(id, head))
         return True
 
     def _overtake(self) -> bool:
@@ -239,7 +221,7 @@ class RegionLife(Life):
             ahead = {id: self.loop.ends.inputs[id].ahead_of(token) for id in missing}
         if any(batches is None for batches in ahead.values()):
             return False
-        self._feed(TokensWait(token.epoch, token.attempt, missing))
+        self._feed(messages.TokensWait(token.epoch, token.attempt, missing))
         return True
 
     def _is_held_back(self) -> bool:
@@ -265,38 +247,38 @@ class RegionLife(Life):
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def _feed(self, event: ElementEvent) -> None:
+    def _feed(self, event: messages.ElementEvent) -> None:
         """Give an event to the machine and perform what it answers."""
         commands = self.machine.handle(event)
         if commands:
-            with self.pauses.during(not any(isinstance(command, Restore) for command in commands)):
+            with self.pauses.during(not any(isinstance(command, messages.Restore) for command in commands)):
                 self._guarded(lambda: self._perform(commands))
 
-    def _perform(self, commands: list[ElementCommand]) -> None:
+    def _perform(self, commands: list[messages.ElementCommand]) -> None:
         for command in commands:
             match command:
-                case RunDrain():
+                case messages.RunDrain():
                     fp("drain.begin")
                     self.loop.emit(self.loop.worker.drain(self.loop.next_name()))
-                case Forward(marker):
+                case messages.Forward(marker):
                     for id in self._links & self.loop.ends.outputs.keys():
                         self.loop.ends.outputs[id].put_marker(marker)
-                case KeepOutputs():
+                case messages.KeepOutputs():
                     self._kept = {}
-                case Pin(epoch, attempt, captured):
+                case messages.Pin(epoch, attempt, captured):
                     self._pin(epoch, attempt, captured)
-                case Upload(epoch, attempt):
+                case messages.Upload(epoch, attempt):
                     assert self._pinned is not None
                     self._upload = self._uploads.submit(self._upload_in_background, self._pinned)
-                case Restore(epoch, attempt):
+                case messages.Restore(epoch, attempt):
                     self._restore(epoch, attempt)
-                case Tell(event):
+                case messages.Tell(event):
                     fp("drain.op.ack")
                     self._region.tell(event)
 
     def _pin(self, epoch: Epoch, attempt: Attempt, links: frozenset[ConnectionId]) -> None:
         kept = {id: tuple(batches) for id, batches in (self._kept or {}).items()}
-        token = Marker("token", epoch, attempt)
+        token = messages.Marker("token", epoch, attempt)
         with self.loop.ends.signals.condition:
             captured = {id: self.loop.ends.inputs[id].ahead_of(token) or () for id in links}
             on_the_way = OnTheWay(kept, captured)
@@ -316,14 +298,14 @@ class RegionLife(Life):
     def _upload_in_background(self, pinned: Pinned) -> None:
         try:
             part = self._region.upload(pinned, self.loop.worker)
-            self.send(UploadFinished(pinned.epoch, pinned.attempt, part))
+            self.send(messages.UploadFinished(pinned.epoch, pinned.attempt, part))
         except NoSpaceError as error:
-            self.send(UploadBroke(pinned.epoch, pinned.attempt, True, str(error)))
+            self.send(messages.UploadBroke(pinned.epoch, pinned.attempt, True, str(error)))
         except BaseException as error:
             if is_fatal(error):
                 self._region.fatal(error)
             told = (story_of(error), may_pass(error))
-            self.send(UploadBroke(pinned.epoch, pinned.attempt, False, *told))
+            self.send(messages.UploadBroke(pinned.epoch, pinned.attempt, False, *told))
 
     def _restore(self, epoch: Epoch, attempt: Attempt) -> None:
         fp("reset.begin")
@@ -374,6 +356,6 @@ class RegionLife(Life):
                 # A full disk is no failure of the element: it must not use up the region's resets.
                 self._region.wait_for_space(f"no space: {error}", self.must_give_up)
             self._region.announce(ElementFailed(self.loop.name, story_of(error), self.loop.plan.region))
-            for command in self.machine.handle(Broke(story_of(error), may_pass(error))):
-                assert isinstance(command, Tell)
+            for command in self.machine.handle(messages.Broke(story_of(error), may_pass(error))):
+                assert isinstance(command, messages.Tell)
                 self._region.tell(command.event)

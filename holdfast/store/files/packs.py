@@ -43,6 +43,14 @@ class PackName:
     file: str
 
 
+def chain_of(files: Iterable[str]) -> list[PackName]:
+    """The packs that count: from the newest base on."""
+    names = (match for file in files if (match := _NAME.fullmatch(file)))
+    found = sorted(PackName(int(name["number"]), name["kind"] == "base", name[0]) for name in names)
+    bases = [index for index, name in enumerate(found) if name.base]
+    return found[bases[-1] :] if bases else found
+
+
 class Chain:
     """The packs of one entry."""
 
@@ -166,13 +174,7 @@ class Chain:
         # A listing is no snapshot. Two equal ones in a row are: what replaces a pack is there before it goes.
         while names != (again := sealed_file.list_directory(self._directory)):
             names = again
-        found = sorted(
-            PackName(int(match["number"]), match["kind"] == "base", file)
-            for file in names
-            if (match := _NAME.fullmatch(file))
-        )
-        bases = [index for index, name in enumerate(found) if name.base]
-        chain = found[bases[-1] :] if bases else found
+        chain = chain_of(names)
         for earlier, later in itertools.pairwise(chain):
             if later.number != earlier.number + 1:
                 missing = f"the pack between {earlier.file} and {later.file}"

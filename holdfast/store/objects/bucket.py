@@ -135,7 +135,7 @@ class Bucket:
             self.create(name, b"first")
             if self.create(name, b"second"):
                 raise ConfigError(
-                    f"{self.url} replaces objects although it was told not to: two runs could both write.",
+                    f"{self.url} replaces objects although that was forbidden: two runs could both write.",
                     cure="Use a server with conditional writes, or add exclusive=no and start one run only.",
                 )
         finally:

@@ -26,7 +26,7 @@ def sign(token: int) -> str:
 
 
 def seems_alive(bucket: Bucket, record: Mapping[str, Any]) -> bool:
-    """What can be told at once: True also if only waiting could tell."""
+    """What shows at once: True also if only waiting could show it."""
     return not liveness.has_ended(record) and bucket.exists(sign(record["token"]))
 
 
