@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import region_settings, seconds
+from holdfast.language.annotations import region_settings
+from holdfast.language.durations import seconds
 from holdfast.language.graph import RegionSettings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -21,7 +22,16 @@ from holdfast.operators.aggregates.row_windows import CountedAggregate, RowWindo
 from holdfast.operators.aggregates.running import RunningAggregate
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse, register
+from holdfast.operators.kind import (
+    KeyedKind,
+    OperatorOf,
+    Ordering,
+    Planned,
+    Schemas,
+    Timing,
+    refuse,
+    register,
+)
 from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.operators.stored.rows import RowsOfWindows
 from holdfast.state.aggregates.aggregation import Aggregation
@@ -143,7 +153,7 @@ class AggregateKind(AggregatingKind[AggregateSpec]):
         spec, (schema,), made = planned.op.spec, planned.inputs, (planned.output, planned.stamped)
         if spec.ttl is not None:
             remembered = remembering(spec.by, spec.aggregates, schema)
-            return ExpiringAggregate(remembered, spec.ttl, spec.emit, *made)
+            return ExpiringAggregate(remembered, planned.lifetime(spec.ttl), spec.emit, *made)
         return RunningAggregate(Aggregation.plan(spec.by, spec.aggregates, schema), spec.emit, *made)
 
 
@@ -173,6 +183,10 @@ class WindowKind(AggregatingKind[WindowSpec]):
     def carries(self, op: OperatorOf[WindowSpec]) -> bool:
         """What rows complete has the position of the row that completed it."""
         return not isinstance(op.spec.window, TimeWindow)
+
+    def timing(self, op: OperatorOf[WindowSpec], given: Sequence[Timing | None]) -> Timing | None:
+        """A window over windows closes with them: it need not wait for the next one."""
+        return Timing(END, {op.name: 0}, offset_us=-1) if self.stamps(op) else super().timing(op, given)
 
     def ordering(self, op: OperatorOf[WindowSpec]) -> Ordering:
         if (computed := super().ordering(op)) is not None:

@@ -114,10 +114,10 @@ class TimedMapLogic(MapLogic):
         """How long keys live, and by which time; None: for ever."""
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> lifetimes.Arrived | None:
-        return lifetimes.own(rows[0], self.key, self.time, partition, partitions)
+        return lifetimes.own(rows, self.key, self.time, partition, partitions)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return lifetimes.shares(rows, self.key, self.time, partitions)
+        return lifetimes.shares(port, rows, self.key, self.time, partitions)
 
     def gather(self, shares: Sequence[Share]) -> lifetimes.Arrived | None:
         return lifetimes.gather(shares, self.time)

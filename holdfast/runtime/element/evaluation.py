@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan
+from holdfast.compiler.timing import knows_time
 from holdfast.failpoints import fp
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.language.connectors import Sink, Slice
+from holdfast.language.connectors import TIMES, Sink, Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
+from holdfast.language.operators.event_time import EventTimeSpec
 from holdfast.operators.kinds import kind_of
+from holdfast.operators.shared.logic import KeyedLogic, times_at
 from holdfast.runtime.engines.engine import Delivery, Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
@@ -69,6 +73,8 @@ class Evaluation:
         self._work = work
         self._name = name
         self._frames: dict[StreamRef, Frame] = {}
+        self._marks: dict[StreamRef, pa.Table] = {}
+        """How far event time has come in streams whose rows came in the order of time."""
         self._shared: list[Frame] = []
         self._holds: list[Hold] = []
         self._outcome = Outcome()
@@ -142,6 +148,7 @@ class Evaluation:
 
     def _keyed(self, op: Operator) -> None:
         found = {port: self._input(op, port) for port in range(len(op.inputs))}
+        found.update({times_at(port): self._times(op, port) for port in range(len(op.inputs))})
         frames = {port: frame for port, frame in found.items() if frame is not None}
         if not frames:
             return
@@ -154,10 +161,40 @@ class Evaluation:
         result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
         self._holds.extend(result.holds)
         self._versions.append((run, result.state))
+        self._note_time(op, run.task.logic, state.meta, result.state.meta)
         for sink in result.delivered:
             self._outcome.sink_rows[delivery.names[sink]] = result.rows
         for port, out in result.frames.items():
             self._add(StreamRef(op.name, port), out)
+
+    def _note_time(self, op: Operator, logic: KeyedLogic, before: Any, after: Any) -> None:
+        """Whose rows come in the order of time tells those behind it how far it has come, also if no row came."""
+        stream, reached = StreamRef(op.name), logic.reached(after)
+        if stream in self._worker.plan.timed and reached is not None and reached != logic.reached(before):
+            number = self._worker.plan.source_index[op.name]
+            place = [number, reached, np.iinfo(np.int64).max, reached]
+            self._marks[stream] = pa.table([[value] for value in place], schema=TIMES)
+
+    def _times(self, op: Operator, port: int) -> Frame | None:
+        """The times beside the rows of a port, if it takes any."""
+        if (op.name, port) not in self._worker.plan.aside:
+            return None
+        frames = [frame for stream in op.inputs[port].streams for frame in self._told(stream)]
+        if not frames:
+            return None
+        return frames[0] if len(frames) == 1 else self._engine.union(frames)
+
+    def _told(self, stream: StreamRef) -> list[Frame]:
+        """What is known about the time of a stream: where it begins, or before the operators that left rows out."""
+        if stream in self._marks:
+            return [self._engine.from_table(self._marks[stream])]
+        producer = self._worker.plan.graph.operators[stream.operator]
+        if isinstance(producer.spec, EventTimeSpec):
+            frame = self._frames.get(stream)
+            return [] if frame is None else [self._engine.times(frame, producer.spec.on)]
+        if knows_time(producer):
+            return []
+        return [frame for before in producer.inputs[0].streams for frame in self._told(before)]
 
     def _hosted(self, op: Operator) -> None:
         run = self._worker.runs[op.name]

@@ -184,6 +184,10 @@ class Engine(ABC):
         """Apply a stateless operator; one frame per output port. `stamped`: position columns pass through."""
 
     @abstractmethod
+    def times(self, frame: Frame, on: str) -> Frame:
+        """Positions and event times of a stamped frame, as they travel beside rows; rows without a time are left out."""
+
+    @abstractmethod
     def strip(self, frame: Frame) -> Frame:
         """The frame without position columns."""
 
@@ -211,7 +215,8 @@ class Engine(ABC):
         name: StepName,
         delivery: Delivery = KEEP,
     ) -> KeyedOutput:
-        """Apply what arrived, by input port, to a keyed operator. Runs a job, which may hand the output to sinks as well."""
+        """Apply what arrived, by input port, to a keyed operator; under `times_at(port)` the times beside a port's rows.
+        Runs a job, which may hand the output to sinks as well."""
 
     @abstractmethod
     def load_keyed(

@@ -35,7 +35,14 @@ from holdfast.runtime.engines.engine import (
     StepName,
 )
 from holdfast.runtime.engines.spark.keyed import KeyedJobs
-from holdfast.runtime.engines.spark.readable import ReadableRows, as_frame, united
+from holdfast.runtime.engines.spark.readable import (
+    ReadableRows,
+    TableReader,
+    as_frame,
+    spark_times,
+    timed,
+    united,
+)
 from holdfast.runtime.engines.spark.stateless import (
     FRAMES,
     SparkAnalyser,
@@ -48,6 +55,9 @@ from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
 BACKGROUND_POOL = "holdfast-background"
+
+SMALL_BYTES = 1 << 16
+"""Up to here a table of the driver travels with the tasks that read it."""
 
 logger = logging.getLogger("holdfast")
 
@@ -104,8 +114,13 @@ class SparkEngine(Engine):
         return self._keyed.batch_rows(batches, schema)
 
     def from_table(self, table: pa.Table) -> Frame:
-        # With its own schema: by default a timestamp without zone would become one with the session's zone.
-        return self.session.createDataFrame(table, spark_schema(table.schema))
+        def make() -> Frame:
+            # With its own schema: by default a timestamp without zone would become one with the session's zone.
+            return self.session.createDataFrame(table, spark_schema(table.schema))
+
+        if table.nbytes > SMALL_BYTES:
+            return make()
+        return ReadableRows(lambda: TableReader(table), table.nbytes, make)
 
     def empty(self, schema: pa.Schema) -> Frame:
         return self.session.createDataFrame([], spark_schema(schema))
@@ -119,6 +134,11 @@ class SparkEngine(Engine):
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
         return stateless_kind(operator).frames(operator, inputs[0], stamped, FRAMES)
+
+    def times(self, frame: Frame, on: str) -> Frame:
+        if isinstance(frame, ReadableRows):
+            return timed(frame, on)
+        return spark_times(frame, on)
 
     def strip(self, frame: Frame) -> Frame:
         return (

@@ -236,7 +236,7 @@ class KeyedJobs:
         """Blobs of the rows, each in the partition that owns its keys."""
         parts = []
         for port, frame in frames.items():
-            needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.columns[port]]
+            needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.needed(port)]
             split = SplitStage(task.logic, port, self._partitions)
             parts.append(frame.select(*needed).mapInArrow(split, BLOB))
         blobs = reduce(DataFrame.unionAll, parts)

@@ -111,7 +111,7 @@ class KeyedStage:
         for _ in anchors:  # Spark does not use a worker again that leaves input unread
             pass
         logic = self.task.logic
-        rows = {port: reader(logic.columns[port]) for port, reader in self.readers.items()}
+        rows = {port: reader(logic.needed(port)) for port, reader in self.readers.items()}
         arrived = logic.own(rows, partition, len(self.state.partitions))
         result = self.apply(partition, _task()[1], arrived)
         if result is not None:
