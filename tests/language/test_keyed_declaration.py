@@ -147,7 +147,7 @@ def test_what_comes_out_has_no_order() -> None:
 
 
 def test_the_fingerprint_covers_keys_and_variables() -> None:
-    plan = compiled(keyed(Lasting, on="at"))
+    plan = compiled(keyed(Lasting, on="at", delay=0))
     assert plan.fingerprint[OperatorName("op")] == Fingerprint(
         "keyed",
         {"key": (("word", "string"),), "on": "at", "groups": 128},
