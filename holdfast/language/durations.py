@@ -21,7 +21,7 @@ _UNITS = {
     604800.0: ("w", "week"),
 }
 SECONDS = {name: length for length, names in _UNITS.items() for name in names}
-_PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)\s*,?(?:\s+and\b)?", re.IGNORECASE)
+_PIECE = re.compile(r"\s*(?:,|and\b)?\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)", re.IGNORECASE)
 
 
 def seconds(value: Duration, what: str, *, zero: bool = False) -> float:

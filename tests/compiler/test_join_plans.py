@@ -59,7 +59,7 @@ def test_windows_may_follow_an_asof_join_and_an_asof_join_windows() -> None:
     ("write", "message"),
     [
         (lambda a, b: a.join(b, "k"), "how long rows wait"),
-        (lambda a, b: a.join(b, "k", within=1), "does not name the event time"),
+        (lambda a, b: a.join(b, "k", within=1, on=3, delay=0), "does not name the event time"),
         (
             lambda a, b: a.join(b, "k", within=1, window=hf.latest(rows=1), on="at", delay=0),
             "does not go with windows",
