@@ -22,8 +22,7 @@ class Analyser(Protocol):
     """Says what comes out of an operator, one schema per output port, without positions.
 
     `input_schemas` has one schema per data port (streams that meet at a port have the same). Any exception it raises
-    becomes a TopologyError that names the operator.
-    """
+    becomes a TopologyError that names the operator."""
 
     def output_schemas(self, operator: Operator, input_schemas: list[pa.Schema]) -> list[pa.Schema]: ...
 

@@ -50,9 +50,13 @@ def region_settings(
         mode=_mode(mode),
         drain_timeout_s=seconds(drain_timeout, "drain_timeout"),
         reset_timeout_s=seconds(reset_timeout, "reset_timeout"),
-        max_consecutive_resets=_attempts(max_consecutive_resets),
+        max_consecutive_resets=_count(
+            max_consecutive_resets,
+            "max_consecutive_resets",
+            "resets in a row after which the region is parked; the default is 5",
+        ),
         retry_for_s=seconds(retry_for, "retry_for"),
-        keep=_epochs(keep),
+        keep=_count(keep, "keep", "newest epochs that are never deleted; the default is 3"),
         keep_for_s=None if keep_for is None else seconds(keep_for, "keep_for"),
         restore_within_s=None if restore_within is None else seconds(restore_within, "restore_within"),
     )
@@ -79,19 +83,9 @@ def _mode(mode: str) -> Mode:
     return cast(Mode, mode)
 
 
-def _attempts(count: int) -> int:
+def _count(count: int, what: str, meaning: str) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise TopologyError(
-            f"max_consecutive_resets must be a whole number above 0, not {count!r}.",
-            cure="Give the number of resets in a row after which the region is parked; the default is 5.",
-        )
-    return count
-
-
-def _epochs(count: int) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise TopologyError(
-            f"keep must be a whole number above 0, not {count!r}.",
-            cure="Give the number of newest epochs that are never deleted; the default is 3.",
+            f"{what} must be a whole number above 0, not {count!r}.", cure=f"Give the number of {meaning}."
         )
     return count

@@ -38,8 +38,7 @@ def incremental(
 
     `ratio`: the changes since the last whole state have together at most so many times its bytes. `max_deltas`: there
     are at most so many checkpoints of changes in a row. `restore_within`: a restore is estimated to take at most so
-    many seconds. None: no such bound.
-    """
+    many seconds. None: no such bound."""
     _check("ratio", ratio, ratio is None or (_is_number(ratio) and ratio > 0), "a number above 0, or None")
     is_count = max_deltas is None or (type(max_deltas) is int and max_deltas >= 0)
     _check("max_deltas", max_deltas, is_count, "a whole number from 0 up, or None")

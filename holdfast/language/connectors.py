@@ -70,8 +70,7 @@ class Source(ABC):
 
     Life: `seek(None)` for the initial position or `seek(state)` with what `snapshot` returned; then `next_slice`
     again and again; each slice is read once (again after a reset, with the same rows). Must hold: reading from one
-    snapshot always gives the same rows, or an InputError that names what changed.
-    """
+    snapshot always gives the same rows, or an InputError that names what changed."""
 
     replayable: ClassVar[bool] = True
 
@@ -155,8 +154,7 @@ class Sink(ABC):
     In a region: `open(context)`, `restore(epoch, prepared)`, then steps `write_*`, at an epoch `seal(e)` (fast,
     between steps), `prepare(e, sealed)` (background; returns plain data for the manifest; durable when it returns),
     after publish `commit(e, prepared)` (idempotent). `restore(e, prepared)` rolls e forward and withdraws all that
-    came later. Outside a region only `open` and `write_*` are called and every write is final.
-    """
+    came later. Outside a region only `open` and `write_*` are called and every write is final."""
 
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
     """What the sink can promise inside a region."""

@@ -32,8 +32,7 @@ class Spec:
 
     What the kind does with it is found from the class, in `operators/kinds.py`. Here are those that the runtime knows
     by itself; all others are in `language/operators/`. Column expressions are typed Any: this layer must not import
-    pyspark.
-    """
+    pyspark."""
 
     __slots__ = ()
     is_remark: ClassVar[bool] = False

@@ -38,8 +38,7 @@ class Operator:
     """Base class for Python operators. Define `process` or `process_batch`; override the rest as needed.
 
     All methods are called by one thread at a time. `checkpoint`, `reset` and `reset_to_initial_state` are left out
-    on purpose: without them the attributes that do not begin with `_` are the state.
-    """
+    on purpose: without them the attributes that do not begin with `_` are the state."""
 
     _submit: Callable[[Any, int], None] | None = None
     """Bound by the runtime before `open()`."""
@@ -68,8 +67,7 @@ def maker(operator: Any) -> tuple[Callable[[], Any], str]:
     """How to build fresh instances of a user's operator, and what to call it.
 
     A class or a callable without arguments is called each time. An instance is copied now and again for each use, so
-    what happens to the user's own object later does not matter.
-    """
+    what happens to the user's own object later does not matter."""
     if inspect.isclass(operator):
         _check_methods(operator, operator.__name__)
         _check_callable(operator)

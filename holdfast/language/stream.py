@@ -24,21 +24,12 @@ from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hosted import maker
+from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.operators.event_time import EventTimeVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
 from holdfast.language.operators.rows import RowVerbs, checked_ttl
-from holdfast.language.operators.stateless import (
-    FilterSpec,
-    MapArrowSpec,
-    SelectSpec,
-    SplitSpec,
-    SqlSpec,
-    TransformSpec,
-    UnionSpec,
-    WithColumnsSpec,
-)
 from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
 from holdfast.language.schema import to_arrow
 
@@ -58,7 +49,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
 
     def filter(self, condition: Any, *, name: str | None = None) -> Stream:
         """Keep the rows for which `condition` (a Spark Column or SQL text) is true."""
-        return self._then(FilterSpec(_expression(condition, "filter")), name)
+        return self._then(specs.FilterSpec(_expression(condition, "filter")), name)
 
     def select(self, *columns: Any, name: str | None = None) -> Stream:
         """Keep or compute columns: names, SQL text (`"a + b as c"`) or Spark Columns."""
@@ -66,7 +57,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
             raise TopologyError(
                 "select() needs at least one column.", cure="Give names, SQL text or Columns."
             )
-        return self._then(SelectSpec(tuple(_expression(c, "select") for c in columns)), name)
+        return self._then(specs.SelectSpec(tuple(_expression(c, "select") for c in columns)), name)
 
     def with_columns(
         self, columns: Mapping[str, Any] | None = None, /, *, name: str | None = None, **more: Any
@@ -77,24 +68,24 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         }
         if not chosen:
             raise TopologyError("with_columns() needs at least one column.", cure="Write name='expression'.")
-        return self._then(WithColumnsSpec(chosen), name)
+        return self._then(specs.WithColumnsSpec(chosen), name)
 
     def transform(self, fn: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """Apply `fn(DataFrame) -> DataFrame` to each step's rows. Stateless: it sees one step at a time."""
-        return self._then(TransformSpec(_function(fn, "transform")), name)
+        return self._then(specs.TransformSpec(_function(fn, "transform")), name)
 
     def sql(self, query: str, *, name: str | None = None) -> Stream:
         """Run a query over the view `this` on each step's rows."""
         if not isinstance(query, str) or not query.strip():
             raise TopologyError(f"sql() takes a query, not {query!r}.", cure="Write 'select … from this'.")
-        return self._then(SqlSpec(query), name)
+        return self._then(specs.SqlSpec(query), name)
 
     def map_arrow(
         self, fn: Callable[[pa.Table], pa.Table], schema: Any, *, name: str | None = None
     ) -> Stream:
         """Apply `fn(pyarrow.Table) -> pyarrow.Table` beside the data; `schema` is what it returns."""
         return self._then(
-            MapArrowSpec(_function(fn, "map_arrow"), to_arrow(schema, "the schema of map_arrow")), name
+            specs.MapArrowSpec(_function(fn, "map_arrow"), to_arrow(schema, "the schema of map_arrow")), name
         )
 
     def union(self, *streams: Stream, name: str | None = None) -> Stream:
@@ -103,7 +94,10 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
             raise TopologyError("union() needs another stream.", cure="Write a.union(b).")
         together = (self, *streams)
         made = self._builder.add(
-            UnionSpec(), [input_port(self._builder, together)], name=name, isolated=any_isolated(together)
+            specs.UnionSpec(),
+            [input_port(self._builder, together)],
+            name=name,
+            isolated=any_isolated(together),
         )
         return Stream(self._builder, StreamRef(made))
 
@@ -116,8 +110,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
     ) -> list[Stream]:
         """One stream per condition: a row leaves by the first that holds. With `otherwise`, the rest by one more.
 
-        `names` label the streams in `explain()`.
-        """
+        `names` label the streams in `explain()`."""
         if not conditions:
             raise TopologyError("split() needs at least one condition.", cure=EXPRESSION_CURE)
         ports = len(conditions) + otherwise
@@ -126,7 +119,9 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
                 f"split() makes {ports} streams and was given {len(names)} names.",
                 cure="Give one name per stream.",
             )
-        spec = SplitSpec(tuple(_expression(c, "split") for c in conditions), otherwise, tuple(names or ()))
+        spec = specs.SplitSpec(
+            tuple(_expression(c, "split") for c in conditions), otherwise, tuple(names or ())
+        )
         made = self._then(spec, name, outputs=ports)
         return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in range(ports)]
 
@@ -177,8 +172,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         `holdfast.tumbling(delta=10, of="mileage")` and `holdfast.tumbling(until="is_end")`.
 
         Without a window `ttl=holdfast.ttl(3600, on="at")` forgets keys that had no row for so long: the next row of
-        such a key starts afresh.
-        """
+        such a key starts afresh."""
         if window is None:
             if late:
                 raise TopologyError("late=True needs a window.", cure="Give window=holdfast.tumbling(…).")
@@ -204,8 +198,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
 
         `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
-        For several ports use `Topology.operator`.
-        """
+        For several ports use `Topology.operator`."""
         make, label = maker(operator)
         schemas = (to_arrow(schema, f"the schema of {label}"),)
         return self._then(HostedSpec(make, schemas, label, checked_form(checkpoint)), name)
@@ -249,8 +242,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
         `restore_within`: a restore is to take at most so long; checkpoints are formed accordingly, and you are warned
         if the state is too large for it. After `max_consecutive_resets` resets without progress the region is parked; a
-        cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`.
-        """
+        cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`."""
         settings = region_settings(
             name=name,
             period=period,
@@ -271,8 +263,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         """How the state of the operator that made this stream is saved.
 
         `every`: outside of regions, so often, on its own. `form`: `hf.incremental(…)` (the default: what changed, as
-        long as that pays and the bounds allow it) or `hf.full()`.
-        """
+        long as that pays and the bounds allow it) or `hf.full()`."""
         if every is None and form is None:
             raise TopologyError("checkpoint() says nothing.", cure="Give every=… or form=hf.incremental(…).")
         if every is not None:

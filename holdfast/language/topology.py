@@ -111,8 +111,7 @@ class Topology:
         `inputs` are its data ports, `control` its control ports; each is a stream, or a list of streams that meet
         there. Ports are numbered in that order, data first. With `schema` it has one output and its stream is
         returned; with `schemas` one per schema, as a list; with neither it has none. `checkpoint`: how declared variables
-        are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
-        """
+        are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`."""
         if schema is not None and schemas:
             raise TopologyError("operator() was given schema and schemas.", cure="Give one of them.")
         make, label = maker(operator)
@@ -130,8 +129,7 @@ class Topology:
     def feedback(self, schema: Any) -> Feedback:
         """A stream that does not exist yet, for a cycle: use `.stream` now, `.complete(stream)` later.
 
-        A cycle must pass through a control port; that is checked when the topology is compiled.
-        """
+        A cycle must pass through a control port; that is checked when the topology is compiled."""
         return Feedback(self._builder, self._builder.new_feedback(to_arrow(schema, "the schema of feedback")))
 
     def graph(self) -> Graph:

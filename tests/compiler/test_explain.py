@@ -7,8 +7,7 @@ from textwrap import dedent
 import pytest
 
 import holdfast.language.operators.aggregates as agg
-from holdfast.compiler.explain import explain_mermaid, explain_text
-from holdfast.compiler.guarantee import guarantees
+from holdfast.compiler.explain import explain_mermaid, explain_text, guarantees
 from holdfast.language.topology import Topology
 from tests.language.fakes import WORDS, EpochSink, FakeSink, FakeSource, Python, compiled
 

@@ -15,10 +15,10 @@ from driven import Driven
 
 from holdfast.language.operators.values import DeltaWindow, MarkedWindow
 from holdfast.language.operators.windows import attribute_of
-from holdfast.operators.aggregates.row_windows import RowWindowAggregate
+from holdfast.operators.aggregates.running import RowWindowAggregate
 from holdfast.state.columns.arrays import list_of
-from holdfast.state.windows.count_windows import ROWS
 from holdfast.state.windows.delta_windows import DeltaWindows
+from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.run_windows import RunWindows
 
 AGGREGATES = (
@@ -108,7 +108,7 @@ def logic_of(window: Window, kind: pa.DataType, by: tuple[str, ...] = ("k",)) ->
         windows = RunWindows.plan(attribute_of(schema, window), by, AGGREGATES, schema)
     else:
         windows = DeltaWindows.plan(attribute_of(schema, window), window.every, by, AGGREGATES, schema)
-    return RowWindowAggregate(windows, by, output, stamped=True)
+    return RowWindowAggregate.over(windows, output, True, by)
 
 
 def emitted_by(driven: Driven) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -32,10 +33,10 @@ from holdfast.language.operators.columns import key_fields
 from holdfast.language.stream import Stream, attach
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse, register
-from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
-from holdfast.operators.shared.logic import Applied, Place, Segments
+from holdfast.operators.shared.keyed_maps import MapLogic
+from holdfast.operators.shared.logic import Applied, Place, Segments, by_position
 from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.keyed.keyed_map import Version, apply_batch, sort_by_position
+from holdfast.state.keyed.expiry import of_lives
 from holdfast.testing import arm, disarm, run_local
 
 # --- the kind -------------------------------------------------------------------------------------------------------
@@ -59,36 +60,19 @@ class EveryNth(MapLogic):
     """The state is a keyed map: how many rows each key had."""
 
     n: int
-    seen: Aggregation
-    input: pa.Schema
-    stamped: bool
-
-    @property
-    def keyed_map(self) -> Aggregation:
-        return self.seen
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
-        return ((*self.input.names, *POSITION_COLUMNS),)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (with_positions(self.input, self.stamped),)
+        return ((*self.output.names, *POSITION_COLUMNS),)
 
     def apply(self, segments: Segments, meta: Any, arrived: list[pa.Table], place: Place) -> Applied:
-        rows = sort_by_position(pa.concat_tables(arrived), POSITION_COLUMNS)
-        version, counted = apply_batch(
-            Version(segments),
-            rows,
-            self.seen,
-            place.directory,
-            place.prefix,
-            emit="each",
-            order_by=POSITION_COLUMNS,
-        )
+        rows = by_position(pa.concat_tables(arrived))
+        always = np.zeros(rows.num_rows, dtype=np.int64)
+        counted, changed = of_lives(self.keyed_map, segments, rows, always, None, each=True)
         seen = counted.column("seen")
         passed = rows.filter(pc.equal(pc.multiply(pc.divide(seen, self.n), self.n), seen))
-        return Applied(version.segments, (passed.select(self.outputs[0].names).cast(self.outputs[0]),))
+        output = passed.select(self.outputs[0].names).cast(self.outputs[0])
+        return Applied(self.advanced(segments, changed, place), (output,))
 
 
 @register
@@ -115,7 +99,7 @@ class EveryNthKind(KeyedKind[EveryNthSpec]):
     def logic(self, planned: Planned[EveryNthSpec]) -> EveryNth:
         (schema,), spec = planned.inputs, planned.op.spec
         seen = Aggregation.plan(spec.by, (("seen", "count", None),), schema)
-        return EveryNth(spec.n, seen, schema, planned.stamped)
+        return EveryNth(seen, schema, planned.stamped, spec.n)
 
 
 # --- what it does ---------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from holdfast.errors import RegionParkedError
 from holdfast.language.operators.values import DeltaWindow, MarkedWindow
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.windows.attributes import in_units
-from holdfast.state.windows.count_windows import ROWS
+from holdfast.state.windows.row_windows import ROWS
 from holdfast.store.urls import open_store
 from holdfast.testing import compare_sequence, run_local
 

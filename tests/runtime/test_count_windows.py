@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.errors import RegionParkedError
 from holdfast.language.operators.values import CountWindow
-from holdfast.operators.aggregates.row_windows import CountedAggregate
+from holdfast.operators.aggregates.running import CountedAggregate
 from holdfast.state.columns.arrays import list_of
 from holdfast.state.columns.hashing import HASH_COLUMN, KEY_GROUPS, key_group, key_hash
 from holdfast.state.keyed import lookup
 from holdfast.state.keyed.segment import open_segment
-from holdfast.state.windows.count_windows import ROWS, CountWindows
+from holdfast.state.windows.count_windows import CountWindows
+from holdfast.state.windows.row_windows import ROWS
 from holdfast.store.urls import open_store
 from holdfast.testing import compare_rows, compare_sequence, run_local
 
@@ -97,7 +98,7 @@ def table_of(rows: Sequence[Row], first: int) -> pa.Table:
 def logic_of(window: CountWindow, by: tuple[str, ...] = ("k",)) -> CountedAggregate:
     windows = CountWindows.plan(window.size, window.every, by, AGGREGATES, INPUT)
     output = pa.schema([*((name, pa.string()) for name in by), *RESULTS])
-    return CountedAggregate(windows, by, output, stamped=True)
+    return CountedAggregate.over(windows, output, True, by)
 
 
 def emitted_by(driven: Driven) -> list[dict[str, Any]]:
@@ -172,7 +173,8 @@ def test_a_step_reads_only_what_its_own_keys_keep(tmp_path: Path, monkeypatch: p
         asked.append(wanted.num_rows)
         return lookup.find_rows(segments, wanted, aggregation)
 
-    monkeypatch.setattr("holdfast.state.windows.count_windows.find_rows", find_rows)
+    for module in ("row_windows", "count_windows"):
+        monkeypatch.setattr(f"holdfast.state.windows.{module}.find_rows", find_rows)
     driven.step(table_of([("k1", 1), ("k2", 2), ("k2", 3)], 5000), 0)
     assert asked == [2, 1], "two heads; one pane before the head of the key that completes a window"
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.clock import SystemClock
 from holdfast.language.operators.values import Ttl
-from holdfast.operators.aggregates.expiring import ExpiringAggregate
+from holdfast.operators.aggregates.running import RowAggregate
 from holdfast.operators.rows.dedup import Dedup
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.expiry import remembering
@@ -137,7 +137,7 @@ def test_an_aggregate_starts_afresh_after_its_key_was_forgotten(
     rows: list[Row] = data.draw(st.one_of(some_rows, rising))
     ttl = data.draw(lifetimes)
     aggregation = remembering(("k",), AGGREGATES, INPUT)
-    logic = ExpiringAggregate(aggregation, ttl, "each", OUTPUT, stamped=True)
+    logic = RowAggregate(aggregation, OUTPUT, True, ttl, "each")
     driven = Driven(logic, data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("lives"))
     drive(driven, rows, data)
     emitted = sorted(driven.emitted, key=lambda row: row["__hf_row"])
@@ -154,7 +154,7 @@ def test_changes_tell_what_each_key_of_the_step_has_come_to(
 ) -> None:
     rows: list[Row] = data.draw(st.one_of(some_rows, rising))
     ttl = data.draw(lifetimes)
-    logic = ExpiringAggregate(remembering(("k",), AGGREGATES, INPUT), ttl, "changes", OUTPUT)
+    logic = RowAggregate(remembering(("k",), AGGREGATES, INPUT), OUTPUT, False, ttl, "changes")
     driven = Driven(logic, data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("changes"))
     steps = drive(driven, rows, data)
     each, wanted = iter(naive_lives(rows, ttl)), []
@@ -169,7 +169,7 @@ def test_merging_leaves_out_what_was_forgotten(tmp_path: Path, kind: str) -> Non
     ttl = hf.ttl(10, on="at", delay=0)
     logic: Any = Dedup.plan(("k",), ttl, INPUT, stamped=False)
     if kind == "aggregate":
-        logic = ExpiringAggregate(remembering(("k",), AGGREGATES, INPUT), ttl, "changes", OUTPUT)
+        logic = RowAggregate(remembering(("k",), AGGREGATES, INPUT), OUTPUT, False, ttl, "changes")
     driven = Driven(logic, 1, tmp_path)
     for step in range(300):
         driven.step(table_of([(f"{step}-{n}", step) for n in range(20)], step * 20), 0)

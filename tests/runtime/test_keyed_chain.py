@@ -17,18 +17,19 @@ from holdfast.checkpoint.parts import Chained, OperatorPart
 from holdfast.checkpoint.restore_time import Speed
 from holdfast.failpoints import FaultInjected, arm, disarm
 from holdfast.ids import Attempt, ElementName, Epoch, OperatorName
-from holdfast.operators.aggregates.running import RunningAggregate
+from holdfast.operators.aggregates.running import SummedAggregate
 from holdfast.runtime.engines.engine import KeyedTask, StepName
 from holdfast.runtime.engines.local import LocalEngine
 from holdfast.runtime.region.restore_budget import RestoreBudget
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.keyed.keyed_map import Version, contents
+from holdfast.state.keyed.keyed_map import last_wins
+from holdfast.state.keyed.segment import open_segment
 from holdfast.store.memory import MemoryStore
 
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 SUMS = Aggregation.plan(["k"], [("total", "sum", "v")], ROWS)
-LOGIC = RunningAggregate(SUMS, "changes", pa.schema([("k", pa.int64()), ("total", pa.int64())]))
+LOGIC = SummedAggregate(SUMS, pa.schema([("k", pa.int64()), ("total", pa.int64())]), False)
 
 ROW_BYTES = 34
 """Hash, key and a wide sum, with the bits that mark nulls."""
@@ -89,7 +90,11 @@ class Kept:
         self.start(partitions or self.engine.partitions, part)
 
     def found(self) -> Counter[int]:
-        tables = [contents(Version(p), SUMS) for p in self.run.state.partitions if p]
+        tables = [
+            last_wins(SUMS, [open_segment(segment.path) for segment in p])
+            for p in self.run.state.partitions
+            if p
+        ]
         keys = [k for table in tables for k in table.column("k").to_pylist()]
         assert len(set(keys)) == len(keys)
         totals = [v for table in tables for v in table.column(2).to_pylist()]

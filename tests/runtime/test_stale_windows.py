@@ -15,14 +15,15 @@ from test_joins import LEFT, RIGHT, SECOND, Row, found, ports, table_of
 from test_window_joins import shape_of
 
 from holdfast.language.operators.values import Latest
-from holdfast.operators.aggregates.row_windows import CountedAggregate
+from holdfast.operators.aggregates.running import CountedAggregate
 from holdfast.operators.joins.ordered_join import OrderedJoin
 from holdfast.operators.joins.window_join import WindowJoin
 from holdfast.operators.shared.logic import Place
 from holdfast.state.columns.arrays import list_of
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.windows.count_windows import ROWS, CountWindows
+from holdfast.state.windows.count_windows import CountWindows
 from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
+from holdfast.state.windows.row_windows import ROWS
 
 ASKS = Latest(0, None)
 
@@ -148,7 +149,8 @@ def counted(size: int, every: int, by: tuple[str, ...]) -> CountedAggregate:
         ("spread", pa.float64()),
         ("some", pa.int64()),
     ]
-    return CountedAggregate(windows, by, pa.schema([*((name, pa.string()) for name in by), *results]))
+    output = pa.schema([*((name, pa.string()) for name in by), *results])
+    return CountedAggregate.over(windows, output, False, by)
 
 
 class Model:
@@ -233,7 +235,7 @@ def test_many_keys_go_on_in_bounded_pieces(tmp_path: Path) -> None:
     model.missed(9000)
     segments = driven.segments[0]
     had = Missed(rows_had(logic.windows, segments), 9000)
-    after, gone = go_on(logic.windows, segments, had, tmp_path, "fresh", Bounds(piece_rows=64))
+    after, gone = go_on(logic.windows, segments, had, Place(tmp_path, "fresh"), Bounds(piece_rows=64))
     assert len(after) > len(segments) + 4, "several pieces"
     assert gone == 3000
     driven.segments[0] = after

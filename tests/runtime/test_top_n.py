@@ -203,7 +203,7 @@ def test_a_key_keeps_no_more_rows_than_asked_for(tmp_path: Path) -> None:
         rows = [{**row, "n": step * 50 + n} for n, row in enumerate(rows_of(drawn))]
         driven.step(table_of(rows), 2)
     driven.rescale(1)
-    lists = logic.aggregation.state_schema.names[-1]
+    lists = logic.keyed_map.state_schema.names[-1]
     (segment,) = driven.segments[0]
     assert {len(values) for values in open_segment(segment.path).column(lists).to_pylist()} == {3}
 

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import StateError
-from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, partial, running
+from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, lift, partial, running
 
 DAY = dt.date(2024, 1, 2)
 NOON = dt.datetime(2024, 1, 2, 12)
@@ -147,7 +147,7 @@ def exact_running_sums(values: list[float]) -> list[float]:
 def test_within_a_batch_double_sums_lose_nothing(values: list[float]) -> None:
     batch = pa.table({"k": [1] * len(values), "v": values})
     plan = Aggregation.plan(("k",), (("s", "sum", "v"),), batch.schema)
-    output, state = running(plan, batch, plan.state_schema.empty_table())
+    output, state = running(plan, lift(plan, batch), plan.state_schema.empty_table())
     exact = exact_running_sums(values)
     assert all(abs(a - b) <= math.ulp(b) for a, b in zip(output["s"].to_pylist(), exact, strict=True))
     true = sum(map(Fraction, values))
@@ -174,7 +174,7 @@ def test_infinities_and_nan_follow_addition_row_by_row() -> None:
     values = [1.0, math.inf, 2.0, -math.inf, 3.0]
     batch = pa.table({"k": ["a"] * 5 + ["b"] * 2, "v": [*values, 1.0, math.nan]})
     plan = Aggregation.plan(("k",), (("s", "sum", "v"),), batch.schema)
-    output, state = running(plan, batch, plan.state_schema.empty_table())
+    output, state = running(plan, lift(plan, batch), plan.state_schema.empty_table())
     expected = [1.0, math.inf, math.inf, math.nan, math.nan, 1.0, math.nan]
     assert np.array_equal(output["s"].to_numpy(), expected, equal_nan=True)
     assert np.isnan(finish(plan, combine(plan, [state, state]))["s"].to_numpy()).all()

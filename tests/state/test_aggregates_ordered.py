@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import StateError
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.state.aggregates.aggregation import combine, finish, partial, running
+from holdfast.state.aggregates.aggregation import combine, finish, lift, partial, running
 from holdfast.state.aggregates.function_names import FUNCTIONS, GROWING, ORDERED, POSITION
 from tests.state.splitting import KEYS, Rows, by_key, merged, of_keys, plan_of, same, table_of
 
@@ -57,7 +57,7 @@ def test_running_first_and_last_are_those_of_the_rows_so_far(
 ) -> None:
     kind, rows = case
     plan, table = plan_of(["first", "last"], kind), table_of(rows, kind)
-    output, changed = running(plan, table[cut:], partial(plan, table[:cut]))
+    output, changed = running(plan, lift(plan, table[cut:]), partial(plan, table[:cut]))
     so_far = of_keys(rows[:cut])
     for row, (key, value) in enumerate(rows[cut:]):
         so_far.setdefault(key, []).append(value)
@@ -110,7 +110,7 @@ def test_positions_are_those_that_streams_carry() -> None:
 def test_lists_are_not_given_row_by_row(function: str) -> None:
     plan = plan_of(function, pa.int64())
     with pytest.raises(StateError, match="no value per row"):
-        running(plan, table_of([("a", 1)], pa.int64()), plan.state_schema.empty_table())
+        running(plan, lift(plan, table_of([("a", 1)], pa.int64())), plan.state_schema.empty_table())
 
 
 @pytest.mark.parametrize("function", ["first", "last", "collect"])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.state.aggregates.aggregation import combine, finish, partial, running
+from holdfast.state.aggregates.aggregation import combine, finish, lift, partial, running
 from tests.state.splitting import KEYS, Rows, by_key, merged, of_keys, plan_of, table_of
 
 TOLERANCE = 2.0**-50
@@ -61,7 +61,7 @@ def test_the_variance_is_right_to_the_last_digits_for_all_cuts_and_orders(
 def test_running_values_are_those_of_the_rows_so_far(rows: Rows, cut: int) -> None:
     plan, table = plan_of("variance", pa.float64()), table_of(rows, pa.float64())
     state = partial(plan, table[:cut])
-    output, changed = running(plan, table[cut:], state)
+    output, changed = running(plan, lift(plan, table[cut:]), state)
     so_far = of_keys(rows[:cut])
     for (key, value), found in zip(rows[cut:], output["variance"].to_pylist(), strict=True):
         so_far.setdefault(key, []).append(value)
@@ -76,7 +76,7 @@ def test_an_outlier_in_front_of_many_values_costs_no_digits() -> None:
     plan, true = plan_of("variance", pa.float64()), exact(values)
     table = pa.table({"k": ["a"] * len(values), "v": values})
     assert close(by_key(plan, partial(plan, table))["a"], true)
-    output, _ = running(plan, table, plan.state_schema.empty_table())
+    output, _ = running(plan, lift(plan, table), plan.state_schema.empty_table())
     assert close(output["variance"][-1].as_py(), true)
     one_by_one = [partial(plan, table[row : row + 1]) for row in range(500)]
     state = one_by_one[0]

@@ -8,15 +8,15 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from keyed_steps import apply_batch, contents
 from test_compaction import BOUNDS
 
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.keyed.change_log import ChangeLog, Segments
-from holdfast.state.keyed.keyed_map import Version, apply_batch, contents
+from holdfast.state.keyed.change_log import ChangeLog
 from holdfast.state.keyed.layout import age_of, aged, is_change
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.keyed.segment import Segment, write_segment
+from holdfast.state.keyed.segment import Segment, Segments, write_segment
 from holdfast.store.base import SegmentRef
 
 PLAN = Aggregation.plan(("k",), (("n", "count", None),), pa.schema({"k": pa.int64()}))
@@ -29,7 +29,8 @@ class Logged:
 
     def __init__(self, directory: Path, bounds: Bounds, ages: bool = False) -> None:
         self.directory, self.bounds, self.ages = directory, bounds, ages
-        self.version, self.log = Version(), ChangeLog()
+        self.version: Segments = ()
+        self.log = ChangeLog()
         self.totals: dict[int, int] = {}
         self.changed: dict[int, int] = {}
         self.pinned: list[tuple[Segments, dict[int, int], dict[int, int]]] = []
@@ -42,7 +43,7 @@ class Logged:
         before = self.version
         prefix = aged(f"s{self.number}", self.pins) if self.ages else f"s{self.number}"
         self.version, _ = apply_batch(before, batch, PLAN, self.directory, prefix, bounds=self.bounds)
-        self.log.step(before.segments, self.version.segments)
+        self.log.step(before, self.version)
         for key in keys:
             self.totals[key] = self.totals.get(key, 0) + 1
         for changed in (self.changed, *(since for _, _, since in self.pinned)):
@@ -98,7 +99,7 @@ def test_the_log_holds_what_was_changed_since_the_checkpoint_and_nothing_else(
             logged.step(keys)
             if what:
                 getattr(logged, what)()
-            held = contents(Version(tuple(logged.log.segments)), PLAN) if logged.log.segments else None
+            held = contents(tuple(logged.log.segments), PLAN) if logged.log.segments else None
             assert values(held.to_pylist() if held else []) == logged.changed
             if any(not is_change(segment) for segment in logged.log.segments):
                 event("a merge took the place of its inputs")
@@ -128,9 +129,7 @@ def test_merges_that_reach_back_behind_the_checkpoint_are_of_no_use(tmp_path: Pa
     logged.stored()
     for _ in range(4):
         logged.step(list(range(10, 20)))
-    assert values(contents(Version(tuple(logged.log.segments)), PLAN).to_pylist()) == dict.fromkeys(
-        range(10, 20), 6
-    )
+    assert values(contents(tuple(logged.log.segments), PLAN).to_pylist()) == dict.fromkeys(range(10, 20), 6)
 
 
 def test_merges_stop_at_the_checkpoint_where_names_tell_of_it(tmp_path: Path) -> None:

@@ -18,17 +18,26 @@ import pyarrow as pa
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from keyed_steps import apply_batch, contents
 
 from holdfast.errors import NoSpaceError
 from holdfast.state.aggregates.aggregation import Aggregation, partial
 from holdfast.state.columns.hashing import HASH_COLUMN, key_group, key_hash, partition_of_group
 from holdfast.state.columns.sorted_rows import SortedRows
-from holdfast.state.keyed import compaction
-from holdfast.state.keyed.compaction import ranges
-from holdfast.state.keyed.keyed_map import Version, apply_batch, contents, lookup, merge_versions_for
+from holdfast.state.keyed import keyed_map
+from holdfast.state.keyed.keyed_map import dealt_out, ranges
 from holdfast.state.keyed.layout import Merge, Run, blocks_of
+from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.keyed.segment import OPENED, Segment, open_segment, verify_segment, write_segment
+from holdfast.state.keyed.segment import (
+    OPENED,
+    Place,
+    Segment,
+    Segments,
+    open_segment,
+    verify_segment,
+    write_segment,
+)
 
 PLAN = Aggregation.plan(
     ("k",), (("n", "count", None), ("s", "sum", "v")), pa.schema({"k": pa.int64(), "v": pa.int64()})
@@ -59,14 +68,14 @@ def batch_of(keys: list[int], hashes: int) -> pa.Table:
     return table.append_column(HASH_COLUMN, pa.array(values))
 
 
-def check_version(version: Version) -> None:
-    for segment in version.segments:
+def check_version(version: Segments) -> None:
+    for segment in version:
         verify_segment(segment.path, crc=segment.crc, size=segment.bytes)
         table = open_segment(segment.path)
         assert table.num_rows == segment.rows > 0
         assert (np.diff(table[HASH_COLUMN].to_numpy().astype(object)) >= 0).all()
         assert len(set(table["k"].to_pylist())) == segment.rows
-    for block in blocks_of(version.segments):
+    for block in blocks_of(version):
         for run in (block,) if isinstance(block, Run) else (*block.inputs, block.pieces):
             check_run(run)
 
@@ -76,16 +85,16 @@ def check_run(run: Run) -> None:
     assert all(older[1] < newer[0] for older, newer in pairwise(ends)), "pieces ascend without overlap"
 
 
-def moved(version: Version, directory: Path, *, names: bool) -> Version:
+def moved(version: Segments, directory: Path, *, names: bool) -> Segments:
     """The version as a restore from a checkpoint gives it, in another directory."""
     directory.mkdir()
     segments = []
-    for i, old in enumerate(version.segments):
+    for i, old in enumerate(version):
         name = old.name if names else f"stored-{i}"
         path = directory / f"{name}.arrow"
         shutil.copyfile(old.path, path)
         segments.append(Segment(name, str(path), open_segment(path).num_rows, old.bytes, old.crc))
-    return Version(tuple(segments))
+    return tuple(segments)
 
 
 def counts(table: pa.Table) -> dict[int, tuple[int, int]]:
@@ -104,7 +113,8 @@ def test_every_key_has_its_newest_state_at_every_moment(
     batches: list[list[int]], bounds: Bounds, hashes: int, events: list[str]
 ) -> None:
     model: Counter[int] = Counter()
-    version, merging = Version(), 0
+    version: Segments = ()
+    merging = 0
     with TemporaryDirectory() as name:
         directory = Path(name) / "first"
         directory.mkdir()
@@ -121,8 +131,8 @@ def test_every_key_has_its_newest_state_at_every_moment(
             check_version(version)
             assert counts(contents(version, PLAN)) == expected(model)
             everything = partial(PLAN, batch_of(list(range(62)), hashes))
-            assert counts(lookup(version, everything, PLAN)) == expected(model)
-            merging += any(isinstance(block, Merge) for block in blocks_of(version.segments))
+            assert counts(find_rows(version, everything, PLAN).as_table()) == expected(model)
+            merging += any(isinstance(block, Merge) for block in blocks_of(version))
     event(f"steps with a merge under way: {merging // 5 * 5} or more")
 
 
@@ -132,7 +142,7 @@ def test_a_state_is_dealt_out_again_in_the_middle_of_merges(
     batches: list[list[int]], bounds: Bounds, old: int, new: int, piece_rows: int
 ) -> None:
     model: Counter[int] = Counter()
-    versions = [Version() for _ in range(old)]
+    versions: list[Segments] = [() for _ in range(old)]
     with TemporaryDirectory() as name:
         directory = Path(name)
         for step, keys in enumerate(batches):
@@ -145,26 +155,25 @@ def test_a_state_is_dealt_out_again_in_the_middle_of_merges(
                 )
             model.update(keys)
         spread = [
-            merge_versions_for(
-                p, new, versions, PLAN, directory, f"new-{p}", bounds=Bounds(piece_rows=piece_rows)
-            )
+            dealt_out(versions, p, new, PLAN, Place(directory, f"new-{p}"), Bounds(piece_rows=piece_rows))
             for p in range(new)
         ]
         found: dict[int, tuple[int, int]] = {}
         for p, version in enumerate(spread):
             check_version(version)
-            assert len(blocks_of(version.segments)) <= 1, "one run"
-            assert all(segment.rows <= piece_rows for segment in version.segments)
+            assert len(blocks_of(version)) <= 1, "one run"
+            assert all(segment.rows <= piece_rows for segment in version)
             table = contents(version, PLAN)
             assert (partition_of_group(key_group(table[HASH_COLUMN].to_numpy()), new) == p).all()
             found |= counts(table)
         assert found == expected(model)
 
 
-def grown(directory: Path, bounds: Bounds, steps: int = 60) -> tuple[Version, list[Version]]:
+def grown(directory: Path, bounds: Bounds, steps: int = 60) -> tuple[Segments, list[Segments]]:
     """A version after many steps, and all before it."""
     rng = np.random.default_rng(1)
-    version, history = Version(), []
+    version: Segments = ()
+    history = []
     for step in range(steps):
         history.append(version)
         batch = batch_of(rng.integers(0, 3000, 200).tolist(), 0)
@@ -179,21 +188,21 @@ def test_a_large_merge_is_spread_over_steps(tmp_path: Path) -> None:
     last, history = grown(tmp_path, SPREAD)
     versions = [*history, last]
     for before, after in pairwise(versions):
-        new = set(after.segments) - set(before.segments)
+        new = set(after) - set(before)
         assert sum(segment.rows for segment in new) <= 200 + SPREAD.allowance(200)
-        assert len(blocks_of(after.segments)) <= 20
-    under_way = [v for v in versions if any(isinstance(b, Merge) for b in blocks_of(v.segments))]
+        assert len(blocks_of(after)) <= 20
+    under_way = [v for v in versions if any(isinstance(b, Merge) for b in blocks_of(v))]
     assert len(under_way) > 20
     assert counts(contents(last, PLAN)) == counts(contents(merge_of(versions[-1], tmp_path), PLAN))
 
 
-def merge_of(version: Version, directory: Path) -> Version:
-    return merge_versions_for(0, 1, [version], PLAN, directory, "whole")
+def merge_of(version: Segments, directory: Path) -> Segments:
+    return dealt_out([version], 0, 1, PLAN, Place(directory, "whole"))
 
 
 def test_inputs_go_as_soon_as_they_are_used_up(tmp_path: Path) -> None:
     last, history = grown(tmp_path, SPREAD)
-    merges = [b for v in [*history, last] for b in blocks_of(v.segments) if isinstance(b, Merge)]
+    merges = [b for v in [*history, last] for b in blocks_of(v) if isinstance(b, Merge)]
     for merge in merges:
         reached = OPENED.get(merge.pieces.segments[-1], PLAN.state_schema).last
         inputs = [segment for run in merge.inputs for segment in run.segments]
@@ -207,9 +216,7 @@ def test_a_repeated_step_gives_the_same_bytes(tmp_path: Path) -> None:
     batch = batch_of(list(range(100)), 0)
     first, _ = apply_batch(version, batch, PLAN, tmp_path / "first", "again", bounds=SPREAD)
     second, _ = apply_batch(version, batch, PLAN, tmp_path / "second", "again", bounds=SPREAD)
-    assert [(s.name, s.rows, s.crc) for s in first.segments] == [
-        (s.name, s.rows, s.crc) for s in second.segments
-    ]
+    assert [(s.name, s.rows, s.crc) for s in first] == [(s.name, s.rows, s.crc) for s in second]
     assert len(list((tmp_path / "first").iterdir())) >= 2
 
 
@@ -225,7 +232,7 @@ def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
         written.append(name)
         return write_segment(directory, name, table)
 
-    monkeypatch.setattr(compaction, "write_segment", second_fails)
+    monkeypatch.setattr(keyed_map, "write_segment", second_fails)
     with pytest.raises(NoSpaceError):
         apply_batch(version, batch_of(list(range(100)), 0), PLAN, elsewhere, "s", bounds=SPREAD)
     assert written

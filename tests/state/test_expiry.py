@@ -11,11 +11,11 @@ import pytest
 
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import HASH_COLUMN, key_hash
-from holdfast.state.keyed.compaction import advance
 from holdfast.state.keyed.expiry import SEEN, first_of_lives, of_lives, remembering, unexpired
+from holdfast.state.keyed.keyed_map import advance
 from holdfast.state.keyed.layout import Merge, blocks_of
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.keyed.segment import Segment
+from holdfast.state.keyed.segment import Place, Segment
 
 SCHEMA = pa.schema([("k", pa.int64())])
 SMALL = Bounds(fan_in=3, rate=2.0, budget=3.0, least_rows=16, pieces=8, piece_rows=24)
@@ -61,10 +61,8 @@ def test_what_is_over_never_comes_back(tmp_path: Path, seed: int) -> None:
         assert dict(zip(output["k"].to_pylist(), output["n"].to_pylist(), strict=True)) == wanted
         for name, new in (("first", changed), ("lives", grown)):
             if new.num_rows:
-                keep = unexpired(TTL, mark)
-                segments[name] = advance(
-                    segments[name], new, aggregation, tmp_path, f"{name}-{step}", SMALL, keep
-                )
+                place = Place(tmp_path, f"{name}-{step}")
+                segments[name] = advance(segments[name], new, aggregation, place, unexpired(TTL, mark), SMALL)
             under_way += any(isinstance(block, Merge) for block in blocks_of(segments[name]))
     assert under_way > 20, "merges took several steps"
     assert sum(segment.rows for segment in segments["first"]) < len(seen)
@@ -76,7 +74,9 @@ def test_merging_keeps_the_last_row_even_if_it_is_over(tmp_path: Path) -> None:
     for step in range(12):
         rows = rows_of(list(range(step * 10, step * 10 + 10)), [step] * 10)
         _, changed = first_of_lives(aggregation, segments, rows, np.full(10, step), TTL)
-        segments = advance(segments, changed, aggregation, tmp_path, f"s{step}", SMALL, unexpired(TTL, 1000))
+        segments = advance(
+            segments, changed, aggregation, Place(tmp_path, f"s{step}"), unexpired(TTL, 1000), SMALL
+        )
     assert all(segment.rows for segment in segments)
     assert sum(segment.rows for segment in segments) < 60
 

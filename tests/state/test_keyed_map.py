@@ -13,20 +13,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyed_steps import apply_batch, apply_partial, contents
 
 from holdfast import durable
 from holdfast.errors import DamagedError, NoSpaceError, StateError, StoreError
+from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.operators.shared.logic import by_position
 from holdfast.state.aggregates.aggregation import Aggregation, partial
 from holdfast.state.columns.hashing import HASH_COLUMN, key_group, key_hash, partition_of_group
-from holdfast.state.keyed.keyed_map import (
-    Version,
-    apply_batch,
-    apply_partial,
-    contents,
-    merge_versions_for,
-)
+from holdfast.state.keyed.expiry import of_lives
+from holdfast.state.keyed.keyed_map import advance, dealt_out
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.keyed.segment import open_segment, verify_segment, write_segment
+from holdfast.state.keyed.segment import Place, Segments, open_segment, verify_segment, write_segment
 
 SCHEMA = pa.schema(
     {"a": pa.string(), "b": pa.float64(), "i": pa.int64(), "f": pa.float64(), "d": pa.decimal128(20, 2), "t": pa.string(),
@@ -115,7 +113,7 @@ def results(output: pa.Table) -> list[tuple[Any, dict[str, Any]]]:
 @given(BATCHES, BOUNDS, HASHES)
 def test_changes_are_what_a_dict_says(batches: list[list[Row]], bounds: Bounds, hashes: int) -> None:
     model: dict[Any, list[Row]] = {}
-    version = Version()
+    version: Segments = ()
     with TemporaryDirectory() as name:
         for step, rows in enumerate(batches):
             batch = table_of(rows, 0, hashes)
@@ -132,8 +130,8 @@ def test_changes_are_what_a_dict_says(batches: list[list[Row]], bounds: Bounds, 
         assert len(whole) == len(model)
 
 
-def check_segments(version: Version) -> None:
-    for segment in version.segments:
+def check_segments(version: Segments) -> None:
+    for segment in version:
         verify_segment(segment.path, crc=segment.crc, size=segment.bytes)
         table = open_segment(segment.path)
         assert table.num_rows == segment.rows
@@ -146,22 +144,25 @@ def test_each_row_gets_the_values_after_it(
     batches: list[list[Row]], bounds: Bounds, hashes: int, random: Any
 ) -> None:
     model: dict[Any, list[Row]] = {}
-    version, number = Version(), 0
+    version: Segments = ()
+    number = 0
     with TemporaryDirectory() as name:
         for step, rows in enumerate(batches):
             batch = table_of(rows, number, hashes)
             order = list(range(len(rows)))
             random.shuffle(order)
-            version, output = apply_batch(
-                version, batch.take(pa.array(order, pa.int64())), PLAN, Path(name), f"agg-0-{step}-0",
-                emit="each", order_by=("row",), bounds=bounds,
-            )  # fmt: skip
+            places = (np.zeros(len(rows), dtype=np.int64),) * 2
+            for column, values in zip(POSITION_COLUMNS, (*places, batch["row"].to_numpy()), strict=True):
+                batch = batch.append_column(column, pa.array(values))
+            ordered = by_position(batch.take(pa.array(order, pa.int64())))
+            assert ordered["row"].to_pylist() == list(range(number, number + len(rows)))
+            output, changed = of_lives(PLAN, version, ordered, np.full(len(rows), 0), None, each=True)
+            version = advance(version, changed, PLAN, Place(Path(name), f"agg-0-{step}-0"), bounds=bounds)
             expected = []
             for row in rows:
                 model.setdefault(key_of(row), []).append(row)
                 expected.append((key_of(row), naive(model[key_of(row)])))
             assert results(output) == expected
-            assert output["row"].to_pylist() == list(range(number, number + len(rows)))
             number += len(rows)
         assert len(contents(version, PLAN)) == len(model)
 
@@ -173,9 +174,9 @@ def test_the_state_depends_neither_on_cuts_nor_on_pieces(
 ) -> None:
     batch = table_of(rows, 0, hashes)
     with TemporaryDirectory() as name:
-        whole, _ = apply_batch(Version(), batch, PLAN, Path(name), "whole")
+        whole, _ = apply_batch((), batch, PLAN, Path(name), "whole")
         bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-        version = Version()
+        version: Segments = ()
         for step in range(len(bounds) - 1):
             part = batch[bounds[step] : bounds[step + 1]]
             partials = [
@@ -193,14 +194,14 @@ def states(table: pa.Table) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize(("old", "new"), [(1, 4), (4, 1), (3, 5), (128, 2)])
 def test_a_state_can_be_spread_over_another_number_of_partitions(tmp_path: Path, old: int, new: int) -> None:
     plan = Aggregation.plan(("k",), (("s", "sum", "v"),), pa.schema({"k": pa.int64(), "v": pa.int64()}))
-    versions = [Version() for _ in range(old)]
+    versions: list[Segments] = [() for _ in range(old)]
     for step in range(3):
         batch = pa.table({"k": np.arange(200) * (step + 1), "v": np.arange(200)})
         owner = partition_of_group(key_group(key_hash([batch["k"]])), old)
         for p in range(old):
             part = batch.filter(pa.array(owner == p))
             versions[p], _ = apply_batch(versions[p], part, plan, tmp_path, f"agg-{p}-{step}")
-    spread = [merge_versions_for(p, new, versions, plan, tmp_path, f"new-{p}") for p in range(new)]
+    spread = [dealt_out(versions, p, new, plan, Place(tmp_path, f"new-{p}")) for p in range(new)]
     rows = [row for version in spread for row in contents(version, plan).to_pylist()]
     expected = [row for version in versions for row in contents(version, plan).to_pylist()]
     assert sorted(map(repr, rows)) == sorted(map(repr, expected))
@@ -211,26 +212,26 @@ def test_a_state_can_be_spread_over_another_number_of_partitions(tmp_path: Path,
 
 def test_a_small_batch_leaves_a_large_base_alone(tmp_path: Path) -> None:
     plan = Aggregation.plan(("k",), (("n", "count", None),), pa.schema({"k": pa.int64()}))
-    version, _ = apply_batch(Version(), pa.table({"k": np.arange(20_000)}), plan, tmp_path, "base")
-    base = version.segments[0]
+    version, _ = apply_batch((), pa.table({"k": np.arange(20_000)}), plan, tmp_path, "base")
+    base = version[0]
     rng = np.random.default_rng(0)
     for step in range(40):
-        before = set(version.segments)
+        before = set(version)
         version, _ = apply_batch(
             version, pa.table({"k": rng.integers(0, 20_000, 100)}), plan, tmp_path, f"s{step}"
         )
-        assert version.segments[0] == base
-        assert len(version.segments) <= 8
-        assert 1 <= len(set(version.segments) - before) <= 2
+        assert version[0] == base
+        assert len(version) <= 8
+        assert 1 <= len(set(version) - before) <= 2
     assert contents(version, plan)["__hf_n.count"].to_numpy().sum() == 20_000 + 4_000
 
 
 def test_an_empty_batch_changes_nothing(tmp_path: Path) -> None:
-    version, _ = apply_batch(Version(), table_of([], 0, 0), PLAN, tmp_path, "none")
-    assert version == Version()
-    for emit in ("changes", "each"):
-        version, output = apply_batch(version, table_of([], 0, 0), PLAN, tmp_path, "none", emit=emit)  # type: ignore[arg-type]
-        assert version == Version()
+    version, summed = apply_batch((), table_of([], 0, 0), PLAN, tmp_path, "none")
+    assert version == ()
+    each, changed = of_lives(PLAN, (), table_of([], 0, 0), np.full(0, 0), None, each=True)
+    assert advance((), changed, PLAN, Place(tmp_path, "none")) == ()
+    for output in (summed, each):
         assert output.num_rows == 0
         assert output.schema == PLAN.output_schema
 
@@ -283,4 +284,4 @@ def test_unsafe_names_and_foreign_segments_are_refused(tmp_path: Path) -> None:
         write_segment(tmp_path, "../x", pa.table({HASH_COLUMN: [1]}))
     foreign = write_segment(tmp_path, "x", pa.table({HASH_COLUMN: [1]}))
     with pytest.raises(StateError, match="the operator wants"):
-        contents(Version((foreign,)), PLAN)
+        contents((foreign,), PLAN)

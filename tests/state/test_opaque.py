@@ -11,11 +11,11 @@ import pytest
 
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import HASH_COLUMN, key_hash
-from holdfast.state.keyed.compaction import advance
+from holdfast.state.keyed.keyed_map import advance
 from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.keyed.opaque_values import OpaqueRows, present
-from holdfast.state.keyed.segment import Segment
+from holdfast.state.keyed.opaque_values import PRESENT, OpaqueRows
+from holdfast.state.keyed.segment import Place, Segment
 
 MAP = OpaqueRows.of_keys(("k",), pa.schema([("k", pa.int64())]))
 SPREAD = Bounds(fan_in=3, rate=2.0, budget=4.0, least_rows=16, pieces=8, piece_rows=50)
@@ -47,9 +47,7 @@ def test_deleted_keys_never_come_back(tmp_path: Path, seed: int) -> None:
             key: None if chance.random() < 0.5 else b"%d" % step
             for key in chance.sample(range(200), chance.choice([1, 5, 60]))
         }
-        segments = advance(
-            segments, rows_of(changes), MAP, tmp_path, f"s{step}", SPREAD, keep_in_base=present
-        )
+        segments = advance(segments, rows_of(changes), MAP, Place(tmp_path, f"s{step}"), PRESENT, SPREAD)
         for key, value in changes.items():
             known.pop(key, None)
             if value is not None:
@@ -63,8 +61,6 @@ def test_merges_with_the_base_drop_deleted_keys(tmp_path: Path) -> None:
         mine = range(step * 10, step * 10 + 10)
         changes: dict[int, bytes | None] = dict.fromkeys(mine, b"x")
         changes |= dict.fromkeys(range(mine.start - 10, mine.start), None)
-        segments = advance(
-            segments, rows_of(changes), MAP, tmp_path, f"s{step}", SPREAD, keep_in_base=present
-        )
+        segments = advance(segments, rows_of(changes), MAP, Place(tmp_path, f"s{step}"), PRESENT, SPREAD)
         assert sum(segment.rows for segment in segments) < 500
     assert set(found_in(segments, 4000)) == set(range(3990, 4000))

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from keyed_steps import apply_batch, contents
 
 from holdfast.errors import StateError, StoreError
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.hashing import HASH_COLUMN
-from holdfast.state.keyed.keyed_map import Version, apply_batch, contents
 from holdfast.state.keyed.merge_plan import Bounds
-from holdfast.state.keyed.segment import OPENED, OpenedSegments, Segment, write_segment
+from holdfast.state.keyed.segment import OPENED, OpenedSegments, Segment, Segments, write_segment
 
 TABLE = pa.table({HASH_COLUMN: [1, 2, 3], "k": [1, 2, 3]})
 
@@ -77,12 +77,12 @@ def test_a_step_forgets_what_it_dropped(tmp_path: Path) -> None:
     OPENED.clear()
     plan = Aggregation.plan(("k",), (("n", "count", None),), pa.schema({"k": pa.int64()}))
     bounds = Bounds(fan_in=3, least_rows=64, piece_rows=50)
-    version = Version()
+    version: Segments = ()
     for step in range(40):
         version, _ = apply_batch(
             version, pa.table({"k": np.arange(30) * step}), plan, tmp_path, f"s{step}", bounds=bounds
         )
-        assert len(OPENED) <= len(version.segments)
+        assert len(OPENED) <= len(version)
     OPENED.clear()
     assert contents(version, plan)["__hf_n.count"].to_numpy().sum() == 40 * 30
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.state.aggregates.aggregation import Aggregation
-from holdfast.state.columns.range_merge import merged_ranges
+from holdfast.state.windows.row_windows import merged_ranges
 
 AGGREGATION = Aggregation.plan(
     ("k",), (("n", "count", None), ("low", "min", "v")), pa.schema([("k", pa.string()), ("v", pa.int64())])

@@ -108,7 +108,7 @@ SUBJECTS: dict[str, tuple[Callable[[], Variable], st.SearchStrategy[Act]]] = {
 def test_merged_versions_are_what_the_variable_held(subject: str, data: st.DataObject) -> None:
     declare, acts = SUBJECTS[subject]
     variable = declare()
-    live: Any = variable.live(UNSET, Clock())
+    live: Any = variable.at_work(variable, UNSET, Clock())
     versions = versions_of(variable, live)
     chain: list[bytes] = []
     for wanted, then, done in data.draw(
@@ -128,10 +128,10 @@ def test_merged_versions_are_what_the_variable_held(subject: str, data: st.DataO
                 pass  # a place that is not there, or an extended slice of another length
         taken = versions.delta() if wanted == "delta" and chain else None
         chain = [versions.base()] if taken is None else chain + [taken] * bool(taken)
-        found = merged(variable.describe(), chain)
+        found = merged(str(variable.shape), chain)
         assert stored(found) == stored(live.held())
         if then == "restore":
-            live = variable.live(found, Clock())
+            live = variable.at_work(variable, found, Clock())
             versions = versions_of(variable, live)
         versions.forget() if then == "forget" else versions.follow()
 
@@ -152,7 +152,7 @@ def _plain(payload: Any) -> Any:
 
 def followed(variable: Variable, fill: Callable[[Any], Any]) -> tuple[Any, Versions]:
     variable.name = "it"
-    live: Any = variable.live(UNSET, Clock())
+    live: Any = variable.at_work(variable, UNSET, Clock())
     fill(live)
     versions = versions_of(variable, live)
     versions.follow()
@@ -183,7 +183,7 @@ def test_what_did_not_change_has_an_empty_delta() -> None:
         (Value(list), lambda live: live.set([1])),
     ):
         _, versions = followed(variable, fill)  # type: ignore[arg-type]
-        assert versions.delta() == b"", variable.describe()
+        assert versions.delta() == b"", str(variable.shape)
 
 
 def test_a_key_that_came_and_went_leaves_nothing() -> None:
@@ -203,7 +203,7 @@ def test_everything_new_makes_a_base() -> None:
     ):
         live, versions = followed(variable, lambda live: None)  # type: ignore[arg-type]
         change(live)  # type: ignore[no-untyped-call]
-        assert versions.delta() is None, variable.describe()
+        assert versions.delta() is None, str(variable.shape)
 
 
 def test_slices_with_a_step_are_followed() -> None:
@@ -232,10 +232,10 @@ def test_a_key_that_no_stored_copy_equals_makes_a_base() -> None:
 
 
 @pytest.mark.parametrize(
-    "declared", [Map(str, int), List(int), Window(int, rows=3)], ids=lambda v: v.describe()
+    "declared", [Map(str, int), List(int), Window(int, rows=3)], ids=lambda v: str(v.shape)
 )
 def test_a_variable_that_is_not_followed_has_the_code_of_live_py(declared: Variable) -> None:
-    live: Any = declared.live(UNSET, Clock())
+    live: Any = declared.at_work(declared, UNSET, Clock())
     plain = type(live)
     enable(live)
     assert type(live) is not plain

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from holdfast.state.keyed.segment import Segment
+from holdfast.state.keyed.segment import Place, Segment
 from holdfast.state.variables import wakeups
 
 SCHEMA = wakeups.wake_schema([pa.field("k", pa.string())])
@@ -36,15 +36,15 @@ def test_every_entry_is_due_when_the_watermark_passes_it(
         waiting = [pair for pair in waiting if pair[0] > now]
         fresh = [(now + chance.randint(1, 500), f"k{n}") for n in range(chance.choice([0, 0, 1, 3, 50]))]
         waiting += fresh
-        segments = wakeups.advanced(segments, entries_of(fresh), now, tmp_path, f"s{step}")
+        segments = wakeups.advanced(segments, entries_of(fresh), now, Place(tmp_path, f"s{step}"))
         mark = now
         assert len(segments) <= 12
         assert sum(segment.rows for segment in segments) <= 3 * len(waiting) + 8
 
 
 def test_entries_are_dealt_out_by_hash(tmp_path: Path) -> None:
-    segments = wakeups.advanced((), entries_of([(5, "a"), (3, "bb"), (4, "c")]), 0, tmp_path, "s")
-    (mine,) = wakeups.joined(segments, SCHEMA, lambda hashes: hashes == 1, tmp_path, "of")
+    segments = wakeups.advanced((), entries_of([(5, "a"), (3, "bb"), (4, "c")]), 0, Place(tmp_path, "s"))
+    (mine,) = wakeups.joined(segments, SCHEMA, lambda hashes: hashes == 1, Place(tmp_path, "of"))
     assert wakeups.due([mine], SCHEMA, None, 9).column("k").to_pylist() == ["c", "a"]
-    assert wakeups.joined(segments, SCHEMA, lambda hashes: hashes == 9, tmp_path, "no") == ()
+    assert wakeups.joined(segments, SCHEMA, lambda hashes: hashes == 9, Place(tmp_path, "no")) == ()
     assert wakeups.parted((mine,)) == ((), (mine,))

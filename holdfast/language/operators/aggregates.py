@@ -115,8 +115,7 @@ def avg(column: str) -> Aggregate:
 def variance(column: str) -> Aggregate:
     """Sample variance of the values that are not null, a double; null for fewer than two. As Spark's var_samp.
 
-    Right to the last digits, whatever the order of rows and however far the values are from zero.
-    """
+    Right to the last digits, whatever the order of rows and however far the values are from zero."""
     return Aggregate("variance", _column("variance", column))
 
 
@@ -128,8 +127,7 @@ def stddev(column: str) -> Aggregate:
 def first(column: str) -> Aggregate:
     """The value of the key's first row in the order of the source, null if it is null there.
 
-    Needs rows of one source that keep their positions. In a window: of the rows that count for it.
-    """
+    Needs rows of one source that keep their positions. In a window: of the rows that count for it."""
     return Aggregate("first", _column("first", column))
 
 
@@ -141,16 +139,14 @@ def last(column: str) -> Aggregate:
 def collect(column: str) -> Aggregate:
     """The list of the values that are not null, in the order of the source (see `first`), as Spark's collect_list.
 
-    Everything is kept: a step that touches a key reads and writes all its values. For windows and small keys.
-    """
+    Everything is kept: a step that touches a key reads and writes all its values. For windows and small keys."""
     return Aggregate("collect", _column("collect", column))
 
 
 def collect_set(column: str) -> Aggregate:
     """The different values that are not null, ascending. -0.0 is 0.0, NaN equals NaN and stands last.
 
-    All of them are kept: a step that touches a key reads and writes them all.
-    """
+    All of them are kept: a step that touches a key reads and writes them all."""
     return Aggregate("collect_set", _column("collect_set", column))
 
 
@@ -164,8 +160,7 @@ def quantile(column: str, q: float) -> Aggregate:
     0.99)`. Null if there are none.
 
     Exact for keys with at most 256 different values. Beyond that within 0.8 % of the true one, in bounded space; the
-    same whatever the order of rows.
-    """
+    same whatever the order of rows."""
     if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
         raise TopologyError(
             f"holdfast.quantile takes a share from 0 to 1, not {q!r}.",
@@ -339,8 +334,7 @@ def udaf(fn: Callable[..., Any], *columns: str, type: Any) -> Aggregate:
 
     It goes with windows of all kinds. As with `collect` all rows are kept until the window is complete, and rows of one
     source are needed that keep their positions; without a window they are kept for ever. `fn` is sent to the executors
-    with what it refers to, and should depend on nothing but its arguments.
-    """
+    with what it refers to, and should depend on nothing but its arguments."""
     if not callable(fn):
         raise TopologyError(f"udaf() takes a function, not {fn!r}.", cure=_CURE)
     if not columns or not all(isinstance(name, str) and name for name in columns):

@@ -297,6 +297,5 @@ class KeyedVerbs(Verbs):
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 
         `state` has the declared variables of the row's key as attributes:
-        `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`.
-        """
+        `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`."""
         return self.keyed(by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay)

@@ -265,8 +265,7 @@ class RowVerbs(Verbs):
         """The first row of each key, in the order of the source: `orders.dedup("id", ttl=holdfast.ttl(3600, on="at"))`.
 
         The others are dropped and counted. Without `ttl` keys are remembered for ever; with it, the first row that
-        comes after its key was forgotten passes again. Rows keep their positions.
-        """
+        comes after its key was forgotten passes again. Rows keep their positions."""
         return self._then(dedup_spec(by, ttl), name)
 
     def top_n(
@@ -283,8 +282,7 @@ class RowVerbs(Verbs):
         `order`: column names, descending with a minus; nulls come last; rows that are equal stand in the order of the
         source. With `window=holdfast.tumbling(60, on="at")` the best of each window leave when it is complete, and
         again if its `lateness=` lets a row change them: merge by window, key and rank. Without a window all rows of a
-        key's list leave whenever a step has changed it: merge by key and rank. `by=[]`: all rows together.
-        """
+        key's list leave whenever a step has changed it: merge by key and rank. `by=[]`: all rows together."""
         return self._then(top_n_spec(n, by, order, window), name)
 
     def sort(
@@ -302,8 +300,7 @@ class RowVerbs(Verbs):
         smallest of theirs; with `idle=30` without those that had no row for 30 s (see `holdfast.tumbling`). Rows of the
         same time are ordered by the names of their sources, then by position. Rows that come after the watermark has
         passed them are dropped and counted as late; rows without a time are left out. Rows that leave have an order of
-        their own, so that whatever depends on it may follow. One partition does the work.
-        """
+        their own, so that whatever depends on it may follow. One partition does the work."""
         return self._then(sort_spec(on, delay, idle), name)
 
     def barrier(
@@ -314,8 +311,7 @@ class RowVerbs(Verbs):
         With `by`, columns that all streams have, the k-th rows of each key. A row waits until every stream has its
         row. Columns are those of all streams, the keys once; names that are taken get the number of their stream:
         price, price_2, price_3. Each stream comes from one source. Without `by` one partition does the work, and the
-        rows that leave have the positions of this stream's rows.
-        """
+        rows that leave have the positions of this stream's rows."""
         if not streams:
             raise TopologyError("barrier() needs another stream.", cure="Write a.barrier(b).")
         return self._then(barrier_spec(by), name, beside=streams)

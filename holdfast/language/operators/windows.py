@@ -29,7 +29,7 @@ from holdfast.language.operators.columns import column_name, column_type, time_t
 from holdfast.language.operators.event_time import Delay, column_of, delays_us, idle_us, micros
 from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, RowWindow, TimeWindow
 from holdfast.state.windows.attributes import Attribute, Delta, in_units
-from holdfast.state.windows.count_windows import ROWS
+from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.time_windows import END, START
 
 _WAYS = (

@@ -17,9 +17,7 @@ from holdfast.language.operators.aggregates import (
 from holdfast.language.operators.rows import check_ttl_column
 from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, TimeWindow
 from holdfast.language.operators.windows import attribute_of, window_schema
-from holdfast.operators.aggregates.expiring import ExpiringAggregate
-from holdfast.operators.aggregates.row_windows import CountedAggregate, RowWindowAggregate
-from holdfast.operators.aggregates.running import RunningAggregate
+from holdfast.operators.aggregates import running
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
 from holdfast.operators.kind import (
@@ -37,8 +35,9 @@ from holdfast.operators.stored.rows import RowsOfWindows
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.aggregates.function_names import FUNCTIONS, is_function, is_growing, is_ordered
 from holdfast.state.keyed.expiry import remembering
-from holdfast.state.windows.count_windows import ROWS, CountWindows
+from holdfast.state.windows.count_windows import CountWindows
 from holdfast.state.windows.delta_windows import DeltaWindows
+from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.run_windows import RunWindows
 from holdfast.state.windows.time_windows import END, START, Windows
 
@@ -151,10 +150,12 @@ class AggregateKind(AggregatingKind[AggregateSpec]):
 
     def logic(self, planned: Planned[AggregateSpec]) -> KeyedLogic:
         spec, (schema,), made = planned.op.spec, planned.inputs, (planned.output, planned.stamped)
-        if spec.ttl is not None:
-            remembered = remembering(spec.by, spec.aggregates, schema)
-            return ExpiringAggregate(remembered, planned.lifetime(spec.ttl), spec.emit, *made)
-        return RunningAggregate(Aggregation.plan(spec.by, spec.aggregates, schema), spec.emit, *made)
+        plan = Aggregation.plan if spec.ttl is None else remembering
+        rows = plan(spec.by, spec.aggregates, schema)
+        if spec.ttl is None and spec.emit == "changes":
+            return running.SummedAggregate(rows, *made)
+        ttl = None if spec.ttl is None else planned.lifetime(spec.ttl)
+        return running.RowAggregate(rows, *made, ttl, spec.emit)
 
 
 @register
@@ -207,17 +208,19 @@ class WindowKind(AggregatingKind[WindowSpec]):
 
     def logic(self, planned: Planned[WindowSpec]) -> KeyedLogic:
         spec, (schema,) = planned.op.spec, planned.inputs
-        of, made = (spec.by, spec.aggregates, schema), (spec.by, planned.output, planned.stamped)
+        of, made = (spec.by, spec.aggregates, schema), (planned.output, planned.stamped, spec.by)
         match spec.window:
             case CountWindow(size=size, every=every):
-                return CountedAggregate(CountWindows.plan(size, every, *of), *made)
+                return running.CountedAggregate.over(CountWindows.plan(size, every, *of), *made)
             case MarkedWindow(until=until):
-                return RowWindowAggregate(RunWindows.plan(until, *of), *made)
+                return running.RowWindowAggregate.over(RunWindows.plan(until, *of), *made)
             case DeltaWindow(every=None) as window:
-                return RowWindowAggregate(RunWindows.plan(attribute_of(schema, window), *of), *made)
+                return running.RowWindowAggregate.over(
+                    RunWindows.plan(attribute_of(schema, window), *of), *made
+                )
             case DeltaWindow(every=int(every)) as window:
                 near = DeltaWindows.plan(attribute_of(schema, window), every, *of)
-                return RowWindowAggregate(near, *made)
+                return running.RowWindowAggregate.over(near, *made)
             case TimeWindow() as window:
                 windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, *of)
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)

@@ -17,17 +17,9 @@ from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import as_int64, combine, single
 from holdfast.state.columns.hashing import owned
 from holdfast.state.keyed.row_evolution import evolved_sums
-from holdfast.state.keyed.segment import OPENED, Segment, opened, write_segment
-from holdfast.state.windows.time_windows import (
-    PANE,
-    Windows,
-    among,
-    key_hashes,
-    live,
-    of_windows,
-    results,
-    sums,
-)
+from holdfast.state.keyed.segment import OPENED, Segment, opened
+from holdfast.state.windows import time_windows
+from holdfast.state.windows.time_windows import PANE, Windows
 
 REWRITTEN_ROWS = 1 << 17
 """Sums of a partition up to which they are kept in one segment, rewritten with every step."""
@@ -80,7 +72,7 @@ class WindowedAggregate(TimedLogic):
     def _sums(self, arrived: Arrived, passage: Passage) -> tuple[pa.Table, pa.Table]:
         """(sums of the rows that still count, the rows that came too late)."""
         first = self.windows.first_open(self.port.marks_in(passage, arrived))
-        fresh, late = sums(self.windows, arrived.rows, self.port.times(arrived.rows), first)
+        fresh, late = time_windows.sums(self.windows, arrived.rows, self.port.times(arrived.rows), first)
         return fresh, arrived.rows.take(pa.array(late))
 
     def _emit(
@@ -90,21 +82,21 @@ class WindowedAggregate(TimedLogic):
         found = [self.windows.aggregation.state_schema.empty_table()]
         done = None if emitted is None else self.windows.complete(emitted)
         if done is not None and self.windows.lateness_us:
-            changed = of_windows(self.windows, [fresh], None, done)
+            changed = time_windows.of_windows(self.windows, [fresh], None, done)
             if changed.num_rows:
                 lowest = int(as_int64(single(changed.column(PANE))).min())
-                whole = of_windows(self.windows, tables, lowest, done)
-                found.append(among(self.windows, whole, changed))
+                whole = time_windows.of_windows(self.windows, tables, lowest, done)
+                found.append(time_windows.among(self.windows, whole, changed))
         if now is not None and (done is None or self.windows.complete(now) > done):
             next_one = None if done is None else done + 1
-            found.append(of_windows(self.windows, tables, next_one, self.windows.complete(now)))
+            found.append(time_windows.of_windows(self.windows, tables, next_one, self.windows.complete(now)))
         time_type = self.output.field(0).type
         complete = pa.concat_tables(found)
-        output = results(self.windows, complete, time_type)
+        output = time_windows.results(self.windows, complete, time_type)
         if self.stamp is None:
             return output
         ends = as_int64(single(complete.column(PANE))) * self.windows.slide_us + self.windows.size_us
-        stamps = (np.full(len(ends), self.stamp, dtype=np.int32), ends, key_hashes(complete))
+        stamps = (np.full(len(ends), self.stamp, dtype=np.int32), ends, time_windows.key_hashes(complete))
         for field, values in zip(POSITION_FIELDS, stamps, strict=True):
             output = output.append_column(field, pa.array(values))
         return output
@@ -113,26 +105,26 @@ class WindowedAggregate(TimedLogic):
         self, segments: Segments, tables: Sequence[pa.Table], fresh: pa.Table, now: int | None, place: Place
     ) -> Segments:
         """The new segments: few, and without most of what no open window needs."""
-        needed = [live(self.windows, table, now) for table in tables]
-        added = live(self.windows, fresh, now)
+        needed = [time_windows.live(self.windows, table, now) for table in tables]
+        added = time_windows.live(self.windows, fresh, now)
         total = sum(table.num_rows for table in needed) + added.num_rows
         if total <= REWRITTEN_ROWS or len(segments) >= SEGMENTS_MAX:
             # Old panes die as new ones come: a large state is rewritten once in a while, a small one always.
             joined = combine(self.windows.aggregation, [*needed, added])
-            return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()
+            return (place.write(joined),) if joined.num_rows else ()
         used = [s for s, table in zip(segments, needed, strict=True) if table.num_rows]
         if added.num_rows:
-            used.append(write_segment(place.directory, place.prefix, added))
+            used.append(place.write(added))
         return tuple(used)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         pieces = []
         for segment in [segment for segments in old for segment in segments]:
             table = opened(segment, self.windows.aggregation).table
-            mine = owned(key_hashes(table), partition, partitions)
+            mine = owned(time_windows.key_hashes(table), partition, partitions)
             pieces.append(table.filter(pa.array(mine)))
         joined = combine(self.windows.aggregation, pieces)
-        return (write_segment(place.directory, place.prefix, joined),) if joined.num_rows else ()
+        return (place.write(joined),) if joined.num_rows else ()
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         return evolved_sums(table, self.windows.aggregation, segment.name)

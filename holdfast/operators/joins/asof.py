@@ -13,25 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
-from holdfast.operators.joins.joining import (
-    LEFT,
-    RIGHT,
-    Marks,
-    Sides,
-    TimedJoin,
-    chosen,
-    not_before,
-    released,
-    with_keys,
-)
+from holdfast.operators.joins import joining
+from holdfast.operators.joins.joining import LEFT, RIGHT, Marks, Sides, TimedJoin
 from holdfast.operators.shared.keyed_maps import with_positions
-from holdfast.operators.shared.logic import Place, Segments
-from holdfast.operators.shared.timed import longs
+from holdfast.operators.shared.logic import Place, Segments, by_position, longs
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, latest, sorted_side
 from holdfast.state.joins.sides import Pile
-from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.windows.watermarks import NEVER
 
 _ORDINAL_BITS = 40
@@ -63,26 +52,21 @@ class AsofJoin(TimedJoin):
         kept_waiting, kept_known = waiting.among(segments), known.among(segments)
         arrived = rows[RIGHT]
         if arrived is not None:  # among equal times the last one counts
-            in_order = sort_by_position(arrived, POSITION_COLUMNS)
-            arrived = chosen(in_order, with_keys(in_order, known.by))
+            in_order = by_position(arrived)
+            arrived = joining.chosen(in_order, joining.with_keys(in_order, known.by))
         new, fresh = self.fresh(LEFT, waiting, rows[LEFT]), self.fresh(RIGHT, known, arrived)
         left_mark, right_mark = now
         wait = [*(waiting.rows(segment) for segment in kept_waiting), new]
         rights = [*(known.rows(segment) for segment in kept_known), fresh]
-        ready = released(waiting, kept_waiting, new, was[RIGHT], right_mark)
+        ready = joining.released(waiting, kept_waiting, new, was[RIGHT], right_mark)
         output = self._matched(sorted_side(ready, waiting.by), rights)
         still = [_not_before(side, right_mark) for side in wait]
         first_needed = _earliest(left_mark, still)
-        after_step = waiting.advance(
-            kept_waiting, new, not_before(right_mark), place.directory, place.prefix
-        ) + known.advance(
-            kept_known,
-            fresh,
-            lambda side: self._known_needed(side, first_needed),
-            place.directory,
-            place.prefix,
+        still_waiting = waiting.advance(kept_waiting, new, joining.not_before(right_mark), place)
+        still_known = known.advance(
+            kept_known, fresh, lambda side: self._known_needed(side, first_needed), place
         )
-        return after_step, output
+        return still_waiting + still_known, output
 
     def _matched(self, left: SideRows, rights: Sequence[SideRows]) -> pa.Table:
         """Each released row with the best of all rights; among equal times the one that came last."""
@@ -99,7 +83,7 @@ class AsofJoin(TimedJoin):
             better = (row >= 0) & (time >= best_time)
             best_time[better], best_side[better], best_row[better] = time[better], number, row[better]
         found = np.flatnonzero(best_side >= 0)
-        found = found[with_keys(left.table, left.by)[found]]
+        found = found[joining.with_keys(left.table, left.by)[found]]
         taken = []
         met = np.zeros(len(left), dtype=np.bool_)
         tables = []

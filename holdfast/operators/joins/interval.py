@@ -18,7 +18,6 @@ from holdfast.operators.shared.logic import Place, Segments
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches
-from holdfast.state.joins.sides import Pile
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,6 @@ class IntervalJoin(TimedJoin):
 
     before_us: int
     after_us: int
-
-    @property
-    def piles(self) -> tuple[Pile, ...]:
-        left, right = (
-            Pile(n, port.by, schema)
-            for n, (port, schema) in enumerate(zip(self.ports, self.schemas, strict=True))
-        )
-        return left, right
 
     def step(
         self, segments: Segments, rows: Sides, was: Marks, now: Marks, place: Place
@@ -52,22 +43,21 @@ class IntervalJoin(TimedJoin):
                 arrived = chosen(arrived, whole)
             fresh.append(self.fresh(side, pile, arrived))
         for right in (*stored[RIGHT], fresh[RIGHT]):
-            output.append(self._meet(fresh[LEFT], right))
+            output.append(self._meet(fresh[LEFT], right)[0])
         for left in stored[LEFT]:
             output.append(self._meet_from_right(left, fresh[RIGHT]))
         if self.outer:
             output += self._lonely(stored, fresh, was[RIGHT], now[RIGHT])
         result = pa.concat_tables([self.shape.output.empty_table(), *output])
         needed = (lambda side: self._left_needed(side, now), lambda side: self._right_needed(side, now))
-        after_step = [
-            pile.advance(kept[n], fresh[n], needed[n], place.directory, place.prefix)
-            for n, pile in enumerate(piles)
-        ]
+        after_step = [pile.advance(kept[n], fresh[n], needed[n], place) for n, pile in enumerate(piles)]
         return tuple(segment for of in after_step for segment in of), result
 
-    def _meet(self, left: SideRows, right: SideRows) -> pa.Table:
+    def _meet(self, left: SideRows, right: SideRows) -> tuple[pa.Table, I64]:
+        """(output rows, the left row of each)."""
         pairs = matches(left, left.at - self.before_us, left.at + self.after_us, right)
-        return self.shape.rows(left.table, pairs.probe, right.table, pairs.other)[0]
+        table, counts = self.shape.rows(left.table, pairs.probe, right.table, pairs.other)
+        return table, pairs.probe[counts]
 
     def _meet_from_right(self, left: SideRows, right: SideRows) -> pa.Table:
         pairs = matches(right, right.at - self.after_us, right.at + self.before_us, left)
@@ -93,15 +83,9 @@ class IntervalJoin(TimedJoin):
             leaving = SideRows(left.table.filter(pa.array(gone)), left.by)
             alone = np.ones(len(leaving), dtype=np.bool_)
             for right in (*stored[RIGHT], fresh[RIGHT]):
-                alone[self._met(leaving, right)] = False
+                alone[self._meet(leaving, right)[1]] = False
             found.append(self.shape.alone(leaving.table, np.flatnonzero(alone), self.schemas[RIGHT]))
         return found
-
-    def _met(self, left: SideRows, right: SideRows) -> I64:
-        """Left rows that meet somebody."""
-        pairs = matches(left, left.at - self.before_us, left.at + self.after_us, right)
-        _, counts = self.shape.rows(left.table, pairs.probe, right.table, pairs.other)
-        return np.unique(pairs.probe[counts])
 
     def _left_needed(self, side: SideRows, marks: Marks) -> Bools | None:
         return _from(side, marks[RIGHT], self.after_us)

@@ -22,11 +22,11 @@ from holdfast.operators.shared.logic import (
     Share,
     times_at,
 )
-from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, clocked, later, noted, resumed
+from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, later
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, joined
-from holdfast.state.joins.sides import Needed, Pile, repartitioned
+from holdfast.state.joins.sides import Needed, Pile
 from holdfast.state.keyed.row_evolution import evolved
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.watermarks import NEVER
@@ -45,8 +45,7 @@ LEFT, RIGHT = 0, 1
 class PairShape:
     """What output rows look like: all columns of the left, then those `names` of the right.
 
-    `where` chooses among them: a function of a table that gives booleans, or an expression of Arrow.
-    """
+    `where` chooses among them: a function of a table that gives booleans, or an expression of Arrow."""
 
     output: pa.Schema
     names: tuple[str, ...]
@@ -96,7 +95,8 @@ class JoinLogic(KeyedLogic):
         return (self.shape.output,)
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        return repartitioned(self.piles, old, partition, partitions, place.directory, place.prefix)
+        dealt = [pile.repartitioned(old, partition, partitions, place) for pile in self.piles]
+        return tuple(segment for of_pile in dealt for segment in of_pile)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         """Kept rows of a stream whose columns have changed: new ones are null."""
@@ -111,15 +111,19 @@ class TimedJoin(JoinLogic):
     The watermark of a port all of whose sources are idle is the other one's.
 
     `meta`: {"reached": for each port [[source, largest event time]], "marks": the watermark of each}, sources by name;
-    if sources may be idle also what `timed.noted` gives, for each port; if `counts_rows`, "rows": how many rows with an
-    event time each port had so far.
-    """
+    if sources may be idle also what `TimedPort.noted` gives, for each port; if `counts_rows`, "rows": how many rows with an
+    event time each port had so far."""
 
     ports: tuple[TimedPort, TimedPort]
     schemas: tuple[pa.Schema, pa.Schema]
     shape: PairShape
     outer: bool
     """Left rows that meet nobody come out as well, with nulls on the right."""
+
+    @property
+    def piles(self) -> tuple[Pile, ...]:
+        of_sides = enumerate(zip(self.ports, self.schemas, strict=True))
+        return tuple(Pile(side, port.by, schema) for side, (port, schema) in of_sides)
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrivals:
         left, right = (port.own(rows, side, partition, partitions) for side, port in enumerate(self.ports))
@@ -152,7 +156,7 @@ class TimedJoin(JoinLogic):
             "reached": [port.to_stored(known) for port, known in zip(self.ports, after, strict=True)],
             "marks": list(now),
             **self._counted(meta, arrived),
-            **noted(self._idle_us, meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
+            **self.ports[0].noted(meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
         }
         return Applied(kept, (output,), new_meta, {"late": late} if late else {})
 
@@ -172,15 +176,11 @@ class TimedJoin(JoinLogic):
         came = [0 if these is None else these.total for these in arrived]
         return {"rows": [had + more for had, more in zip(meta.get("rows", (0, 0)), came, strict=True)]}
 
-    @property
-    def _idle_us(self) -> int | None:
-        return self.ports[0].idle_us
-
     def at(self, meta: Any, now_us: int) -> Any:
-        return clocked(self._idle_us, meta, now_us)
+        return self.ports[0].clocked(meta, now_us)
 
     def resumed(self, meta: Any) -> Any:
-        return resumed(self._idle_us, meta)
+        return self.ports[0].resumed(meta)
 
     def _marks(self, was: Marks, reached: Reached, silent: Sequence[dict[int, int]]) -> Marks:
         """The watermarks after a step. They never fall, also if an idle source comes back."""

@@ -15,20 +15,11 @@ import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.language.operators.values import Latest
-from holdfast.operators.joins.joining import (
-    Arrivals,
-    Marks,
-    Sides,
-    TimedJoin,
-    chosen,
-    not_before,
-    released,
-    with_keys,
-)
-from holdfast.operators.joins.window_join import above, in_window, numbered_per_key, oriented
-from holdfast.operators.shared.logic import Place, PortRows, Segments
-from holdfast.operators.shared.stale_windows import Missing, without_stale
-from holdfast.operators.shared.timed import Arrived, longs
+from holdfast.operators.joins import joining, window_join
+from holdfast.operators.joins.joining import Arrivals, Marks, Sides, TimedJoin
+from holdfast.operators.joins.window_join import Missing, without_stale
+from holdfast.operators.shared.logic import Place, PortRows, Segments, longs
+from holdfast.operators.shared.timed import Arrived
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches, with_coordinate
 from holdfast.state.joins.sides import Needed, Pile
@@ -50,12 +41,8 @@ class OrderedJoin(TimedJoin):
 
     @property
     def piles(self) -> tuple[Pile, ...]:
-        kept = [Pile(side, self.ports[side].by, self.schemas[side]) for side in (0, 1)]
-        waiting = [
-            Pile(2 + side, self.ports[side].by, pa.schema([*self.schemas[side], *POSITION_FIELDS]))
-            for side in (0, 1)
-        ]
-        return (*kept, *waiting)
+        kept = super().piles
+        return (*kept, *(Pile(2 + p.number, p.by, pa.schema([*p.columns, *POSITION_FIELDS])) for p in kept))
 
     # --- how rows arrive ---
 
@@ -101,19 +88,19 @@ class OrderedJoin(TimedJoin):
         result_segments: list[Segment] = []
         for side, pile in enumerate(self.piles[2:]):
             kept, new = pile.among(segments), self.fresh(side, pile, rows[side])
-            ready.append(released(pile, kept, new, since, upto))
-            result_segments += pile.advance(kept, new, not_before(upto), place.directory, place.prefix)
+            ready.append(joining.released(pile, kept, new, since, upto))
+            result_segments += pile.advance(kept, new, joining.not_before(upto), place)
         windows, output = self._through_windows(segments, ready, upto, place)
         return (*windows, *result_segments), output
 
     def _through_windows(
-        self, segments: Segments, released: Sequence[pa.Table], now: int | None, place: Place
+        self, segments: Segments, ready: Sequence[pa.Table], now: int | None, place: Place
     ) -> tuple[list[Segment], pa.Table]:
         piles = self.piles[:2]
         kept = [pile.among(segments) for pile in piles]
         stored = [[pile.rows(segment) for segment in of] for pile, of in zip(piles, kept, strict=True)]
-        moments = self._moments(released)
-        moved = [pile.fresh(released[side], moments[side]) for side, pile in enumerate(piles)]
+        moments = self._moments(ready)
+        moved = [pile.fresh(ready[side], moments[side]) for side, pile in enumerate(piles)]
         output = [self.shape.output.empty_table()]
         segments_after: list[Segment] = []
         for side, pile in enumerate(piles):
@@ -121,7 +108,7 @@ class OrderedJoin(TimedJoin):
             if window.rows == 0:
                 continue
             # A row without a whole key meets nobody, but it takes its place in a window.
-            probes = SideRows(chosen(every.table, with_keys(every.table, every.by)), every.by)
+            probes = SideRows(joining.chosen(every.table, joining.with_keys(every.table, every.by)), every.by)
             base = max((int(of.at.max()) for of in stored[side]), default=0)
             fresh = self._numbered(side, moved[side], moments[side], base, stored[side])
             if window.per_key:
@@ -131,18 +118,18 @@ class OrderedJoin(TimedJoin):
             for other in (*stored[side], fresh):
                 low, values = self._bounds(side, window, probes, seen, other)
                 pairs = matches(probes, low, seen, other, values)
-                output.append(oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
+                output.append(window_join.oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
             needed = self._needed(side, fresh, base + len(moments[side]), now)
-            segments_after += pile.advance(kept[side], fresh, needed, place.directory, place.prefix)
+            segments_after += pile.advance(kept[side], fresh, needed, place)
         return segments_after, pa.concat_tables(output)
 
-    def _moments(self, released: Sequence[pa.Table]) -> list[I64]:
+    def _moments(self, ready: Sequence[pa.Table]) -> list[I64]:
         """The place of each row in the common order."""
         names = [next(iter(port.sources.values())) for port in self.ports]
         rank = [sorted(set(names)).index(name) for name in names]
-        times = [port.times(table) for port, table in zip(self.ports, released, strict=True)]
+        times = [port.times(table) for port, table in zip(self.ports, ready, strict=True)]
         sources = [np.full(len(of), rank[side]) for side, of in enumerate(times)]
-        places = [[longs(table, name) for table in released] for name in POSITION_COLUMNS[1:]]
+        places = [[longs(table, name) for table in ready] for name in POSITION_COLUMNS[1:]]
         keys = [np.concatenate(pair) for pair in (places[1], places[0], sources, times)]
         order = np.lexsort(keys)
         moments = np.empty(len(order), dtype=np.int64)
@@ -154,7 +141,7 @@ class OrderedJoin(TimedJoin):
     ) -> SideRows:
         if not self.windows[side].per_key:
             return with_coordinate(moved, base + 1 + np.searchsorted(np.sort(moments), moved.at))
-        return numbered_per_key(moved, stored)
+        return window_join.numbered_per_key(moved, stored)
 
     def _bounds(
         self, side: int, window: Latest, probes: SideRows, seen: I64, other: SideRows
@@ -170,8 +157,8 @@ class OrderedJoin(TimedJoin):
         window = self.windows[side]
         if window.size_us is not None:
             limit = NEVER if now is None else now - window.size_us
-            return lambda kept: above(self.ports[side].times(kept.table), int(limit))
-        return in_window(window, fresh, total)
+            return lambda kept: window_join.above(self.ports[side].times(kept.table), int(limit))
+        return window_join.in_window(window, fresh, total)
 
 
 def _both(marks: Marks) -> int | None:

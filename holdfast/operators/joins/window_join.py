@@ -18,24 +18,15 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.values import Latest
 from holdfast.operators.joins.joining import JoinLogic, PairShape, chosen, with_keys
-from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, noted_shares, own_rows
-from holdfast.operators.shared.stale_windows import Missing, without_stale
-from holdfast.operators.shared.timed import as_bytes, longs
+from holdfast.operators.shared import logic
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, by_position, longs
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
+from holdfast.state.joins import window_pairs
 from holdfast.state.joins.pairs import SideRows, matches, sorted_side, with_coordinate
 from holdfast.state.joins.sides import MERGED_ROWS, Needed, Pile
-from holdfast.state.joins.window_pairs import (
-    before,
-    interleaved,
-    last_numbers,
-    last_of_each_key,
-    numbers_per_key,
-    outlived,
-    passed,
-)
-from holdfast.state.keyed.keyed_map import sort_by_position
 from holdfast.state.keyed.segment import Segment
+from holdfast.state.values.plain_types import as_stream
 
 _RUNS = b"holdfast.runs"
 RANK = "__hf_rank"
@@ -69,15 +60,15 @@ class WindowJoin(JoinLogic):
     def own(self, rows: PortRows, partition: int, partitions: int) -> tuple[Arrived | None, Arrived | None]:
         found: list[Arrived | None] = [None, None]
         for side, table in rows.items():
-            ordered = sort_by_position(table, POSITION_COLUMNS)
+            ordered = by_position(table)
             ranked = ordered.append_column(RANK, pa.array(np.arange(ordered.num_rows)))
-            mine = own_rows(ranked, self.by[side], partition, partitions)
+            mine = logic.own_rows(ranked, self.by[side], partition, partitions)
             found[side] = Arrived(mine, ordered.num_rows)
         return found[0], found[1]
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        rows = sort_by_position(rows, POSITION_COLUMNS)
-        return noted_shares(rows, self.by[port], note_of(rows), partitions)
+        rows = by_position(rows)
+        return logic.noted_shares(rows, self.by[port], note_of(rows), partitions)
 
     def gather(self, shares: Sequence[Share]) -> tuple[Arrived | None, Arrived | None] | None:
         if not shares:
@@ -109,9 +100,11 @@ class WindowJoin(JoinLogic):
             if not window.rows or not len(probes):
                 continue
             if window.per_key:
-                seen = last_numbers(probes, stored[side]) + before(probes, moved[side])
+                seen = window_pairs.last_numbers(probes, stored[side]) + window_pairs.before(
+                    probes, moved[side]
+                )
             else:
-                seen = base[side] + passed(probes.at, totals[1 - side], totals[side], 1 - side)
+                seen = base[side] + window_pairs.passed(probes.at, totals[1 - side], totals[side], 1 - side)
             for other in (*stored[side], numbered[side]):
                 pairs = matches(probes, seen - window.rows + 1, seen, other)
                 output.append(oriented(self.shape, side, other, pairs.other, probes, pairs.probe))
@@ -120,7 +113,7 @@ class WindowJoin(JoinLogic):
         left: list[Segment] = []
         for side, pile in enumerate(piles):
             needed = in_window(self.windows[side], numbered[side], after[side])
-            left += pile.advance(kept[side], numbered[side], needed, place.directory, place.prefix)
+            left += pile.advance(kept[side], numbered[side], needed, place)
         return Applied(tuple(left), (result,), {"rows": after})
 
     def _by_moment(self, side: int, arrived: Arrived | None, totals: Sequence[int]) -> SideRows:
@@ -129,7 +122,9 @@ class WindowJoin(JoinLogic):
             return self.piles[side].empty()
         rows = chosen(arrived.rows, with_keys(arrived.rows, self.by[side]))
         ranks = np.asarray(rows.column(RANK).to_numpy(), dtype=np.int64)
-        return self.piles[side].fresh(rows, interleaved(ranks, totals[side], totals[1 - side], side))
+        return self.piles[side].fresh(
+            rows, window_pairs.interleaved(ranks, totals[side], totals[1 - side], side)
+        )
 
     def _numbered(
         self, side: int, moved: SideRows, totals: Sequence[int], base: int, stored: Sequence[SideRows]
@@ -171,7 +166,7 @@ def oriented(
 
 def numbered_per_key(moved: SideRows, stored: Sequence[SideRows]) -> SideRows:
     """Rows by their numbers within their keys."""
-    numbered = with_coordinate(moved, numbers_per_key(moved, stored))
+    numbered = with_coordinate(moved, window_pairs.numbers_per_key(moved, stored))
     return sorted_side(numbered.table, numbered.by) if moved.collides else numbered
 
 
@@ -180,8 +175,8 @@ def in_window(window: Latest, numbered: SideRows, total: int) -> Needed:
     rows = window.rows or 0
     if not window.per_key:
         return lambda kept: above(kept.at, total - rows)
-    newest = last_of_each_key(numbered)
-    return lambda kept: outlived(kept, newest, rows)
+    newest = window_pairs.last_of_each_key(numbered)
+    return lambda kept: window_pairs.outlived(kept, newest, rows)
 
 
 def _had(meta: Any) -> tuple[int, ...]:
@@ -213,7 +208,7 @@ def note_of(rows: pa.Table) -> dict[bytes, bytes]:
     lengths = np.diff(starts, append=len(numbers))
     columns = (sources[starts], ordinals[starts], numbers[starts], lengths)
     names = ("source", "ordinal", "row", "length")
-    return {_RUNS: as_bytes(pa.table({n: pa.array(c) for n, c in zip(names, columns, strict=True)}))}
+    return {_RUNS: as_stream(pa.table({n: pa.array(c) for n, c in zip(names, columns, strict=True)}))}
 
 
 def ranks_of(shares: Sequence[pa.Table]) -> tuple[pa.Table, I64, int]:
@@ -239,3 +234,75 @@ def _last_not_after(starts: Sequence[I64], sought: Sequence[I64]) -> I64:
     place = np.empty(len(order), dtype=np.int64)
     place[order] = upto
     return place[count:]
+
+
+# --- windows restored where their operator missed rows since -----------------------------------------------------------
+#
+# What the missed rows would have pushed out goes, so that nobody meets a row that is too old. A window of a whole stream
+# loses what lies as many numbers further back. Of windows per key each loses the key's share of what the stream missed,
+# by the rows that the key had among all so far. Windows by event time need nothing of this: the watermark goes on and
+# takes their rows along.
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is known of one stream: rows had and missed, and the number of the last row of all; None: that of the last
+    row kept, of windows whose rows are all in one partition."""
+
+    had: int
+    missed: int
+    last: int | None = None
+
+
+def without_stale(
+    piles: Sequence[Pile],
+    windows: Sequence[Latest],
+    streams: Sequence[Missing],
+    partitions: Sequence[Segments],
+    places: Sequence[Place],
+) -> tuple[tuple[Segments, ...], int]:
+    """(the partitions' segments without stale rows, how many rows of windows those were). `piles`: of the windows'
+    rows."""
+    found = [_fresh(piles, windows, streams, *its) for its in zip(partitions, places, strict=True)]
+    return tuple(left for left, _ in found), sum(gone for _, gone in found)
+
+
+def _fresh(
+    piles: Sequence[Pile],
+    windows: Sequence[Latest],
+    streams: Sequence[Missing],
+    segments: Segments,
+    place: Place,
+) -> tuple[Segments, int]:
+    left, gone = list(segments), 0
+    for pile, window, stream in zip(piles, windows, streams, strict=True):
+        kept = pile.among(segments)
+        if not window.rows or not stream.missed or not kept:
+            continue
+        stored = [pile.rows(segment) for segment in kept]
+        was, now = (_in_window(stored, window, stream, missed) for missed in (0, stream.missed))
+        gone += sum(_count(was, side) - _count(now, side) for side in stored)
+        left = [segment for segment in left if segment not in kept]
+        left += pile.only(kept, now, place)
+    return tuple(left), gone
+
+
+def _in_window(stored: Sequence[SideRows], window: Latest, stream: Missing, missed: int) -> Needed:
+    """Which rows are in the window behind which so many more have come."""
+    rows = window.rows or 0
+    if window.per_key:
+
+        def needed(side: SideRows) -> Bools | None:
+            last = window_pairs.last_numbers(side, stored)
+            return window_pairs.not_pushed_out(
+                side, last, window_pairs.share_of_key(missed, last, stream.had), rows
+            )
+
+        return needed
+    last = max(int(side.at.max()) for side in stored) if stream.last is None else stream.last
+    return lambda side: window_pairs.not_pushed_out(side, last, missed, rows)
+
+
+def _count(needed: Needed, side: SideRows) -> int:
+    mask = needed(side)
+    return len(side) if mask is None else int(np.count_nonzero(mask))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,7 @@ from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.python.key_turns import Answer, Turn, Turns
-from holdfast.operators.shared import lifetimes
-from holdfast.operators.shared.keyed_maps import TimedMapLogic
-from holdfast.operators.shared.lifetimes import Arrived, Marked
+from holdfast.operators.shared.lifetimes import Arrived, Marked, TimedMapLogic
 from holdfast.operators.shared.logic import Applied, Place, Segments, with_hashes
 from holdfast.operators.stored.parts import NOTHING, STATE_PART, Known, Part
 from holdfast.operators.stored.rows import StoredRows
@@ -32,10 +30,10 @@ from holdfast.operators.stored.variables_view import Variables
 from holdfast.operators.stored.views import Stored, View
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, lift, single
 from holdfast.state.columns.grouping import Grouping, group_rows
-from holdfast.state.columns.hashing import HASH_COLUMN, I64, owned
+from holdfast.state.columns.hashing import HASH_COLUMN, owned
 from holdfast.state.keyed.expiry import LONG_AGO, SEEN
 from holdfast.state.keyed.lookup import find_rows
-from holdfast.state.keyed.opaque_values import OpaqueRows, present
+from holdfast.state.keyed.opaque_values import PRESENT, OpaqueRows
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.values import user_classes
 from holdfast.state.variables import wakeups
@@ -47,10 +45,10 @@ from holdfast.state.variables.variables import Value
 class KeyedPython(TimedMapLogic):
     """`meta`, with event time only: {"reached": the largest so far, "mark": the watermark up to which keys were woken}."""
 
+    keyed_map: OpaqueRows
     operator: OperatorName
     spec: KeyedSpec
     input: pa.Schema
-    map: OpaqueRows
     classes: tuple[tuple[str, str, type], ...] = ()
     """Registered classes that states hold: (kind, name, class). Tasks register them again."""
     aside: bool = False
@@ -61,15 +59,12 @@ class KeyedPython(TimedMapLogic):
         variables = declared(type(spec.make()))
         kinds = [kind for variable in variables.values() for kind in variable.kinds]
         known = tuple(found for kind in kinds if (found := user_classes.registration(kind)) is not None)
-        return KeyedPython(operator, spec, schema, OpaqueRows.of_keys(spec.by, schema), known, aside)
+        rows = OpaqueRows.of_keys(spec.by, schema)
+        return KeyedPython(rows, spec.schema, False, operator, spec, schema, known, aside)
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
         return ((*self.input.names, *POSITION_COLUMNS),)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (self.spec.schema,)
 
     @property
     def time(self) -> Ttl | None:
@@ -80,20 +75,20 @@ class KeyedPython(TimedMapLogic):
 
     @cached_property
     def _entries(self) -> pa.Schema:
-        return wakeups.wake_schema(self.map.key_fields)
+        return wakeups.wake_schema(self.keyed_map.key_fields)
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         for registered in self.classes:
             user_classes.register_again(*registered)
         before: int | None = (meta or {}).get("mark")
-        marked = lifetimes.marked(arrived, self.time, meta)
+        marked = self.marked(arrived, meta)
         # A run with another delay must not fall back, nor jump over what was not woken yet.
         mark = marked.mark if before is None else max(marked.mark, before)
         after = None if self.spec.on is None else {**marked.meta, "mark": mark}
         states, entries = wakeups.parted(segments)
         due = wakeups.due(entries, self._entries, before, mark)
         if not marked.rows.num_rows and not due.num_rows:
-            return Applied(segments, (self.spec.schema.empty_table(),), after)
+            return Applied(segments, (self.output.empty_table(),), after)
         if not marked.rows.num_rows:
             marked = replace(marked, rows=self._nothing)
         keys, grouping = self._keys(marked.rows, due)
@@ -103,22 +98,21 @@ class KeyedPython(TimedMapLogic):
         output = turns.output()  # first: what fails must not leave a segment behind
         states = self._advanced(states, keys, stored, answers, place)
         fresh = self._fresh(keys, answers)
-        entries = wakeups.advanced(entries, fresh, mark, place.directory, place.prefix)
+        entries = wakeups.advanced(entries, fresh, mark, place)
         return Applied((*states, *entries), (output,), after, _sizes(stored, answers))
 
     @property
     def _nothing(self) -> pa.Table:
         """No rows, where only timers are due."""
-        return with_hashes(self.input.empty_table(), self.spec.by).append_column(
-            SEEN, pa.array([], pa.int64())
-        )
+        rows = with_hashes(self.input.empty_table(), self.spec.by)
+        return rows.append_column(SEEN, pa.array([], pa.int64()))
 
     def _keys(self, rows: pa.Table, due: pa.Table) -> tuple[pa.Table, Grouping]:
         """(the keys at work, each once; rows and, behind them, entries that are due, by key)."""
         every = pa.concat_tables(
             [
-                lift(self.map.keys, rows),
-                due.select([HASH_COLUMN, *self.spec.by]).cast(self.map.keys.state_schema),
+                lift(self.keyed_map.keys, rows),
+                due.select([HASH_COLUMN, *self.spec.by]).cast(self.keyed_map.keys.state_schema),
             ]
         )
         columns = [single(column) for column in every.columns]
@@ -128,7 +122,7 @@ class KeyedPython(TimedMapLogic):
 
     def _stored(self, states: Segments, keys: pa.Table) -> dict[int, bytes]:
         """The states of those keys that have one."""
-        found = find_rows(states, keys, self.map)
+        found = find_rows(states, keys, self.keyed_map)
         pairs = zip(found.rows.tolist(), found.values[0].to_pylist(), strict=True)
         return {row: data for row, data in pairs if data is not None}
 
@@ -162,12 +156,10 @@ class KeyedPython(TimedMapLogic):
         place: Place,
     ) -> Segments:
         changed = [row for row, answer in enumerate(answers) if answer.data != stored.get(row)]
-        if not changed:
-            return states
         data = pa.array([answers[row].data for row in changed], pa.large_binary())
-        rows = [single(column) for column in keys.take(pa.array(changed)).columns]
-        table = pa.Table.from_arrays([*rows, data], schema=self.map.state_schema)
-        return self.advanced(states, table, place, keep_in_base=present)
+        rows = [single(column) for column in keys.take(pa.array(changed, pa.int64())).columns]
+        table = pa.Table.from_arrays([*rows, data], schema=self.keyed_map.state_schema)
+        return self.advanced(states, table, place, PRESENT)
 
     def _fresh(self, keys: pa.Table, answers: Sequence[Answer]) -> pa.Table:
         """Entries to be added to the index."""
@@ -176,10 +168,6 @@ class KeyedPython(TimedMapLogic):
         rows = keys.take(pa.array([row for row, _ in waking], pa.int64()))
         return pa.Table.from_arrays([times, *(single(c) for c in rows.columns)], schema=self._entries)
 
-    @property
-    def keyed_map(self) -> Aggregation:
-        return self.map
-
     def parted(self, segments: Segments) -> tuple[Segments, Segments]:
         return wakeups.parted(segments)
 
@@ -187,11 +175,9 @@ class KeyedPython(TimedMapLogic):
         both = [wakeups.parted(segments) for segments in old]
         merged = super().repartition([states for states, _ in both], partition, partitions, place)
 
-        def mine(hashes: I64) -> Any:
-            return owned(hashes, partition, partitions)
-
         entries = [entry for _, entries in both for entry in entries]
-        return (*merged, *wakeups.joined(entries, self._entries, mine, place.directory, place.prefix))
+        mine = partial(owned, partition=partition, partitions=partitions)
+        return (*merged, *wakeups.joined(entries, self._entries, mine, place))
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         return table  # states are bytes, in which variables are found by name

@@ -13,16 +13,16 @@ from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.rows import BarrierSpec, Names, barrier_names, barrier_schema
 from holdfast.operators.fingerprint import Fingerprint, columns_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
-from holdfast.operators.shared.keyed_maps import MapLogic, with_positions
-from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, own_rows
+from holdfast.operators.shared.keyed_maps import MapLogic
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, by_position, own_rows
 from holdfast.operators.stored.parts import NOTHING, Known, Part
 from holdfast.operators.stored.rows import StoredRows
 from holdfast.operators.stored.views import SimpleView, View, unique
-from holdfast.state.aggregates.aggregation import Aggregation, single
+from holdfast.state.aggregates.aggregation import single
 from holdfast.state.columns import arrays
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.joins.barriers import Matched, collecting, in_chunks, match, some_wait
-from holdfast.state.keyed.keyed_map import sort_by_position
+from holdfast.state.keyed.keyed_map import Useful
 
 HOME = 0
 """The partition that has all rows where there are no keys."""
@@ -33,31 +33,21 @@ class Barrier(MapLogic):
     """Rows travel with positions. `meta`, without keys: {"rows": how many came by each port}. `stamp`: the number of
     the first input's source, if what leaves carries the positions of the first input's rows."""
 
-    aggregation: Aggregation
     by: tuple[str, ...]
     inputs: tuple[pa.Schema, ...]
     names: tuple[Names, ...]
-    output: pa.Schema
     stamp: int | None = None
 
     @staticmethod
     def plan(
         by: tuple[str, ...], inputs: Sequence[pa.Schema], output: pa.Schema, stamp: int | None
     ) -> Barrier:
-        names = barrier_names(inputs, by)
-        return Barrier(collecting(by, inputs), by, tuple(inputs), names, output, stamp)
+        rows = collecting(by, inputs)
+        return Barrier(rows, output, stamp is not None, by, tuple(inputs), barrier_names(inputs, by), stamp)
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
         return tuple((*schema.names, *POSITION_COLUMNS) for schema in self.inputs)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (with_positions(self.output, self.stamp is not None),)
-
-    @property
-    def keyed_map(self) -> Aggregation:
-        return self.aggregation
 
     @property
     def key(self) -> Sequence[str]:
@@ -76,21 +66,21 @@ class Barrier(MapLogic):
     def apply(self, segments: Segments, meta: Any, arrived: dict[int, pa.Table], place: Place) -> Applied:
         if not self.by:
             arrived, meta = self._numbered(arrived, meta)
-        matched = match(self.aggregation, segments, arrived)
+        matched = match(self.keyed_map, segments, arrived)
         output = self._output(matched)  # first: what fails must not leave a segment behind
-        after = self.advanced(segments, matched.changed, place, keep_in_base=self._waits)
+        after = self.advanced(segments, matched.changed, place, Useful(self._waits, in_base=True))
         return Applied(after, (output,), meta)
 
     def _numbered(self, arrived: dict[int, pa.Table], meta: Any) -> tuple[dict[int, pa.Table], Any]:
         counts = list((meta or {}).get("rows", [0] * len(self.inputs)))
         numbered = {}
         for port, rows in arrived.items():
-            numbered[port] = in_chunks(sort_by_position(rows, POSITION_COLUMNS), counts[port])
+            numbered[port] = in_chunks(by_position(rows), counts[port])
             counts[port] += rows.num_rows
         return numbered, {"rows": counts}
 
     def _waits(self, table: pa.Table) -> Bools:
-        return some_wait(self.aggregation, table)
+        return some_wait(self.keyed_map, table)
 
     def _output(self, matched: Matched) -> pa.Table:
         """In the order of the first input's positions."""

@@ -12,8 +12,7 @@ from holdfast.language.operators.rows import DedupSpec, dedup_schema
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
-from holdfast.operators.shared.keyed_maps import LivingLogic, with_positions
-from holdfast.operators.shared.lifetimes import Marked
+from holdfast.operators.shared.lifetimes import LivingLogic, Marked
 from holdfast.operators.shared.logic import Segments
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.keyed.expiry import first_of_lives, remembering
@@ -22,29 +21,20 @@ from holdfast.state.keyed.expiry import first_of_lives, remembering
 @dataclass(frozen=True)
 class Dedup(LivingLogic):
     """The state is a keyed map of the keys that were seen, with the times of the rows that passed if there is a
-    lifetime. `stamped`: the output carries positions."""
-
-    aggregation: Aggregation
-    input: pa.Schema
-    ttl: Ttl | None = None
-    stamped: bool = False
+    lifetime."""
 
     @staticmethod
     def plan(by: Sequence[str], ttl: Ttl | None, schema: pa.Schema, stamped: bool) -> Dedup:
         keys = Aggregation.plan(by, (), schema) if ttl is None else remembering(by, (), schema)
-        return Dedup(keys, schema, ttl, stamped)
+        return Dedup(keys, schema, stamped, ttl)
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
-        return ((*self.input.names, *POSITION_COLUMNS),)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (with_positions(self.input, self.stamped),)
+        return ((*self.output.names, *POSITION_COLUMNS),)
 
     def lived(self, segments: Segments, marked: Marked) -> tuple[pa.Table, pa.Table]:
         length = None if self.ttl is None else self.ttl.length_us
-        passed, changed = first_of_lives(self.aggregation, segments, marked.rows, marked.marks, length)
+        passed, changed = first_of_lives(self.keyed_map, segments, marked.rows, marked.marks, length)
         return marked.rows.select(self.outputs[0].names).take(pa.array(passed)), changed
 
     def counted(self, rows: int, output: int) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""The best rows of each key, of all time or of windows; which they are is decided in `state/aggregates/best_rows.py`."""
+"""The best rows of each key, of all time or of windows; which they are is decided in `state/aggregates/ordered_values.py`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from holdfast.operators.stored.rows import RowsOfWindows
 from holdfast.operators.stored.told_aggregations import Function, Functions
 from holdfast.operators.stored.views import BEST
 from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, partial, single
-from holdfast.state.aggregates.best_rows import Order, changed_lists, exploded, top_name
 from holdfast.state.aggregates.function_names import POSITION
+from holdfast.state.aggregates.ordered_values import Order, changed_lists, exploded, top_name
 from holdfast.state.columns.arrays import row_type, whole_rows
 from holdfast.state.keyed.lookup import Found, find_rows
 from holdfast.state.windows.time_windows import END, START, Windows
@@ -37,20 +37,14 @@ _ALL = "__hf_all"
 class TopRows(MapLogic):
     """The best rows a key has had. Sums travel, not rows: at most so many rows of a key leave a mapping task."""
 
-    aggregation: Aggregation
     by: tuple[str, ...]
     input: pa.Schema
-    output: pa.Schema
 
     @staticmethod
     def plan(count: int, by: tuple[str, ...], order: Order, schema: pa.Schema, output: pa.Schema) -> TopRows:
         widened = schema.append(pa.field(_ROW, row_type(schema))).append(pa.field(_ALL, pa.int64()))
         best = ((BEST, top_name(count, order), _ROW),)
-        return TopRows(Aggregation.plan(by or (_ALL,), best, widened), by, schema, output)
-
-    @property
-    def keyed_map(self) -> Aggregation:
-        return self.aggregation
+        return TopRows(Aggregation.plan(by or (_ALL,), best, widened), output, False, by, schema)
 
     @property
     def key(self) -> Sequence[str]:
@@ -60,21 +54,17 @@ class TopRows(MapLogic):
     def columns(self) -> tuple[tuple[str, ...], ...]:
         return ((*self.input.names, *POSITION),)
 
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (self.output,)
-
     def prepared(self, rows: pa.Table) -> pa.Table:
         rows = with_whole_rows(with_hashes(rows, self.by), self.input)
         if not self.by:
             rows = rows.append_column(_ALL, pa.array(np.zeros(rows.num_rows, dtype=np.int64)))
-        return partial(self.aggregation, rows)
+        return partial(self.keyed_map, rows)
 
     def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
-        keys = arrived[0] if len(arrived) == 1 else combine(self.aggregation, arrived)
-        found = find_rows(segments, keys, self.aggregation)
+        keys = arrived[0] if len(arrived) == 1 else combine(self.keyed_map, arrived)
+        found = find_rows(segments, keys, self.keyed_map)
         changed = self._changed(found)
-        output = ranked(finish(self.aggregation, changed), self.output)
+        output = ranked(finish(self.keyed_map, changed), self.output)
         return Applied(self.advanced(segments, changed, place), (output,))
 
     def _changed(self, found: Found) -> pa.Table:

@@ -61,7 +61,7 @@ class Sort(TimedLogic):
         leaving, stay = leave([*stored, Waiting(in_order(fresh, POSITION_COLUMNS))], passage.now)
         rows = in_order(pa.concat_tables([fresh.slice(0, 0), *leaving]), POSITION_COLUMNS)
         output = self._output(rows, meta.get("left", 0))
-        after = kept(stay, POSITION_COLUMNS, place.directory, place.prefix)
+        after = kept(stay, POSITION_COLUMNS, place)
         left = {"left": meta.get("left", 0) + rows.num_rows, "sources": self._numbers}
         return Applied(after, (output,), {**passage.meta, **left}, {"late": late} if late else {})
 

@@ -10,7 +10,7 @@ from holdfast.durable import remove_quietly
 from holdfast.operators.shared.logic import Segments
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.sorted_rows import SortedRows
-from holdfast.state.keyed.compaction import last_wins, ranges
+from holdfast.state.keyed.keyed_map import last_wins, ranges
 from holdfast.state.keyed.layout import Run, blocks_of, is_piece, piece_name
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS
 from holdfast.state.keyed.segment import Segment, open_segment, write_segment
@@ -28,8 +28,7 @@ def stored_changes(
 
     What is stored is a run of its own and not named like a piece of a merge. `as_base`: the segments are a whole
     version; then it is one run in pieces, since nothing lies before it. Names follow from what is joined, so that a
-    repeated upload stores the same bytes again.
-    """
+    repeated upload stores the same bytes again."""
     if len(changes) == 1 and not is_piece(changes[0]):
         return [put(changes[0])]
     name = f"{changes[-1].name}-of{len(changes)}"

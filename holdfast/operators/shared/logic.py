@@ -11,19 +11,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.language.connectors import TIMES
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES
 from holdfast.operators.stored.parts import Known
-from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.state.aggregates.aggregation import Aggregation, as_int64, single
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, key_group, key_hash, owned, partition_of_group
+from holdfast.state.keyed.segment import Place as Place
 from holdfast.state.keyed.segment import Segment
-
-Segments = tuple[Segment, ...]
+from holdfast.state.keyed.segment import Segments as Segments
 
 PortRows = Mapping[int, pa.Table]
 """The rows of a step by input port; ports without rows are left out, but one has some. Under `times_at(port)` stands what
@@ -46,14 +45,6 @@ class Applied:
     outputs: tuple[pa.Table, ...]
     meta: Any = None
     counts: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a partition writes: an existing directory, and a prefix that carries operator, partition and attempt."""
-
-    directory: Path
-    prefix: str
 
 
 class KeyedLogic(ABC):
@@ -152,6 +143,21 @@ def with_hashes(rows: pa.Table, by: Sequence[str]) -> pa.Table:
     else:
         hashes = np.zeros(rows.num_rows, dtype=np.int64)
     return rows.append_column(HASH_COLUMN, pa.array(hashes))
+
+
+def by_position(rows: pa.Table) -> pa.Table:
+    """The rows in the order of their positions."""
+    columns = [longs(rows, name) for name in POSITION_COLUMNS]
+    varying = [column for column in columns if len(column) and (column != column[0]).any()]
+    if not varying or (len(varying) == 1 and (varying[0][1:] >= varying[0][:-1]).all()):
+        return rows
+    order = np.lexsort(varying[::-1]) if len(varying) > 1 else np.argsort(varying[0], kind="stable")
+    return rows.take(pa.array(order))
+
+
+def longs(table: pa.Table, name: str) -> I64:
+    """An integer column as an array."""
+    return as_int64(single(table.column(name)))
 
 
 def hashes_of(rows: pa.Table) -> I64:

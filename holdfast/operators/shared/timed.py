@@ -14,20 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, TIME_COLUMN, TIMES
-from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, noted_shares, own_rows, times_at
+from holdfast.operators.shared import logic
+from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, longs, times_at
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.expiry import LONG_AGO
-from holdfast.state.keyed.keyed_map import sort_by_position
-from holdfast.state.windows.watermarks import (
-    STAIRS,
-    join_stairs,
-    maxima,
-    raised,
-    running_maximum,
-    stairs,
-    watermark,
-)
+from holdfast.state.values.plain_types import as_stream
+from holdfast.state.windows import watermarks
+from holdfast.state.windows.watermarks import STAIRS
 
 REACHED = "__hf_reached"
 """Column of arrived rows: the largest event time of their source up to them, within the step."""
@@ -83,26 +77,26 @@ class TimedPort:
     # --- how rows arrive ---
 
     def own(self, given: PortRows, port: int, partition: int, partitions: int) -> Arrived | None:
+        """Out of the rows of all ports what matters to one partition."""
         times = given.get(times_at(port))
         if port not in given and times is None:
             return None
         rows = self._timed(given.get(port, self._nothing))
         if times is None and not self.aside:
             sources, own_times = longs(rows, POSITION_COLUMNS[0]), self.times(rows)
-            rows = rows.append_column(REACHED, pa.array(running_maximum(sources, own_times)))
-            reached = maxima(sources, own_times)
+            rows = rows.append_column(REACHED, pa.array(watermarks.running_maximum(sources, own_times)))
+            reached = watermarks.maxima(sources, own_times)
         else:
             steps = pa.concat_tables([self._stairs(rows), *([] if times is None else [stairs_of(times)])])
-            rows = with_reached(rows, [steps])
-            reached = maxima(longs(steps, "source"), longs(steps, "time"))
-        return Arrived(own_rows(rows, self.by, partition, partitions), reached, rows.num_rows)
+            rows, reached = with_reached(rows, [steps]), furthest(steps)
+        return Arrived(logic.own_rows(rows, self.by, partition, partitions), reached, rows.num_rows)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         if port < 0:
             return time_shares(rows, partitions)
         rows = self._timed(rows)
-        note = {STAIRS_NOTE: as_bytes(self._stairs(rows)), ROWS_NOTE: b"%d" % rows.num_rows}
-        return noted_shares(rows, self.by, note, partitions)
+        note = {STAIRS_NOTE: as_stream(self._stairs(rows)), ROWS_NOTE: b"%d" % rows.num_rows}
+        return logic.noted_shares(rows, self.by, note, partitions)
 
     def gather(self, shares: Sequence[Share], port: int = 0) -> Arrived | None:
         """From the shares of all ports."""
@@ -110,9 +104,9 @@ class TimedPort:
         told = [table for number, table in shares if number == times_at(port)]
         if not data and not told:
             return None
-        rows, steps = joined_shares(data or [own_rows(self._nothing, self.by, 0, 1)], told)
+        rows, steps = joined_shares(data or [logic.own_rows(self._nothing, self.by, 0, 1)], told)
         total = sum(int(share.schema.metadata[ROWS_NOTE]) for share in data)
-        return Arrived(rows, maxima(longs(steps, "source"), longs(steps, "time")), total)
+        return Arrived(rows, furthest(steps), total)
 
     @property
     def _nothing(self) -> pa.Table:
@@ -122,13 +116,13 @@ class TimedPort:
         """How rows in the order of their positions move time on by themselves."""
         if self.aside:
             return STAIRS.empty_table()
-        return stairs([longs(rows, name) for name in POSITION_COLUMNS], self.times(rows))
+        return watermarks.stairs([longs(rows, name) for name in POSITION_COLUMNS], self.times(rows))
 
     def _timed(self, rows: pa.Table) -> pa.Table:
         """The rows in position order. One without an event time belongs to no window."""
         if rows.column(self.on).null_count:
             rows = rows.filter(rows.column(self.on).is_valid())
-        return sort_by_position(rows, POSITION_COLUMNS)
+        return logic.by_position(rows)
 
     def times(self, rows: pa.Table) -> I64:
         """Event times in microseconds."""
@@ -150,7 +144,9 @@ class TimedPort:
     def mark(self, reached: Mapping[int, int], silent: Mapping[int, int] | None = None) -> int | None:
         """The watermark of the port: the smallest of its sources' that are not idle; None if they all are."""
         idle = self.idle(silent or {})
-        return watermark(reached, {source: us for source, us in self.delays.items() if source not in idle})
+        return watermarks.watermark(
+            reached, {source: us for source, us in self.delays.items() if source not in idle}
+        )
 
     def passage(self, meta: Mapping[str, Any], arrived: Arrived) -> Passage:
         """`meta`: {"reached": [[source, largest event time]], "watermark": of the last step, or None}, sources by name;
@@ -159,13 +155,41 @@ class TimedPort:
         reached = self.after(before, arrived)
         silent = self.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
         now = later(self.mark(reached, silent), was)
-        told = noted(self.idle_us, meta, self.to_stored(silent))
+        told = self.noted(meta, self.to_stored(silent))
         return Passage(before, was, now, {"reached": self.to_stored(reached), "watermark": now, **told})
 
     def marks_in(self, passage: Passage, arrived: Arrived) -> I64:
         """The watermark at each row: that of its own source, but not below the one before the step."""
         marks = self.marks(arrived, passage.before)
         return marks if passage.was is None else np.maximum(marks, passage.was)
+
+    # --- sources that no longer hold the watermark back ---
+    #
+    # For how long a source has been silent is processing time between steps: a step begins with the driver's time, and
+    # its `meta` keeps the silence of each source after it. So what was decided up to an epoch is stored with it, and a
+    # run that goes on from there begins with the same sources idle. While nobody ran, nobody was silent.
+    #
+    #     {"now": when the last step began, "silent": [[source, µs without a row]]}
+
+    def clocked(self, meta: Any, now_us: int) -> Any:
+        """What `KeyedLogic.at` gives: with the step's own time, which never falls, and what passed since the last step."""
+        if self.idle_us is None:
+            return meta
+        known = meta or {}
+        before = known.get(NOW, now_us)
+        now = max(now_us, before)
+        # A step that brought nobody a row has not used up what had passed before it.
+        return {**known, NOW: now, PASSED: known.get(PASSED, 0) + now - before}
+
+    def resumed(self, meta: Any) -> Any:
+        """What `KeyedLogic.resumed` gives: the next step is the first one, before which no time passed."""
+        if self.idle_us is None or meta is None:
+            return meta
+        return {name: value for name, value in meta.items() if name != NOW}
+
+    def noted(self, meta: Mapping[str, Any], silent: Any) -> dict[str, Any]:
+        """What a step's new `meta` keeps."""
+        return {} if self.idle_us is None else {NOW: meta.get(NOW, 0), SILENT: silent}
 
     def idle(self, silent: Mapping[int, int]) -> frozenset[int]:
         """The sources that have been silent for too long."""
@@ -192,7 +216,7 @@ class TimedPort:
 
     def after(self, before: Mapping[int, int], arrived: Arrived | None) -> dict[int, int]:
         """How far the sources have come after a step."""
-        return raised(before, arrived.reached if arrived is not None else {})
+        return watermarks.raised(before, arrived.reached if arrived is not None else {})
 
 
 class TimedLogic(KeyedLogic):
@@ -210,13 +234,14 @@ class TimedLogic(KeyedLogic):
         return self.port.gather(shares)
 
     def reached(self, meta: Any) -> int | None:
-        return (meta or {}).get("watermark")
+        found: int | None = (meta or {}).get("watermark")
+        return found
 
     def at(self, meta: Any, now_us: int) -> Any:
-        return clocked(self.port.idle_us, meta, now_us)
+        return self.port.clocked(meta, now_us)
 
     def resumed(self, meta: Any) -> Any:
-        return resumed(self.port.idle_us, meta)
+        return self.port.resumed(meta)
 
 
 def later(mark: int | None, other: int | None) -> int | None:
@@ -235,8 +260,13 @@ def joined_shares(shares: Sequence[pa.Table], told: Sequence[pa.Table] = ()) -> 
 
 def with_reached(rows: pa.Table, steps: Sequence[pa.Table]) -> pa.Table:
     """The rows with how far time had come at each of them."""
-    reached = join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
+    reached = watermarks.join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
     return rows.append_column(REACHED, pa.array(np.maximum(reached, LONG_AGO)))
+
+
+def furthest(steps: pa.Table) -> dict[int, int]:
+    """How far each source came."""
+    return watermarks.maxima(longs(steps, "source"), longs(steps, "time"))
 
 
 def times_of(rows: pa.Table, on: str) -> pa.Table:
@@ -248,56 +278,11 @@ def times_of(rows: pa.Table, on: str) -> pa.Table:
 
 def stairs_of(times: pa.Table) -> pa.Table:
     """Where times that travelled beside rows rise."""
-    times = sort_by_position(times, POSITION_COLUMNS)
-    return stairs([longs(times, name) for name in POSITION_COLUMNS], longs(times, TIME_COLUMN))
+    times = logic.by_position(times)
+    return watermarks.stairs([longs(times, name) for name in POSITION_COLUMNS], longs(times, TIME_COLUMN))
 
 
 def time_shares(times: pa.Table, partitions: int) -> dict[int, pa.Table]:
     """Times, for every partition: all of them hear how far time came."""
-    share = TIMES.empty_table().replace_schema_metadata({STAIRS_NOTE: as_bytes(stairs_of(times))})
+    share = TIMES.empty_table().replace_schema_metadata({STAIRS_NOTE: as_stream(stairs_of(times))})
     return dict.fromkeys(range(partitions), share)
-
-
-def longs(table: pa.Table, name: str) -> I64:
-    """An integer column as an array."""
-    return as_int64(single(table.column(name)))
-
-
-def as_bytes(table: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-# --- sources that no longer hold the watermark back -------------------------------------------------------------------
-#
-# For how long a source has been silent is processing time between steps: a step begins with the driver's time, and its
-# `meta` keeps the silence of each source after it. So what was decided up to an epoch is stored with it, and a run that
-# goes on from there begins with the same sources idle. While nobody ran, nobody was silent.
-#
-#     {"now": when the last step began, "silent": [[source, µs without a row]]}
-
-
-def clocked(idle_us: int | None, meta: Any, now_us: int) -> Any:
-    """What `KeyedLogic.at` gives: with the step's own time, which never falls, and what passed since the last step."""
-    if idle_us is None:
-        return meta
-    known = meta or {}
-    before = known.get(NOW, now_us)
-    now = max(now_us, before)
-    # A step that brought nobody a row has not used up what had passed before it.
-    return {**known, NOW: now, PASSED: known.get(PASSED, 0) + now - before}
-
-
-def resumed(idle_us: int | None, meta: Any) -> Any:
-    """What `KeyedLogic.resumed` gives: the next step is the first one, before which no time passed."""
-    if idle_us is None or meta is None:
-        return meta
-    return {name: value for name, value in meta.items() if name != NOW}
-
-
-def noted(idle_us: int | None, meta: Mapping[str, Any], silent: Any) -> dict[str, Any]:
-    """What a step's new `meta` keeps."""
-    return {} if idle_us is None else {NOW: meta.get(NOW, 0), SILENT: silent}

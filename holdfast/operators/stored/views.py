@@ -18,8 +18,8 @@ import pyarrow as pa
 from holdfast.language.operators.rows import RANK
 from holdfast.operators.stored.parts import RANGE_ROWS, UTC
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, finish, single
-from holdfast.state.aggregates.best_rows import exploded
 from holdfast.state.aggregates.function_names import POSITION
+from holdfast.state.aggregates.ordered_values import exploded
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.joins.pairs import AT
 from holdfast.state.keyed.expiry import SEEN, unexpired
@@ -95,7 +95,7 @@ class Finished(SimpleView):
         return self.aggregation.state_schema
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        return rows if self.ends_us is None else rows.filter(pa.array(unexpired(*self.ends_us)(rows)))
+        return rows if self.ends_us is None else rows.filter(pa.array(unexpired(*self.ends_us).rows(rows)))
 
     def finish(self, rows: pa.Table) -> tuple[pa.Table, pa.Array | None]:
         return _unfolded(_renamed(finish(self.aggregation, rows)))

@@ -68,7 +68,7 @@ class VersionedState:
         """The operator has the state of `epoch`. `found`: None if it was not stored in versions."""
         variables = declared(type(op))
         self._versions = instance_state.versions_of(op)
-        self._described = {name: variables[name].describe() for name in self._versions}
+        self._described = {name: str(variables[name].shape) for name in self._versions}
         self._chain = NOTHING if found is None else self._fitting(found)
         self._pinned, self._epoch = None, epoch
         self._chooser.resume(None if found is None else form)

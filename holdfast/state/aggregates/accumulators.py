@@ -21,7 +21,7 @@ the same `fold`, so results cannot differ between them.
 | collect_set | the same | the same | list of its type |
 | quantile[q] | number | values and counts: see quantiles.py | double |
 | udaf[…] | columns, with positions | lists of the rows: see ordered_values.py | as declared |
-| top[…] | whole rows, with positions | lists of the best: see best_rows.py | list of rows |
+| top[…] | whole rows, with positions | lists of the best: see ordered_values.py | list of rows |
 
 Nulls are left out, as in SQL, except by first and last, as in Spark; over no value counts are zero, lists are empty and
 everything else is null.
@@ -37,9 +37,8 @@ import pyarrow as pa
 from holdfast.errors import StateError
 from holdfast.state.aggregates import double_sums, extremes, wide_sums
 from holdfast.state.aggregates.accumulator import Accumulator, Columns, Parts
-from holdfast.state.aggregates.best_rows import top_of
 from holdfast.state.aggregates.function_names import FUNCTIONS, UserFunction, share_of
-from holdfast.state.aggregates.ordered_values import AtEnd, Collected, Custom, Distinct, has_values
+from holdfast.state.aggregates.ordered_values import AtEnd, Collected, Custom, Distinct, has_values, top_of
 from holdfast.state.aggregates.quantiles import Quantile
 from holdfast.state.aggregates.variance import Variance
 from holdfast.state.columns.arrays import floats, ints, is_number, masked

@@ -11,7 +11,7 @@ of any number of tables, `finish` makes the output. State tables hold each key o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,7 +25,7 @@ from holdfast.state.aggregates.accumulators import accumulator
 from holdfast.state.aggregates.function_names import POSITION, UserFunction, columns_of, is_ordered
 from holdfast.state.aggregates.ordered_values import row_of, with_position
 from holdfast.state.aggregates.whole_number_paths import OrderedInts, batch_states
-from holdfast.state.columns.grouping import Runs, group_rows
+from holdfast.state.columns.grouping import Grouping, Runs, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, canonical_key, key_hash, plain
 
 Aggregate = tuple[str, str, str | None]
@@ -127,7 +127,7 @@ def partial(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
     """State rows of the batch alone, one per key. Uses `__hf_hash` if the batch has it (as Spark computed it)."""
     columns, hashes, keys = _arrived(aggregation, batch)
     grouping = group_rows(as_int64(hashes), keys)
-    order, runs = pa.array(grouping.order), Runs(grouping.starts, len(hashes))
+    order, runs = pa.array(grouping.order), grouping.runs
     ordered = OrderedInts(grouping.order)
     kept: list[pa.Array] = []
     for (_, function, name), acc in zip(aggregation.aggregates, aggregation.accumulators, strict=True):
@@ -145,14 +145,11 @@ def partial(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
 def combine(aggregation: Aggregation, tables: Sequence[pa.Table]) -> pa.Table:
     """State rows of several tables merged: one row per key. The order of tables does not matter, sums of doubles
     within the limits of double_sums.py."""
-    rows = _columns(aggregation, tables)
-    hashes = as_int64(rows[0])
-    grouping = group_rows(hashes, rows[1 : 1 + len(aggregation.by)])
-    order = pa.array(grouping.order)
-    runs = Runs(grouping.starts, len(hashes))
-    kept = fold(aggregation, [column.take(order) for column in rows[1 + len(aggregation.by) :]], runs)
-    first = pa.array(grouping.first_rows)
-    keys = [column.take(first) for column in rows[: 1 + len(aggregation.by)]]
+    rows, by = _columns(aggregation, tables), 1 + len(aggregation.by)
+    grouping = group_rows(as_int64(rows[0]), rows[1:by])
+    order, first = pa.array(grouping.order), pa.array(grouping.first_rows)
+    kept = fold(aggregation, [column.take(order) for column in rows[by:]], grouping.runs)
+    keys = [column.take(first) for column in rows[:by]]
     return pa.Table.from_arrays(keys + kept, schema=aggregation.state_schema)
 
 
@@ -163,36 +160,37 @@ def finish(aggregation: Aggregation, state: pa.Table) -> pa.Table:
     return _finished(aggregation, columns[1 : 1 + by], columns[1 + by :])
 
 
-def running(aggregation: Aggregation, batch: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """(one output row per input row with the values after it, new state rows of the keys in the batch).
+def running(
+    aggregation: Aggregation,
+    lifted: pa.Table,
+    state: pa.Table,
+    *,
+    each: bool = True,
+    begins: Callable[[pa.Array, Grouping], I64] | None = None,
+) -> tuple[pa.Table, pa.Table]:
+    """(output, new state rows of the keys): what each key has come to or, with `each`, had after each row, in the order
+    of the rows.
 
-    `batch` lies in the order that counts within a key (see `keyed_map.sort_by_position`); output rows are in the
-    order of the batch. `state` holds the keys of the batch as far as they have a state; other keys do no harm.
-    """
-    known = state.num_rows
-    rows = _columns(aggregation, [state, lift(aggregation, batch)])
-    hashes = as_int64(rows[0])
-    by = len(aggregation.by)
-    grouping = group_rows(hashes, rows[1 : 1 + by])  # stable: the state row comes first in its key
-    order = pa.array(grouping.order)
-    runs = Runs(grouping.starts, len(hashes), running=True)
-    kept = fold(aggregation, [column.take(order) for column in rows[1 + by :]], runs)
-    new_state = _last_of_each(aggregation, rows, grouping.order, runs, kept)
-    place = np.empty(len(hashes), dtype=np.int64)
-    place[grouping.order] = np.arange(len(hashes))
-    wanted = pa.array(place[known:])
-    keys = [column.slice(known) for column in rows[1 : 1 + by]]
-    return _finished(aggregation, keys, [column.take(wanted) for column in kept]), new_state
-
-
-def _last_of_each(
-    aggregation: Aggregation, rows: list[pa.Array], order: I64, runs: Runs, kept: list[pa.Array]
-) -> pa.Table:
-    last = np.append(runs.starts[1:], runs.rows) - 1 if runs.rows else runs.starts
-    source = pa.array(order[last])
-    keys = [column.take(source) for column in rows[: 1 + len(aggregation.by)]]
-    values = [column.take(pa.array(last)) for column in kept]
-    return pa.Table.from_arrays(keys + values, schema=aggregation.state_schema)
+    `lifted`: rows as `lift` gives them, in the order that counts within a key. `state`: state rows of their keys as far as
+    they have one; other keys do no harm. `begins`: where a key begins anew, from the last part of all rows and their
+    grouping; None: never."""
+    columns, by = _columns(aggregation, [state, lifted]), 1 + len(aggregation.by)
+    grouping = group_rows(as_int64(columns[0]), columns[1:by])  # stable: the state row comes first in its key
+    order, last = grouping.order, grouping.runs.ends - 1
+    starts = grouping.starts if begins is None else begins(columns[-1], grouping)
+    at = pa.array(order)
+    kept = fold(aggregation, [column.take(at) for column in columns[by:]], Runs(starts, len(order), each))
+    at_last = pa.array(last if each else starts.searchsorted(last, side="right") - 1)
+    keys = [column.take(pa.array(order[last])) for column in columns[:by]]
+    new_state = pa.Table.from_arrays(
+        [*keys, *(column.take(at_last) for column in kept)], schema=aggregation.state_schema
+    )
+    if not each:
+        return finish(aggregation, new_state), new_state
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    wanted, own = pa.array(place[state.num_rows :]), [c.slice(state.num_rows) for c in columns[1:by]]
+    return _finished(aggregation, own, [column.take(wanted) for column in kept]), new_state
 
 
 def lift(aggregation: Aggregation, batch: pa.Table) -> pa.Table:

@@ -34,7 +34,7 @@ GROWING = frozenset({"count_distinct", "collect", "collect_set", "quantile"})
 """Functions that keep lists. A list per input row would cost the square of the rows: they do not go with emit='each'."""
 
 TOP = "top["
-"""How the name of the function behind `top_n` begins (best_rows.py). It is offered by no name of its own."""
+"""How the name of the function behind `top_n` begins (ordered_values.py). It is offered by no name of its own."""
 
 POSITION = ("__hf_ordinal", "__hf_row")
 """Where a row stands in its source: the columns by which `ORDERED` functions order. The source's own number is not

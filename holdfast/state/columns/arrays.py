@@ -58,6 +58,11 @@ def lengths(lists: pa.Array) -> I64:
     return ints(pc.list_value_length(lists))
 
 
+def within(sizes: I64) -> I64:
+    """The place of each element in its list, from 0 on, of lists of these sizes one behind the other."""
+    return np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
 def packed(elements: pa.Array, sizes: I64) -> pa.Array:
     """Lists of these sizes out of elements that lie one list behind the other. StateError beyond 2^31 elements."""
     if len(elements) > _MOST_ELEMENTS:

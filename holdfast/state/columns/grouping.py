@@ -35,6 +35,11 @@ class Grouping:
         """The first row of each key, as an index into the original rows."""
         return self.order[self.starts]
 
+    @property
+    def runs(self) -> Runs:
+        """The rows of each key in that order."""
+        return Runs(self.starts, len(self.order))
+
 
 @dataclass(frozen=True, slots=True)
 class Runs:
@@ -48,6 +53,11 @@ class Runs:
     def ids(self) -> I64:
         """The run of each row."""
         return np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=self.rows))
+
+    @property
+    def ends(self) -> I64:
+        """Behind the last row of each run."""
+        return np.append(self.starts, self.rows)[1:]
 
     @property
     def longest(self) -> int:

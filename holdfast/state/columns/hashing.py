@@ -67,19 +67,14 @@ def _key_hash(columns: Sequence[pa.Array], rows: int) -> I64:
     return np.broadcast_to(hashes, rows).view(np.int64)
 
 
-def key_group(hashes: I64, groups: int = KEY_GROUPS) -> I64:
-    """The key group of each hash: `pmod(hash, groups)`, never negative."""
-    if groups & (groups - 1) == 0:
-        return np.asarray(hashes & np.int64(groups - 1))  # the same, and much faster
-    return np.mod(hashes, np.int64(groups))
+def key_group(hashes: I64) -> I64:
+    """The key group of each hash: `pmod(hash, KEY_GROUPS)`, never negative."""
+    return np.asarray(hashes & np.int64(KEY_GROUPS - 1))  # the same for a power of two, and much faster
 
 
-def partition_of_group(group: I64, partitions: int, groups: int = KEY_GROUPS) -> I64:
+def partition_of_group(group: I64, partitions: int) -> I64:
     """Which partition owns each key group. Partitions own contiguous ranges whose sizes differ by at most one."""
-    scaled = np.asarray(group, dtype=np.int64) * np.int64(partitions)
-    if groups & (groups - 1) == 0:
-        return np.asarray(scaled >> np.int64(groups.bit_length() - 1))
-    return scaled // np.int64(groups)
+    return np.asarray(group, dtype=np.int64) * np.int64(partitions) >> np.int64(KEY_GROUPS.bit_length() - 1)
 
 
 def owned(hashes: I64, partition: int, partitions: int) -> npt.NDArray[np.bool_]:
@@ -145,29 +140,25 @@ def _hash_column(array: pa.Array, seeds: U64) -> U64:
     if types.is_decimal128(kind):
         return _hash_decimal(array, seeds)
     if types.is_boolean(kind):
-        return _hash_ints(_fixed(array, pa.uint8(), np.uint64), seeds)
+        return _hash_ints(_fixed(array, pa.uint8()), seeds)
     if types.is_int8(kind) or types.is_int16(kind) or types.is_int32(kind):
-        return _hash_ints(_fixed(array, pa.int64(), np.uint64), seeds)
-    if types.is_date32(kind):
-        return _hash_ints(_fixed(array, pa.int32(), np.uint64), seeds)
-    if types.is_int64(kind):
-        return _hash_longs(_fixed(array, pa.int64(), np.uint64), seeds)
-    if types.is_timestamp(kind) and kind.unit == "us":
-        return _hash_longs(_fixed(array, pa.int64(), np.uint64), seeds)
-    if types.is_float32(kind):
-        return _hash_ints(_fixed(array.view(pa.int32()), pa.int32(), np.uint64), seeds)
+        return _hash_ints(_fixed(array, pa.int64()), seeds)
+    if types.is_date32(kind) or types.is_float32(kind):
+        return _hash_ints(_fixed(array.view(pa.int32()), pa.int32()), seeds)
+    if types.is_int64(kind) or (types.is_timestamp(kind) and kind.unit == "us"):
+        return _hash_longs(_fixed(array, pa.int64()), seeds)
     if types.is_float64(kind):
-        return _hash_longs(_fixed(array.view(pa.int64()), pa.int64(), np.uint64), seeds)
+        return _hash_longs(_fixed(array.view(pa.int64()), pa.int64()), seeds)
     raise StateError(
         f"a column of type {kind} cannot be part of a key.",
         cure="Cast it to a string, number, date or timestamp (microseconds) first.",
     )
 
 
-def _fixed(array: pa.Array, as_type: pa.DataType, dtype: type[np.uint64]) -> U64:
+def _fixed(array: pa.Array, as_type: pa.DataType) -> U64:
     typed = array.cast(as_type)
     values = (typed.fill_null(0) if typed.null_count else typed).to_numpy(zero_copy_only=False)
-    return np.asarray(values).astype(np.int64, copy=False).view(dtype)
+    return np.asarray(values).astype(np.int64, copy=False).view(np.uint64)
 
 
 def _hash_decimal(array: pa.Array, seeds: U64) -> U64:

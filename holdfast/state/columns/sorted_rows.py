@@ -29,8 +29,7 @@ class SortedRows:
     """A table of state rows: the hash first, each key once, ascending by hash, at least one row. Nothing is copied.
     `batch` has the columns behind the hash.
 
-    Several threads may search at once: at worst they make the same index twice.
-    """
+    Several threads may search at once: at worst they make the same index twice."""
 
     __slots__ = ("_index", "_sought", "batch", "first", "hashes", "last", "table")
 

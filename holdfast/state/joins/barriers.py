@@ -98,8 +98,7 @@ def _parted(lists: pa.Array, count: I64) -> tuple[pa.Array, pa.Array]:
     """(the first `count` elements of each list one behind the other, lists of the rest)."""
     sizes = arrays.lengths(lists)
     elements = lists.flatten()
-    place = np.arange(len(elements)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    front = place < np.repeat(count, sizes)
+    front = arrays.within(sizes) < np.repeat(count, sizes)
     return elements.filter(pa.array(front)), arrays.packed(elements.filter(pa.array(~front)), sizes - count)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates.aggregation import as_int64, single
+from holdfast.state.columns.arrays import within
 from holdfast.state.columns.grouping import Bools, rows_equal
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, canonical_key
 
@@ -82,8 +83,7 @@ def with_coordinate(side: SideRows, at: I64) -> SideRows:
 def matches(probes: SideRows, low: I64, high: I64, other: SideRows, low_values: I64 | None = None) -> Pairs:
     """All pairs with equal keys whose coordinate on the other side lies between `low` and `high` of the probe.
 
-    `low_values`: another coordinate of the other side for `low`, which grows with the first within a key.
-    """
+    `low_values`: another coordinate of the other side for `low`, which grows with the first within a key."""
     begin, end = _found(probes, low, high, other, low_values)
     pairs = _spread(begin, end)
     if not other.by or not len(pairs.probe):
@@ -162,8 +162,7 @@ def _bisected(values: I64, bounds: I64, first: I64, stop: I64, *, behind: bool) 
 def _spread(begin: I64, end: I64) -> Pairs:
     counts = end - begin
     probe = np.repeat(np.arange(len(counts)), counts)
-    other = np.arange(len(probe)) + np.repeat(begin - (np.cumsum(counts) - counts), counts)
-    return Pairs(probe, other)
+    return Pairs(probe, begin[probe] + within(counts))
 
 
 def joined(

@@ -13,18 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.grouping import Bools
-from holdfast.state.columns.hashing import HASH_COLUMN, I64, key_group, partition_of_group
+from holdfast.state.columns.hashing import HASH_COLUMN, I64, owned
 from holdfast.state.joins.pairs import AT, SideRows, sorted_side
-from holdfast.state.keyed.segment import OPENED, Segment, write_segment
+from holdfast.state.keyed.segment import OPENED, Place, Segment, Segments
 
-Segments = tuple[Segment, ...]
 Needed = Callable[[SideRows], Bools | None]
 """Which rows may still be needed; None: all of them."""
 
@@ -46,8 +44,7 @@ def regrouped(left: Sequence[int], had: Sequence[int], group_rows: int) -> list[
     Written are new rows, and what is left of segments that lost more than half. A neighbour that could stay joins what is
     written if it has at most twice as many rows and both fit into `group_rows` (or into what a step brings, if that is
     more: it is one group anyway). So there are few groups, a row is rarely written again, and the rows of rare keys that
-    outlive the others of their group do not remain a group of their own.
-    """
+    outlive the others of their group do not remain a group of their own."""
     groups: list[Group] = []
     newest = len(left) - 1
     limit = max(group_rows, left[newest])
@@ -100,9 +97,7 @@ class Pile:
         columns += [rows.column(name) for name in self.columns.names]
         return sorted_side(pa.Table.from_arrays(columns, schema=self.schema), self.by)
 
-    def advance(
-        self, segments: Segments, fresh: SideRows, needed: Needed, directory: Path, prefix: str
-    ) -> Segments:
+    def advance(self, segments: Segments, fresh: SideRows, needed: Needed, place: Place) -> Segments:
         """The segments after a step that brought `fresh`."""
         opened = [*(self.rows(segment) for segment in segments), fresh]
         masks = [needed(rows) for rows in opened]
@@ -121,11 +116,11 @@ class Pile:
             ]
             merged = pieces[0] if len(pieces) == 1 else sorted_side(pa.concat_tables(pieces), self.by).table
             again = "" if group.last == len(segments) else f"-again{len(kept)}"
-            kept.append(write_segment(directory, f"{prefix}{again}{self._suffix}", merged))
+            kept.append(place.write(merged, again + self._suffix))
         OPENED.forget(set(segments).difference(kept))
         return tuple(kept)
 
-    def only(self, segments: Segments, needed: Needed, directory: Path, prefix: str) -> Segments:
+    def only(self, segments: Segments, needed: Needed, place: Place) -> Segments:
         """The segments with nothing but needed rows; one that has no others stays as it is."""
         kept: list[Segment] = []
         for segment in segments:
@@ -135,12 +130,12 @@ class Pile:
                 kept.append(segment)
             elif mask.any():
                 alive = rows.table.filter(pa.array(mask))
-                kept.append(write_segment(directory, f"{prefix}-{len(kept)}{self._suffix}", alive))
+                kept.append(place.write(alive, f"-{len(kept)}{self._suffix}"))
         OPENED.forget(set(segments).difference(kept))
         return tuple(kept)
 
     def repartitioned(
-        self, old: Sequence[Segments], partition: int, partitions: int, directory: Path, prefix: str
+        self, old: Sequence[Segments], partition: int, partitions: int, place: Place
     ) -> Segments:
         """The rows of one partition when the state is dealt out over another number of them. Keys are in one old
         partition each, so the order within a key is kept."""
@@ -148,12 +143,11 @@ class Pile:
         for segment in [segment for segments in old for segment in self.among(segments)]:
             table = self.rows(segment).table
             hashes = as_int64(single(table.column(HASH_COLUMN)))
-            mine = partition_of_group(key_group(hashes), partitions) == partition
-            pieces.append(table.filter(pa.array(mine)))
+            pieces.append(table.filter(pa.array(owned(hashes, partition, partitions))))
         joined = pa.concat_tables([self.schema.empty_table(), *pieces])
         if not joined.num_rows:
             return ()
-        return (write_segment(directory, f"{prefix}{self._suffix}", sorted_side(joined, self.by).table),)
+        return (place.write(sorted_side(joined, self.by).table, self._suffix),)
 
     @property
     def _suffix(self) -> str:
@@ -164,16 +158,3 @@ def number_of(name: str) -> int | None:
     """The number of the pile a segment belongs to, by its name."""
     _, dash, number = name.rpartition("-k")
     return int(number) if dash and number.isdigit() else None
-
-
-def repartitioned(
-    piles: Sequence[Pile],
-    old: Sequence[Segments],
-    partition: int,
-    partitions: int,
-    directory: Path,
-    prefix: str,
-) -> Segments:
-    """The segments of one partition, of all piles."""
-    dealt = [pile.repartitioned(old, partition, partitions, directory, prefix) for pile in piles]
-    return tuple(segment for of_pile in dealt for segment in of_pile)

@@ -24,8 +24,7 @@ FOREVER = np.iinfo(np.int64).max
 def interleaved(ranks: I64, own: int, other: int, side: int) -> I64:
     """Moments of rows in a step of which both streams have some: evenly between each other, the left first.
 
-    `ranks`: the rows' places among the `own` rows of their stream.
-    """
+    `ranks`: the rows' places among the `own` rows of their stream."""
     return (2 * ranks + 1) * max(other, 1) * 2 + side
 
 

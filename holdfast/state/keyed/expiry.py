@@ -10,23 +10,15 @@ older rows of the key in older segments have ended as well: nothing comes back w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.state.aggregates.aggregation import (
-    Aggregate,
-    Aggregation,
-    as_int64,
-    finish,
-    fold,
-    joined_columns,
-    lift,
-    single,
-)
+from holdfast.state.aggregates.aggregation import Aggregate, Aggregation, as_int64, lift, running, single
 from holdfast.state.columns.grouping import Bools, Grouping, Runs, group_rows
 from holdfast.state.columns.hashing import I64
+from holdfast.state.keyed.keyed_map import Useful
 from holdfast.state.keyed.lookup import Found, find_rows
 from holdfast.state.keyed.segment import Segment
 
@@ -43,13 +35,9 @@ def remembering(by: Sequence[str], aggregates: Sequence[Aggregate], schema: pa.S
     return Aggregation.plan(by, (*aggregates, (SEEN, "max", SEEN)), widened)
 
 
-def unexpired(ttl_us: int, mark: int) -> Callable[[pa.Table], Bools]:
-    """Which state rows have not ended at the watermark `mark`: what merging keeps."""
-
-    def keep(table: pa.Table) -> Bools:
-        return as_int64(single(table.columns[-1])) > mark - ttl_us
-
-    return keep
+def unexpired(ttl_us: int, mark: int) -> Useful:
+    """The state rows that have not ended at the watermark `mark`."""
+    return Useful(lambda table: as_int64(single(table.columns[-1])) > mark - ttl_us)
 
 
 # --- the first row of each life -------------------------------------------------------------------------------------
@@ -61,8 +49,7 @@ def first_of_lives(
     """(the rows that begin a life, ascending; changed state rows). A life lasts until `ttl_us` after its first row.
 
     `rows`: at least one, in the order that counts, with hashes, and with `SEEN` if there is a lifetime. `marks`: the
-    watermark at each row.
-    """
+    watermark at each row."""
     lifted = lift(aggregation, rows)
     grouping, found = _known(aggregation, segments, lifted)
     known = np.zeros(len(grouping.starts), dtype=np.bool_)
@@ -78,9 +65,10 @@ def first_of_lives(
 
 def _known(aggregation: Aggregation, segments: Sequence[Segment], lifted: pa.Table) -> tuple[Grouping, Found]:
     """The rows' keys, and the states they have."""
-    columns = [single(column) for column in lifted.columns[: 1 + len(aggregation.by)]]
+    own = lifted.select(range(1 + len(aggregation.by)))
+    columns = [single(column) for column in own.columns]
     grouping = group_rows(as_int64(columns[0]), columns[1:])
-    keys = lifted.take(pa.array(grouping.first_rows))
+    keys = own.take(pa.array(grouping.first_rows))
     return grouping, find_rows(segments, keys, aggregation)
 
 
@@ -88,11 +76,9 @@ def _begins(grouping: Grouping, found: Found, times: I64, marks: I64, ttl_us: in
     """Of the rows in the order of the grouping, which begin a life.
 
     Each row has a successor: the first row of its key at which a life that it began would have ended. Lives begin at
-    the rows that can be reached from each key's first one. By doubling: after k rounds 2^k steps have been taken.
-    """
+    the rows that can be reached from each key's first one. By doubling: after k rounds 2^k steps have been taken."""
     count, row, starts = len(grouping.order), grouping.order, grouping.starts
-    runs = Runs(starts, count)
-    ids, ends = runs.ids, np.append(starts[1:], count)
+    ids, ends = grouping.runs.ids, grouping.runs.ends
     stride = np.int64(count + 1)
     place = ids * stride + row
 
@@ -121,48 +107,31 @@ def of_lives(
     segments: Sequence[Segment],
     rows: pa.Table,
     marks: I64,
-    ttl_us: int,
+    ttl_us: int | None,
     *,
     each: bool,
 ) -> tuple[pa.Table, pa.Table]:
-    """(output, changed state rows). A life lasts until `ttl_us` after its latest row. Output: what each key's life has
-    come to, or, with `each`, what it had come to after each row, in the order of `rows`; see `first_of_lives`.
-    """
+    """(output, changed state rows). A life lasts until `ttl_us` after its latest row; None: for ever. Output: what each
+    key's life has come to, or, with `each`, what it had come to after each row, in the order of `rows`; see
+    `first_of_lives`."""
     lifted = lift(aggregation, rows)
-    _, found = _known(aggregation, segments, lifted)
-    stored = found.as_table()
-    columns = joined_columns(aggregation.state_schema, [stored, lifted])
-    by = 1 + len(aggregation.by)
-    grouping = group_rows(as_int64(columns[0]), columns[1:by])  # stable: the state row comes first in its key
-    order, count = grouping.order, len(grouping.order)
-    every_mark = np.append(np.full(stored.num_rows, LONG_AGO), marks)[order]
-    begins = _ended_before(
-        as_int64(columns[-1])[order], every_mark, Runs(grouping.starts, count, True), ttl_us
-    )
-    begins[grouping.starts] = True
-    starts = np.flatnonzero(begins)
-    kept = fold(
-        aggregation, [column.take(pa.array(order)) for column in columns[by:]], Runs(starts, count, each)
-    )
-    last = np.append(grouping.starts[1:], count) - 1
-    ending = last if each else starts.searchsorted(last, side="right") - 1
-    keys = [column.take(pa.array(order[last])) for column in columns[:by]]
-    values = [column.take(pa.array(ending)) for column in kept]
-    changed = pa.Table.from_arrays([*keys, *values], schema=aggregation.state_schema)
-    if not each:
-        return finish(aggregation, changed), changed
-    place = np.empty(count, dtype=np.int64)
-    place[order] = np.arange(count)
-    wanted = pa.array(place[stored.num_rows :])
-    own = [*(column.slice(stored.num_rows) for column in columns[:by]), *(k.take(wanted) for k in kept)]
-    return finish(aggregation, pa.Table.from_arrays(own, schema=aggregation.state_schema)), changed
+    stored = _known(aggregation, segments, lifted)[1].as_table()
+    every_mark = np.append(np.full(stored.num_rows, LONG_AGO), marks)
+
+    def begins(times: pa.Array, grouping: Grouping) -> I64:
+        assert ttl_us is not None
+        order, runs = grouping.order, Runs(grouping.starts, len(grouping.order), running=True)
+        new = _ended_before(as_int64(times)[order], every_mark[order], runs, ttl_us)
+        new[grouping.starts] = True
+        return np.flatnonzero(new)
+
+    return running(aggregation, lifted, stored, each=each, begins=None if ttl_us is None else begins)
 
 
 def _ended_before(times: I64, marks: I64, runs: Runs, ttl_us: int) -> Bools:
     """Whether the life of the rows before a row in its run has ended at the row.
 
-    The largest time of *all* rows before will do: a later life that has a smaller one began when that had passed.
-    """
+    The largest time of *all* rows before will do: a later life that has a smaller one began when that had passed."""
     different, codes = np.unique(times, return_inverse=True)
     latest = different[runs.largest(codes.astype(np.int64))]
     ended = np.zeros(len(times), dtype=np.bool_)

@@ -81,7 +81,7 @@ def _last_block(segments: Sequence[Segment]) -> Block:
     if not 0 < left <= first:
         return pieces
     inputs = blocks_of(segments[first - left : first])
-    # Inputs of a merge are not themselves being merged: a list that says so was not written by `compaction`.
+    # Inputs of a merge are not themselves being merged: a list that says so was not written by `advance`.
     runs = tuple(block for block in inputs if isinstance(block, Run) and is_done(block))
     return Merge(number, runs, pieces) if len(runs) == len(inputs) else pieces
 

@@ -79,7 +79,8 @@ class Found:
 
 
 def find_rows(segments: Sequence[Segment], keys: pa.Table, aggregation: Aggregation) -> Found:
-    """The state of those keys that have one. `keys`: see `keyed_map.lookup`."""
+    """The state of those keys that have one. `keys`: `__hf_hash` and the key columns in canonical form (as `partial` and
+    `lift` give them), each key once."""
     search = _Search(keys, aggregation)
     for block in reversed(blocks_of(segments)):
         if search.done:
@@ -111,8 +112,7 @@ class _Search:
     """Keys sought, ascending by hash, and what was found.
 
     `_sought` are rows of the key table. Places are indices into it. Keys that were found are out of `_open`, and at
-    times taken out of `_sought` as well.
-    """
+    times taken out of `_sought` as well."""
 
     def __init__(self, keys: pa.Table, aggregation: Aggregation) -> None:
         self._keys = keys

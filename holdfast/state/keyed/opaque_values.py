@@ -15,6 +15,7 @@ import pyarrow as pa
 from holdfast.state.aggregates.aggregation import Aggregation, single
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import HASH_COLUMN
+from holdfast.state.keyed.keyed_map import Useful
 
 STATE = "__hf_state"
 
@@ -41,6 +42,9 @@ class OpaqueRows(Aggregation):
 
 
 def present(table: pa.Table) -> Bools:
-    """Which rows have a state: what merges with the oldest segments keep."""
+    """Which rows have a state."""
     valid = single(table.column(STATE)).is_valid()
     return np.array(valid.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+PRESENT = Useful(present, in_base=True)

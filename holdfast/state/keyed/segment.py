@@ -41,6 +41,21 @@ class Segment:
     crc: int
 
 
+Segments = tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a partition writes: an existing directory, and a prefix that carries operator, partition and attempt."""
+
+    directory: Path
+    prefix: str
+
+    def write(self, table: pa.Table, suffix: str = "") -> Segment:
+        """The table as the segment whose name is the prefix with the suffix behind it."""
+        return write_segment(self.directory, self.prefix + suffix, table)
+
+
 def write_segment(directory: Path, name: str, table: pa.Table) -> Segment:
     """Write `table` as the segment `name` in `directory`, which exists. The caller never reuses a name."""
     if not _SAFE.fullmatch(name):
@@ -78,8 +93,7 @@ def _write_to(sink: pa.NativeFile, table: pa.Table) -> None:
 def open_segment(path: str | Path) -> pa.Table:
     """The rows of a segment by memory map, without copying.
 
-    The contents are trusted: a segment that comes from elsewhere passes `verify_segment` first.
-    """
+    The contents are trusted: a segment that comes from elsewhere passes `verify_segment` first."""
     try:
         with pa.memory_map(str(path), "r") as source:
             return pa.ipc.open_file(source).read_all()
@@ -135,8 +149,7 @@ class OpenedSegments:
     - A segment is known by path and checksum, so that other bytes under the same path are never taken for it.
     - At most `MOST` segments are kept; the one unused for longest goes first.
     - A removed file's blocks are freed when the last map goes: segments that a step drops are forgotten at once, those
-      that vanish otherwise (another process took over the partition) within a few steps of this one.
-    """
+      that vanish otherwise (another process took over the partition) within a few steps of this one."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most

@@ -260,8 +260,7 @@ class _Decoder:
     """Reads one msgpack object; extensions are msgpack objects again, at most MAX_DEPTH inside each other.
 
     The bytes may be damaged or hostile: lengths are proved before anything is built, nesting is bounded, and only the
-    types listed here and in plain_types.py can come out. Any exception means damage; `decode` says so.
-    """
+    types listed here and in plain_types.py can come out. Any exception means damage; `decode` says so."""
 
     def __init__(self) -> None:
         self._depth = 0

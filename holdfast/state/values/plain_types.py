@@ -200,17 +200,11 @@ def _unpack_numpy_scalar(body: Any) -> Any:
 # --- Arrow ----------------------------------------------------------------------------------------------------------
 
 
-def _pack_table(table: pa.Table) -> bytes:
+def as_stream(data: pa.Table | pa.RecordBatch) -> bytes:
+    """Rows as an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _pack_batch(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, data.schema) as writer:
+        writer.write(data)
     return bytes(sink.getvalue())
 
 
@@ -228,20 +222,12 @@ def _unpack_batch(data: bytes) -> pa.RecordBatch:
     return batch
 
 
-def _pack_chunked(column: pa.ChunkedArray) -> bytes:
-    return _pack_table(pa.table([column], names=[""]))
-
-
 def _pack_arrow_array(array: pa.Array) -> bytes:
-    return _pack_batch(pa.record_batch([array], names=[""]))
+    return as_stream(pa.record_batch([array], names=[""]))
 
 
 def _unpack_schema(data: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(data))
-
-
-def _pack_arrow_scalar(scalar: pa.Scalar) -> bytes:
-    return _pack_arrow_array(pa.array([scalar], scalar.type))
 
 
 _NUMPY_SCALAR = Leaf(codes.NUMPY_SCALAR, _pack_numpy_scalar, _unpack_numpy_scalar)
@@ -250,7 +236,12 @@ _ARROW_FAMILIES = (
     (pa.Array, Leaf(codes.ARROW_ARRAY, _pack_arrow_array, lambda b: _unpack_batch(b).column(0), raw=True)),
     (
         pa.Scalar,
-        Leaf(codes.ARROW_SCALAR, _pack_arrow_scalar, lambda b: _unpack_batch(b).column(0)[0], raw=True),
+        Leaf(
+            codes.ARROW_SCALAR,
+            lambda v: _pack_arrow_array(pa.array([v], v.type)),
+            lambda b: _unpack_batch(b).column(0)[0],
+            raw=True,
+        ),
     ),
 )
 
@@ -286,9 +277,14 @@ _LEAVES: dict[type, Leaf] = {
         raw=True,
     ),
     np.bytes_: Leaf(codes.NUMPY_BYTES, bytes, np.bytes_, raw=True),
-    pa.Table: Leaf(codes.ARROW_TABLE, _pack_table, _unpack_table, raw=True),
-    pa.RecordBatch: Leaf(codes.ARROW_BATCH, _pack_batch, _unpack_batch, raw=True),
-    pa.ChunkedArray: Leaf(codes.ARROW_CHUNKED, _pack_chunked, lambda b: _unpack_table(b).column(0), raw=True),
+    pa.Table: Leaf(codes.ARROW_TABLE, as_stream, _unpack_table, raw=True),
+    pa.RecordBatch: Leaf(codes.ARROW_BATCH, as_stream, _unpack_batch, raw=True),
+    pa.ChunkedArray: Leaf(
+        codes.ARROW_CHUNKED,
+        lambda v: as_stream(pa.table([v], names=[""])),
+        lambda b: _unpack_table(b).column(0),
+        raw=True,
+    ),
     pa.Schema: Leaf(codes.ARROW_SCHEMA, lambda v: bytes(v.serialize()), _unpack_schema, raw=True),
 }
 

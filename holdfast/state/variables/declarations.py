@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from holdfast.errors import StateError, TopologyError
 from holdfast.state.variables.working_values import UNSET, Clock, Live
@@ -40,48 +39,36 @@ class VariableShape:
         return f"{self.form}({','.join([*self.type, *(f'{name}={n}' for name, n in self.lengths.items())])})"
 
 
-class Variable(ABC):
-    """What all declarations share. `sample`, `element_size` and `length` are hints for `state_size()`."""
+class Variable:
+    """What all declarations share: the types held, and what must not change. `sample`, `element_size` and `length` are
+    hints for `state_size()`."""
 
-    def __init__(self, sample: int, element_size: int | None, length: Length | None) -> None:
+    at_work: ClassVar[type[Any]]
+    """Makes of a declaration, a payload (`UNSET`: as declared) and the clock what an operator works with."""
+
+    def __init__(
+        self,
+        shape: VariableShape,
+        kinds: tuple[type, ...],
+        sample: int,
+        element_size: int | None,
+        length: Length | None,
+    ) -> None:
         if type(sample) is not int or sample < 1:
             raise TopologyError(f"sample={sample!r} is no number of elements.", cure="Give 1 or more.")
         if element_size is not None and (type(element_size) is not int or element_size < 0):
             raise TopologyError(
                 f"element_size={element_size!r} is no number of bytes.", cure="Give 0 or more."
             )
-        self.name = ""
-        self.owner = ""
-        self.sample = sample
-        self.element_size = element_size
-        self.length = length
+        self.name = self.owner = ""
+        self.shape, self.kinds = shape, kinds
+        self.needs_time = shape.ttl_us is not None or shape.us is not None
+        """Whether it forgets by event time."""
+        self.sample, self.element_size, self.length = sample, element_size, length
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
         self.owner = owner.__name__
-
-    @property
-    @abstractmethod
-    def needs_time(self) -> bool:
-        """Whether it forgets by event time."""
-
-    @property
-    @abstractmethod
-    def kinds(self) -> tuple[type, ...]:
-        """The types it holds."""
-
-    @abstractmethod
-    def live(self, payload: Any, clock: Clock) -> Live:
-        """The variable at work; `UNSET`: as declared."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> VariableShape:
-        """Form, types and lifetime."""
-
-    def describe(self) -> str:
-        """The same as text."""
-        return str(self.shape)
 
     def _of(self, instance: Any) -> Any:
         return lives_of(instance)[self.name]
@@ -137,8 +124,9 @@ class Lives(dict[str, Live]):
         self._clock = clock
 
     def __missing__(self, name: str) -> Live:
-        made = self[name] = self._variables[name].live(self._payloads.get(name, UNSET), self._clock)
-        return made
+        variable = self._variables[name]
+        self[name] = variable.at_work(variable, self._payloads.get(name, UNSET), self._clock)
+        return self[name]
 
     def payloads(self, mark: int) -> dict[str, Any]:
         """What there is to store, in the order of the declarations, without what has ended at the watermark `mark`."""

@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence
 from datetime import timedelta
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from holdfast.errors import TopologyError
 from holdfast.state.values import codec, plain_types, user_classes
 from holdfast.state.variables.declarations import Length, Variable, VariableShape
-from holdfast.state.variables.working_values import Cell, Clock, ListState, MapState, WindowState
+from holdfast.state.variables.working_values import Cell, ListState, MapState, WindowState
 
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+Given = TypeVar("Given", covariant=True)
+Taken = TypeVar("Taken", contravariant=True)
 
 Seconds = float | int | timedelta
 
@@ -33,8 +35,24 @@ _DECLARE = (
 )
 
 
-class Value(Variable, Generic[T]):
+class _Declared(Variable, Generic[Given, Taken]):
+    """An attribute that gives one type and takes another."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Given: ...
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        return self if instance is None else self._of(instance)
+
+    def __set__(self, instance: object, value: Taken) -> None:
+        self._of(instance).set(value)
+
+
+class Value(_Declared[T, T]):
     """One value: `count = hf.Value(int, default=0)`. With `ttl` (seconds of event time) it goes back to the default."""
+
+    at_work = Cell
 
     @overload
     def __init__(
@@ -65,9 +83,9 @@ class Value(Variable, Generic[T]):
         element_size: int | None = None,
         length: Length | None = None,
     ) -> None:
-        super().__init__(1, element_size, length)
-        self.kind = _kind(kind)
-        self.ttl_us = _micros(ttl, "ttl")
+        self.kind, self.ttl_us = _kind(kind), _micros(ttl, "ttl")
+        shape = VariableShape("value", (self.kind.__name__,), ttl_us=self.ttl_us)
+        super().__init__(shape, (self.kind,), 1, element_size, length)
         if default is not None and self.kind is not object and type(default) is not self.kind:
             raise TopologyError(
                 f"the default {default!r} of a Value is of type {type(default).__name__}, not {self.kind.__name__}.",
@@ -77,14 +95,11 @@ class Value(Variable, Generic[T]):
         self._encoded = codec.encode(default, path="the default of a Value")
 
     @overload
-    def __get__(self, instance: None, owner: type) -> Value[T]: ...
+    def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object | None, owner: type) -> Any:
         return self if instance is None else self._of(instance).get()
-
-    def __set__(self, instance: object, value: T) -> None:
-        self._of(instance).set(value)
 
     def fresh_default(self) -> Any:
         """The default; one that can be changed in place is made anew, so that keys do not share it."""
@@ -96,24 +111,11 @@ class Value(Variable, Generic[T]):
         if type(value) is not self.kind and self.kind is not object:
             raise self._refuse(value, self.kind)
 
-    @property
-    def needs_time(self) -> bool:
-        return self.ttl_us is not None
 
-    @property
-    def kinds(self) -> tuple[type, ...]:
-        return (self.kind,)
-
-    def live(self, payload: Any, clock: Clock) -> Cell:
-        return Cell(self, payload, clock)
-
-    @property
-    def shape(self) -> VariableShape:
-        return VariableShape("value", (self.kind.__name__,), ttl_us=self.ttl_us)
-
-
-class Map(Variable, Generic[K, V]):
+class Map(_Declared[MutableMapping[K, V], Mapping[K, V]]):
     """A dict: `seen = hf.Map(str, int, ttl=3600)`. With `ttl` (seconds of event time) entries end by themselves."""
+
+    at_work = MapState
 
     def __init__(
         self,
@@ -125,20 +127,9 @@ class Map(Variable, Generic[K, V]):
         element_size: int | None = None,
         length: Length | None = None,
     ) -> None:
-        super().__init__(sample, element_size, length)
-        self.key = _kind(key)
-        self.value = _kind(value)
-        self.ttl_us = _micros(ttl, "ttl")
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Map[K, V]: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> MutableMapping[K, V]: ...
-    def __get__(self, instance: object | None, owner: type) -> Any:
-        return self if instance is None else self._of(instance)
-
-    def __set__(self, instance: object, value: Mapping[K, V]) -> None:
-        self._of(instance).set(value)
+        self.key, self.value, self.ttl_us = _kind(key), _kind(value), _micros(ttl, "ttl")
+        shape = VariableShape("map", (self.key.__name__, self.value.__name__), ttl_us=self.ttl_us)
+        super().__init__(shape, (self.key, self.value), sample, element_size, length)
 
     def check_entry(self, key: Any, value: Any) -> None:
         if type(key) is not self.key and self.key is not object:
@@ -146,43 +137,21 @@ class Map(Variable, Generic[K, V]):
         if type(value) is not self.value and self.value is not object:
             raise self._refuse(value, self.value, " values")
 
-    @property
-    def needs_time(self) -> bool:
-        return self.ttl_us is not None
 
-    @property
-    def kinds(self) -> tuple[type, ...]:
-        return (self.key, self.value)
-
-    def live(self, payload: Any, clock: Clock) -> MapState:
-        return MapState(self, payload, clock)
-
-    @property
-    def shape(self) -> VariableShape:
-        return VariableShape("map", (self.key.__name__, self.value.__name__), ttl_us=self.ttl_us)
-
-
-class _Elements(Variable, Generic[T]):
+class _Elements(_Declared[Given, Iterable[T]], Generic[Given, T]):
     """Many values of one type."""
 
-    def __init__(self, kind: type[T], sample: int, element_size: int | None, length: Length | None) -> None:
-        super().__init__(sample, element_size, length)
-        self.kind = _kind(kind)
-
-    def __set__(self, instance: object, value: Iterable[T]) -> None:
-        self._of(instance).set(value)
+    kind: type
 
     def check(self, value: Any) -> None:
         if type(value) is not self.kind and self.kind is not object:
             raise self._refuse(value, self.kind, " elements")
 
-    @property
-    def kinds(self) -> tuple[type, ...]:
-        return (self.kind,)
 
-
-class List(_Elements[T]):
+class List(_Elements[MutableSequence[T], T]):
     """A list: `recent = hf.List(float, sample=8)`."""
+
+    at_work = ListState
 
     def __init__(
         self,
@@ -192,29 +161,15 @@ class List(_Elements[T]):
         element_size: int | None = None,
         length: Length | None = None,
     ) -> None:
-        super().__init__(kind, sample, element_size, length)
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> List[T]: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> MutableSequence[T]: ...
-    def __get__(self, instance: object | None, owner: type) -> Any:
-        return self if instance is None else self._of(instance)
-
-    @property
-    def needs_time(self) -> bool:
-        return False
-
-    def live(self, payload: Any, clock: Clock) -> ListState:
-        return ListState(self, payload, clock)
-
-    @property
-    def shape(self) -> VariableShape:
-        return VariableShape("list", (self.kind.__name__,))
+        self.kind = _kind(kind)
+        shape = VariableShape("list", (self.kind.__name__,))
+        super().__init__(shape, (self.kind,), sample, element_size, length)
 
 
-class Window(_Elements[T]):
+class Window(_Elements[WindowState[T], T]):
     """The last `rows` elements, or those of the last `seconds` of event time: `window = hf.Window(float, rows=100)`."""
+
+    at_work = WindowState
 
     def __init__(
         self,
@@ -226,33 +181,15 @@ class Window(_Elements[T]):
         element_size: int | None = None,
         length: Length | None = None,
     ) -> None:
-        super().__init__(kind, sample, element_size, length)
         if (rows is None) == (seconds is None):
             raise TopologyError(
                 "a Window has either rows= or seconds=.", cure="Write hf.Window(float, rows=100)."
             )
         if rows is not None and (type(rows) is not int or rows < 1):
             raise TopologyError(f"rows={rows!r} is no number of elements.", cure="Give 1 or more.")
-        self.rows = rows
-        self.seconds_us = _micros(seconds, "seconds")
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Window[T]: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> WindowState[T]: ...
-    def __get__(self, instance: object | None, owner: type) -> Any:
-        return self if instance is None else self._of(instance)
-
-    @property
-    def needs_time(self) -> bool:
-        return self.seconds_us is not None
-
-    def live(self, payload: Any, clock: Clock) -> WindowState[T]:
-        return WindowState(self, payload, clock)
-
-    @property
-    def shape(self) -> VariableShape:
-        return VariableShape("window", (self.kind.__name__,), rows=self.rows, us=self.seconds_us)
+        self.kind, self.rows, self.seconds_us = _kind(kind), rows, _micros(seconds, "seconds")
+        shape = VariableShape("window", (self.kind.__name__,), rows=rows, us=self.seconds_us)
+        super().__init__(shape, (self.kind,), sample, element_size, length)
 
 
 _IMMUTABLE = frozenset({bool, int, float, str, bytes, type(None)})

@@ -24,19 +24,8 @@ from uuid import UUID
 
 from holdfast.errors import StateError
 from holdfast.state.values import codec
-from holdfast.state.variables.change_tracking import (
-    NEW,
-    SMALL,
-    MapLog,
-    Pieces,
-    WindowLog,
-    disable,
-    enable,
-    is_fixed,
-    is_fixed_kind,
-    is_found_again,
-    log_of,
-)
+from holdfast.state.variables import change_tracking
+from holdfast.state.variables.change_tracking import NEW, MapLog, Pieces, WindowLog, is_fixed, is_found_again
 from holdfast.state.variables.declarations import Variable
 from holdfast.state.variables.variables import Value
 from holdfast.state.variables.working_values import UNSET, Cell, ListState, Live, MapState, WindowState
@@ -49,7 +38,7 @@ def is_incremental(variable: Variable) -> bool:
     """Whether a variable is stored in versions. A small value is not worth it; event time would change it unseen."""
     if variable.needs_time:
         return False
-    return not (isinstance(variable, Value) and variable.kind in SMALL)
+    return not (isinstance(variable, Value) and variable.kind in change_tracking.SMALL)
 
 
 def versions_of(variable: Variable, live: Live) -> Versions:
@@ -123,7 +112,7 @@ class MapVersions(Versions):
         self._live = live
         self._path = path
         self._sure_keys = live._variable.key in _SURE_KEYS
-        self._sure_values = is_fixed_kind(live._variable.value)
+        self._sure_values = change_tracking.is_fixed_kind(live._variable.value)
         self._hashes: dict[Any, bytes] = {}
         """Of the values that can be changed in place."""
         self._next: dict[Any, bytes] | None = None
@@ -134,7 +123,7 @@ class MapVersions(Versions):
         return codec.encode(self._live._data, path=self._path)
 
     def delta(self) -> bytes | None:
-        log: MapLog | None = log_of(self._live)
+        log: MapLog | None = change_tracking.log_of(self._live)
         if log is None:
             return None
         removed, written = list(log.removed), list(log.changed)
@@ -173,10 +162,10 @@ class MapVersions(Versions):
                 key: _hash(value, self._path, key) for key, value in data.items() if not is_fixed(value)
             }
         self._next = None
-        enable(self._live)
+        change_tracking.enable(self._live)
 
     def forget(self) -> None:
-        disable(self._live)
+        change_tracking.disable(self._live)
         self._hashes, self._next = {}, None
 
 
@@ -186,7 +175,7 @@ class SequenceVersions(Versions):
     def __init__(self, live: ListState | WindowState[Any], path: str) -> None:
         self._live = live
         self._path = path
-        self._sure = is_fixed_kind(live._variable.kind)
+        self._sure = change_tracking.is_fixed_kind(live._variable.kind)
         self._length = 0
         """Of the version that is followed."""
         self._hashes: dict[int, bytes] = {}
@@ -197,7 +186,7 @@ class SequenceVersions(Versions):
         return codec.encode(data if isinstance(data, list) else list(data), path=self._path)
 
     def delta(self) -> bytes | None:
-        log = log_of(self._live)
+        log = change_tracking.log_of(self._live)
         if log is None:
             return None
         data = self._live._data
@@ -255,10 +244,10 @@ class SequenceVersions(Versions):
         self._hashes = {
             place: _hash(each, self._path, place) for place, each in doubtful if not is_fixed(each)
         }
-        enable(self._live)
+        change_tracking.enable(self._live)
 
     def forget(self) -> None:
-        disable(self._live)
+        change_tracking.disable(self._live)
         self._hashes = {}
 
 

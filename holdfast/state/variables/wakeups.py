@@ -8,16 +8,16 @@ An entry too many does no harm: its key is woken, finds nothing due, and goes on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates.aggregation import as_int64, single
-from holdfast.state.columns.hashing import HASH_COLUMN
+from holdfast.state.columns.grouping import Bools
+from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.columns.sorted_rows import SortedRows
-from holdfast.state.keyed.segment import OPENED, Segment, write_segment
+from holdfast.state.keyed.segment import OPENED, Place, Segment, Segments
 
 WAKE = "__hf_wake"
 SUFFIX = "-wake"
@@ -30,7 +30,7 @@ def wake_schema(key_fields: Sequence[pa.Field]) -> pa.Schema:
     return pa.schema([pa.field(WAKE, pa.int64()), pa.field(HASH_COLUMN, pa.int64()), *key_fields])
 
 
-def parted(segments: Sequence[Segment]) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+def parted(segments: Sequence[Segment]) -> tuple[Segments, Segments]:
     """(segments of states, segments of entries)."""
     entries = tuple(segment for segment in segments if segment.name.endswith(SUFFIX))
     return tuple(segment for segment in segments if not segment.name.endswith(SUFFIX)), entries
@@ -46,14 +46,11 @@ def due(entries: Sequence[Segment], schema: pa.Schema, after: int | None, upto: 
     return pa.concat_tables(found)
 
 
-def advanced(
-    entries: tuple[Segment, ...], fresh: pa.Table, upto: int, directory: Path, prefix: str
-) -> tuple[Segment, ...]:
+def advanced(entries: Segments, fresh: pa.Table, upto: int, place: Place) -> Segments:
     """The segments after a step: with the entries it adds, without most of what the watermark `upto` has passed.
 
     Segments are rewritten when they are small, or not larger than twice what is being written, or mostly passed: an
-    entry is rewritten about as often as the number of entries can be doubled.
-    """
+    entry is rewritten about as often as the number of entries can be doubled."""
     schema = fresh.schema
     waiting = [(segment, len(rows := _rows(segment, schema)) - rows.upto(upto)) for segment in entries]
     kept = [(segment, left) for segment, left in waiting if left]
@@ -67,30 +64,28 @@ def advanced(
             chosen.append(segment)
             count += left
     pieces = [_rows(s, schema).table.slice(_rows(s, schema).upto(upto)) for s in entries if s in chosen]
-    written = _write([*pieces, fresh], directory, prefix)
+    written = _write([*pieces, fresh], place)
     OPENED.forget(set(entries).difference(segment for segment, _ in kept if segment not in chosen))
     return (*(segment for segment, _ in kept if segment not in chosen), *written)
 
 
 def joined(
-    entries: Sequence[Segment], schema: pa.Schema, owned: object, directory: Path, prefix: str
-) -> tuple[Segment, ...]:
-    """All entries for which `owned(hashes)` is true, as one segment."""
-    assert callable(owned)
+    entries: Sequence[Segment], schema: pa.Schema, mine: Callable[[I64], Bools], place: Place
+) -> Segments:
+    """All entries for whose hashes `mine` is true, as one segment."""
     pieces = []
     for segment in entries:
         table = _rows(segment, schema).table
-        mine = owned(as_int64(single(table.column(HASH_COLUMN))))
-        pieces.append(table.filter(pa.array(mine)))
-    return _write(pieces, directory, prefix)
+        pieces.append(table.filter(pa.array(mine(as_int64(single(table.column(HASH_COLUMN)))))))
+    return _write(pieces, place)
 
 
-def _write(pieces: Sequence[pa.Table], directory: Path, prefix: str) -> tuple[Segment, ...]:
+def _write(pieces: Sequence[pa.Table], place: Place) -> Segments:
     table = pa.concat_tables(pieces) if pieces else None
     if table is None or not table.num_rows:
         return ()
     order = np.argsort(as_int64(single(table.column(WAKE))), kind="stable")
-    return (write_segment(directory, prefix + SUFFIX, table.take(pa.array(order))),)
+    return (place.write(table.take(pa.array(order)), SUFFIX),)
 
 
 def _rows(segment: Segment, schema: pa.Schema) -> SortedRows:

@@ -16,17 +16,14 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from holdfast.state.aggregates.aggregation import Aggregate, Aggregation, as_int64, finish, fold, lift, single
+from holdfast.state.aggregates.aggregation import Aggregate, Aggregation, finish, single
 from holdfast.state.columns import arrays
-from holdfast.state.columns.grouping import Runs, group_rows
-from holdfast.state.columns.hashing import HASH_COLUMN, I64
-from holdfast.state.columns.range_merge import Parts, merged_ranges, taken
-from holdfast.state.keyed.lookup import find_rows
+from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.row_evolution import evolved, of_nothing
 from holdfast.state.keyed.segment import Segment
+from holdfast.state.windows import row_windows
 from holdfast.state.windows.attributes import Attribute, Climb, Numbers
-from holdfast.state.windows.count_windows import ROWS, SLOT, RowWindows, Stepped
-from holdfast.state.windows.run_windows import NUMBER
+from holdfast.state.windows.row_windows import NUMBER, ROWS, Batch, Parts, RowWindows, Stepped, taken
 
 FAR = "__hf_far"
 
@@ -70,16 +67,12 @@ class DeltaWindows(RowWindows):
         aggregates: Sequence[Aggregate],
         schema: pa.Schema,
     ) -> DeltaWindows:
-        more = [pa.field(SLOT, pa.int64()), pa.field(NUMBER, pa.int64())]
-        computed = ((ROWS, "max", NUMBER), *aggregates)
-        aggregation = Aggregation.plan((SLOT, *by), computed, pa.schema([*schema, *more]))
-        return DeltaWindows(attribute, every, aggregation)
+        counted = (ROWS, "max", NUMBER)
+        return DeltaWindows(attribute, every, row_windows.planned([counted], by, aggregates, schema))
 
-    @cached_property
-    def used(self) -> tuple[str, ...]:
-        """The input columns that are needed, but for positions."""
-        names = [n for n in self.aggregation.schema.names if n not in (SLOT, NUMBER)]
-        return tuple(dict.fromkeys([self.attribute.column, *names]))
+    @property
+    def deciding(self) -> str:
+        return self.attribute.column
 
     @cached_property
     def map(self) -> Aggregation:
@@ -92,24 +85,25 @@ class DeltaWindows(RowWindows):
         return self.attribute.present(rows)
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
-        batch = _batch(self, segments, rows)
-        runs = batch.runs
-        climb = Climb(batch.values, runs)
+        batch = row_windows.batch_of(self, segments, rows)
+        kept = _kept(self, batch, self.attribute.values(rows))
+        runs = row_windows.runs_of(kept.key)
+        climb = Climb(kept.values, runs)
         far = climb.largest
-        done = np.flatnonzero((batch.item >= 0) & (batch.number % self.every == 0))
-        low = climb.first_from(batch.key[done], self.attribute.below(far[done]))
-        joined = _joined(self.aggregation, batch.parts, runs, low, done)
-        joined[0] = pa.array(batch.number[done])
-        keys = batch.keys.take(pa.array(batch.key[done]))
-        columns = [*(single(column) for column in keys.columns), *joined]
-        results = finish(
-            self.aggregation, pa.Table.from_arrays(columns, schema=self.aggregation.state_schema)
-        )
-        order = np.argsort(batch.item[done])
-        last = np.append(runs.starts[1:], runs.rows) - 1
+        done = np.flatnonzero((kept.item >= 0) & (kept.number % self.every == 0))
+        done = done[np.argsort(kept.item[done])]
+        low = climb.first_from(kept.key[done], self.attribute.below(far[done]))
+        parts = row_windows.joined(self.aggregation, kept.parts, runs, low, done)
+        parts[0] = pa.array(kept.number[done])
+        complete = batch.of_keys(kept.key[done], parts, self.aggregation.state_schema)
+        last = runs.ends - 1
         oldest = climb.first_from(np.arange(len(last)), self.attribute.below(far[last]))
-        changed = _changed(self, batch, pa.array(far), oldest, last)
-        return Stepped(changed, results.take(pa.array(order)), batch.item[done][order])
+        sizes = last - oldest + 1
+        rows_kept = taken([pa.array(far), *kept.parts[1:]], np.repeat(oldest, sizes) + arrays.within(sizes))
+        lists = [arrays.packed(part, sizes) for part in rows_kept]
+        counted = pa.array(kept.number[last])
+        changed = batch.of_keys(np.arange(len(last)), [counted, *lists], self.map.state_schema)
+        return Stepped(changed, finish(self.aggregation, complete), kept.item[done])
 
     def evolved(self, table: pa.Table, what: str) -> pa.Table:
         """State rows of an earlier form: for an aggregate that is new, the rows kept from before are as good as none."""
@@ -122,67 +116,28 @@ class DeltaWindows(RowWindows):
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _Kept:
     """The rows that are kept and those of the step, key by key and in order. `item`: which row of the step each is;
     negative: a kept one. `number`: the how-manieth of its key, for rows of the step."""
 
-    keys: pa.Table
     key: I64
     item: I64
     number: I64
     values: Numbers
     parts: Parts
 
-    @property
-    def runs(self) -> Runs:
-        return Runs(np.flatnonzero(np.append(True, self.key[1:] != self.key[:-1])), len(self.key))
 
-
-def _batch(windows: DeltaWindows, segments: Sequence[Segment], rows: pa.Table) -> _Batch:
-    aggregation, attribute = windows.aggregation, windows.attribute
-    zeros = pa.array(np.zeros(rows.num_rows, dtype=np.int64))
-    lifted = lift(aggregation, rows.append_column(SLOT, zeros).append_column(NUMBER, zeros))
-    columns = [single(column) for column in lifted.columns]
-    by = 1 + len(aggregation.by)
-    grouping = group_rows(as_int64(columns[0]), columns[1:by])
-    keys = lifted.select([HASH_COLUMN, *aggregation.by]).take(pa.array(grouping.first_rows))
-    heads = find_rows(segments, keys, windows.map)
-    before = np.zeros(keys.num_rows, dtype=np.int64)
-    before[heads.rows] = as_int64(heads.values[0])
-    own = Runs(grouping.starts, rows.num_rows)
-    number = np.arange(own.rows) + 1 + own.spread(before - own.starts)
+def _kept(windows: DeltaWindows, batch: Batch, fresh: Numbers) -> _Kept:
+    """`fresh`: the attribute of the step's rows."""
+    heads = batch.heads
     sizes = arrays.lengths(heads.values[1])
     stored = int(sizes.sum())
-    key = np.concatenate((np.repeat(heads.rows, sizes), own.ids))
+    key = np.concatenate((np.repeat(heads.rows, sizes), batch.runs.ids))
     order = np.argsort(key, kind="stable")
-    item = np.concatenate((np.arange(-stored, 0), grouping.order))[order]
-    kept = [column.flatten() for column in heads.values[1:]]
-    far = [kept[0], pa.array(attribute.values(rows), attribute.unit)]
-    parts = [pa.concat_arrays(pair) for pair in zip(kept[1:], columns[by + 1 :], strict=True)]
-    at = pa.array(item + stored)
-    values = single(pa.chunked_array(far)).take(at).to_numpy(zero_copy_only=False)
-    numbers = np.concatenate((np.zeros(stored, dtype=np.int64), number))[order]
-    counted = [pa.array(numbers), *(part.take(at) for part in parts)]
-    return _Batch(keys, key[order], item, numbers, values, counted)
-
-
-def _joined(aggregation: Aggregation, parts: Parts, runs: Runs, low: I64, high: I64) -> Parts:
-    """The rows from each `low` to its `high`, merged. First those that no window parts are merged."""
-    first = runs.spread(runs.starts)
-    cut = np.zeros(runs.rows + 1, dtype=np.bool_)
-    for places in (runs.starts, low, high + 1):
-        cut[places] = True
-    starts = np.flatnonzero(cut[:-1])
-    place = np.cumsum(cut[:-1]) - 1
-    pieces = fold(aggregation, parts, Runs(starts, runs.rows))
-    return merged_ranges(aggregation, pieces, place[first][starts], place[low], place[high])
-
-
-def _changed(windows: DeltaWindows, batch: _Batch, far: pa.Array, oldest: I64, last: I64) -> pa.Table:
-    """The new state row of each key: its rows from the oldest that a later window may hold."""
-    sizes = last - oldest + 1
-    rows = np.repeat(oldest - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
-    lists = [arrays.packed(part, sizes) for part in taken([far, *batch.parts[1:]], rows)]
-    counted = pa.array(batch.number[last])
-    columns = [*(single(column) for column in batch.keys.columns), counted, *lists]
-    return pa.Table.from_arrays(columns, schema=windows.map.state_schema)
+    item = np.concatenate((np.arange(-stored, 0), batch.grouping.order))[order]
+    number = np.concatenate((np.zeros(stored, dtype=np.int64), batch.numbers))[order]
+    old_far, *old_parts = [column.flatten() for column in heads.values[1:]]
+    both = [pa.concat_arrays(pair) for pair in zip(old_parts, batch.lifted[1:], strict=True)]
+    far = single(pa.chunked_array([old_far, pa.array(fresh, windows.attribute.unit)]))
+    values, *parts = taken([far, *both], item + stored)
+    return _Kept(key[order], item, number, values.to_numpy(zero_copy_only=False), [pa.array(number), *parts])

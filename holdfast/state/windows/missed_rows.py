@@ -8,23 +8,22 @@ have completed are never told; later ones have fewer rows. Each key missed its s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.durable import remove_quietly
 from holdfast.state.aggregates.aggregation import as_int64, single
+from holdfast.state.columns.arrays import within
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.window_pairs import share_of_key
-from holdfast.state.keyed.compaction import advance, last_wins, ranges
+from holdfast.state.keyed.keyed_map import advance, last_wins, ranges
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds
 from holdfast.state.keyed.row_evolution import of_nothing
-from holdfast.state.keyed.segment import Segment, opened
-from holdfast.state.windows.count_windows import HEAD, SLOT, CountWindows, by_hash
-
-Segments = tuple[Segment, ...]
+from holdfast.state.keyed.segment import Place, Segment, Segments, opened
+from holdfast.state.windows.count_windows import HEAD, CountWindows, by_hash
+from holdfast.state.windows.row_windows import SLOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,7 @@ def rows_had(windows: CountWindows, segments: Segments) -> int:
 
 
 def go_on(
-    windows: CountWindows,
-    segments: Segments,
-    missed: Missed,
-    directory: Path,
-    prefix: str,
-    bounds: Bounds = DEFAULT_BOUNDS,
+    windows: CountWindows, segments: Segments, missed: Missed, place: Place, bounds: Bounds = DEFAULT_BOUNDS
 ) -> tuple[Segments, int]:
     """(a partition's segments after its share of the missed rows, how many rows those pushed out). Given segments are left
     where they are. No more rows are in memory than a merge may have."""
@@ -61,7 +55,8 @@ def go_on(
         if len(chosen):
             changed = _moved(windows, heads.take(pa.array(chosen)), rows[chosen], share[chosen])
             before = after
-            after = advance(before, changed, windows.aggregation, directory, f"{prefix}-{number}", bounds)
+            own = replace(place, prefix=f"{place.prefix}-{number}")
+            after = advance(before, changed, windows.aggregation, own, bounds=bounds)
             for segment in set(before).difference(after, segments):
                 remove_quietly(segment.path)
             gone += int(np.minimum(np.minimum(rows, windows.size), share).sum())
@@ -95,7 +90,7 @@ def _moved(windows: CountWindows, heads: pa.Table, rows: I64, share: I64) -> pa.
     first = np.maximum(old, new - windows.panes + 1)
     count = new - first + 1
     key = np.repeat(np.arange(len(rows)), count)
-    number = first[key] + np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
+    number = first[key] + within(count)
     parts = _with_nothing(windows, heads, np.where(number == old[key], key, -1))
     parts[0] = pa.array(np.minimum((number + 1) * windows.pane_rows, (rows + share)[key]))
     keys = heads.select(range(1 + len(windows.aggregation.by))).take(pa.array(key))

@@ -12,23 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.state.aggregates.aggregation import Aggregate, Aggregation, as_int64, finish, fold, lift, single
+from holdfast.state.aggregates.aggregation import Aggregate, Aggregation, as_int64, finish, fold, single
 from holdfast.state.columns.arrays import floats
-from holdfast.state.columns.grouping import Bools, Grouping, Runs, group_rows
-from holdfast.state.columns.hashing import HASH_COLUMN, I64
-from holdfast.state.columns.range_merge import Parts, taken
-from holdfast.state.keyed.lookup import Found, find_rows
+from holdfast.state.columns.grouping import Bools, Runs
+from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.segment import Segment
+from holdfast.state.windows import row_windows
 from holdfast.state.windows.attributes import Attribute, Climb, Numbers
-from holdfast.state.windows.count_windows import ROWS, SLOT, RowWindows, Stepped
-
-NUMBER = "__hf_number"
-NOTE = "__hf_note"
+from holdfast.state.windows.row_windows import NOTE, NUMBER, ROWS, Batch, Parts, RowWindows, Stepped, taken
 
 _NUMBER_PART, _NOTE_PART = 0, 1
 
@@ -46,22 +41,18 @@ class RunWindows(RowWindows):
         ends: Attribute | str, by: Sequence[str], aggregates: Sequence[Aggregate], schema: pa.Schema
     ) -> RunWindows:
         note = ends.unit if isinstance(ends, Attribute) else pa.int64()
-        more = [pa.field(SLOT, pa.int64()), pa.field(NUMBER, pa.int64()), pa.field(NOTE, note)]
-        computed = ((ROWS, "max", NUMBER), (NOTE, "max", NOTE), *aggregates)
-        return RunWindows(ends, Aggregation.plan((SLOT, *by), computed, pa.schema([*schema, *more])))
+        first = [(ROWS, "max", NUMBER), (NOTE, "max", NOTE)]
+        return RunWindows(ends, row_windows.planned(first, by, aggregates, schema, note))
 
-    @cached_property
-    def used(self) -> tuple[str, ...]:
-        """The input columns that are needed, but for positions."""
-        ends = self.ends.column if isinstance(self.ends, Attribute) else self.ends
-        made = (SLOT, NUMBER, NOTE)
-        return tuple(dict.fromkeys([ends, *(n for n in self.aggregation.schema.names if n not in made)]))
+    @property
+    def deciding(self) -> str:
+        return self.ends.column if isinstance(self.ends, Attribute) else self.ends
 
     def present(self, rows: pa.Table) -> pa.Table:
         return self.ends.present(rows) if isinstance(self.ends, Attribute) else rows
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
-        batch = _batch(self, segments, rows)
+        batch = row_windows.batch_of(self, segments, rows)
         if isinstance(self.ends, Attribute):
             begins, notes = _by_delta(self.ends, rows, batch)
             runs = _runs(self, batch, begins, notes)
@@ -70,75 +61,46 @@ class RunWindows(RowWindows):
         else:
             begins, notes = _by_marks(self.ends, rows, batch)
             runs = _runs(self, batch, begins, notes)
-            ended = batch.in_input_order(notes) == 1
+            ended = _in_input_order(batch, notes) == 1
             done = np.flatnonzero((runs.last_item >= 0) & ended[runs.last_item])
             completed_by = runs.last_item[done]
         order = np.argsort(completed_by)
-        results = finish(self.aggregation, _state_rows(self, batch, runs, done[order]))
-        changed = _state_rows(self, batch, runs, np.flatnonzero(runs.is_last))
-        return Stepped(changed, results.drop_columns([NOTE]), completed_by[order])
+        complete, open_ = (
+            batch.of_keys(runs.key[rows], taken(runs.parts, rows), self.aggregation.state_schema)
+            for rows in (done[order], np.flatnonzero(runs.is_last))
+        )
+        results = finish(self.aggregation, complete)
+        return Stepped(open_, results.drop_columns([NOTE]), completed_by[order])
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """The step's rows, lifted, by key; and what was stored of the keys."""
-
-    lifted: Parts
-    grouping: Grouping
-    keys: pa.Table
-    heads: Found
-
-    @property
-    def runs(self) -> Runs:
-        return Runs(self.grouping.starts, len(self.grouping.order))
-
-    def of_heads(self, part: Numbers, otherwise: float) -> Numbers:
-        """A part of the stored rows for each key."""
-        found = np.full(self.keys.num_rows, otherwise, dtype=part.dtype)
-        found[self.heads.rows] = part
-        return found
-
-    @property
-    def known(self) -> Bools:
-        """Which keys had rows before."""
-        found = np.zeros(self.keys.num_rows, dtype=np.bool_)
-        found[self.heads.rows] = True
-        return found
-
-    def in_input_order(self, values: Numbers) -> Numbers:
-        """Values that lie key by key, in the order of the input rows."""
-        found = np.empty_like(values)
-        found[self.grouping.order] = values
-        return found
+def _noted(batch: Batch, notes: Numbers, otherwise: float) -> Numbers:
+    """The stored note of each key."""
+    found = np.full(batch.keys.num_rows, otherwise, dtype=notes.dtype)
+    found[batch.heads.rows] = notes
+    return found
 
 
-def _batch(windows: RunWindows, segments: Sequence[Segment], rows: pa.Table) -> _Batch:
-    aggregation = windows.aggregation
-    for name in (SLOT, NUMBER, NOTE):  # numbers and notes are put in when they are known
-        kind = aggregation.schema.field(name).type
-        rows = rows.append_column(name, pa.array(np.zeros(rows.num_rows, dtype=np.int64)).cast(kind))
-    lifted = lift(aggregation, rows)
-    columns = [single(column) for column in lifted.columns]
-    by = 1 + len(aggregation.by)
-    grouping = group_rows(as_int64(columns[0]), columns[1:by])
-    keys = lifted.select([HASH_COLUMN, *aggregation.by]).take(pa.array(grouping.first_rows))
-    return _Batch(columns[by:], grouping, keys, find_rows(segments, keys, aggregation))
+def _in_input_order(batch: Batch, values: Numbers) -> Numbers:
+    """Values that lie key by key, in the order of the input rows."""
+    found = np.empty_like(values)
+    found[batch.grouping.order] = values
+    return found
 
 
 # --- where windows begin: for rows that lie key by key --------------------------------------------------------------
 
 
-def _by_delta(attribute: Attribute, rows: pa.Table, batch: _Batch) -> tuple[Bools, Numbers]:
+def _by_delta(attribute: Attribute, rows: pa.Table, batch: Batch) -> tuple[Bools, Numbers]:
     """(whether each row begins a window, the attribute of the first row of its window)."""
     runs, count = batch.runs, len(batch.grouping.order)
     values = attribute.values(rows)[batch.grouping.order]
     stored = batch.heads.values[_NOTE_PART]
-    firsts = batch.of_heads(as_int64(stored) if attribute.unit == pa.int64() else floats(stored), 0)
-    climb, ends = Climb(values, runs), np.append(runs.starts[1:], count)
+    firsts = _noted(batch, as_int64(stored) if attribute.unit == pa.int64() else floats(stored), 0)
+    climb, ends = Climb(values, runs), runs.ends
     following = np.maximum(climb.first_above(runs.ids, attribute.above(values)), np.arange(count) + 1)
     following = np.append(np.where(following < runs.spread(ends), following, count), count)
     start = climb.first_above(np.arange(len(ends)), attribute.above(firsts))
-    start = np.where(batch.known, np.where(start < ends, start, count), runs.starts)
+    start = np.where(batch.before > 0, np.where(start < ends, start, count), runs.starts)
     begins = _visited(start, following)
     place = np.maximum.accumulate(np.where(begins, np.arange(count), -1))
     inside = place >= runs.spread(runs.starts)
@@ -148,8 +110,7 @@ def _by_delta(attribute: Attribute, rows: pa.Table, batch: _Batch) -> tuple[Bool
 def _visited(start: I64, following: I64) -> Bools:
     """The rows that are reached from the given ones by going on to the following one. Behind the last there is nothing.
 
-    By doubling: after the n-th round all rows within 2^n steps are known.
-    """
+    By doubling: after the n-th round all rows within 2^n steps are known."""
     nothing = len(following) - 1
     visited = np.zeros(len(following), dtype=np.bool_)
     visited[start] = True
@@ -159,13 +120,13 @@ def _visited(start: I64, following: I64) -> Bools:
     return visited[:nothing]
 
 
-def _by_marks(column: str, rows: pa.Table, batch: _Batch) -> tuple[Bools, Numbers]:
+def _by_marks(column: str, rows: pa.Table, batch: Batch) -> tuple[Bools, Numbers]:
     """(whether each row begins a window, 1 if it ends one)."""
     flags = single(rows.column(column)).fill_null(False).to_numpy(zero_copy_only=False)
     marks = np.asarray(flags, dtype=np.int64)[batch.grouping.order]
     starts = batch.runs.starts
     begins = np.append(0, marks[:-1])
-    begins[starts] = batch.of_heads(as_int64(batch.heads.values[_NOTE_PART]), 1)
+    begins[starts] = _noted(batch, as_int64(batch.heads.values[_NOTE_PART]), 1)
     return begins == 1, marks
 
 
@@ -187,13 +148,11 @@ class _Windows:
         return np.append(self.key[1:] != self.key[:-1], True)
 
 
-def _runs(windows: RunWindows, batch: _Batch, begins: Bools, notes: Numbers) -> _Windows:
+def _runs(windows: RunWindows, batch: Batch, begins: Bools, notes: Numbers) -> _Windows:
     runs, heads = batch.runs, batch.heads
-    before = batch.of_heads(as_int64(heads.values[_NUMBER_PART]), 0)
-    number = np.arange(runs.rows) + 1 + runs.spread(before - runs.starts)
     lifted = list(batch.lifted)
-    lifted[_NUMBER_PART] = pa.array(batch.in_input_order(number))
-    lifted[_NOTE_PART] = pa.array(batch.in_input_order(notes))
+    lifted[_NUMBER_PART] = pa.array(_in_input_order(batch, batch.numbers))
+    lifted[_NOTE_PART] = pa.array(_in_input_order(batch, notes))
     stored = len(heads.rows)
     key = np.concatenate((heads.rows, runs.ids))
     item = np.concatenate((np.arange(-stored, 0), batch.grouping.order))
@@ -201,13 +160,7 @@ def _runs(windows: RunWindows, batch: _Batch, begins: Bools, notes: Numbers) -> 
     key, item = key[order], item[order]
     new = np.concatenate((np.zeros(stored, dtype=np.bool_), begins))[order]
     new |= np.append(True, key[1:] != key[:-1])
-    starts = np.flatnonzero(new)
+    own = Runs(np.flatnonzero(new), len(key))
     together = [pa.concat_arrays(pair) for pair in zip(heads.values, lifted, strict=True)]
-    folded = fold(windows.aggregation, taken(together, item + stored), Runs(starts, len(key)))
-    return _Windows(key[starts], folded, item[starts], item[np.append(starts[1:], len(key)) - 1])
-
-
-def _state_rows(windows: RunWindows, batch: _Batch, runs: _Windows, chosen: I64) -> pa.Table:
-    keys = batch.keys.take(pa.array(runs.key[chosen]))
-    columns = [*(single(column) for column in keys.columns), *taken(runs.parts, chosen)]
-    return pa.Table.from_arrays(columns, schema=windows.aggregation.state_schema)
+    folded = fold(windows.aggregation, taken(together, item + stored), own)
+    return _Windows(key[own.starts], folded, item[own.starts], item[own.ends - 1])

@@ -28,6 +28,7 @@ from holdfast.state.aggregates.aggregation import (
     partial,
     single,
 )
+from holdfast.state.columns.arrays import within
 from holdfast.state.columns.grouping import group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 
@@ -87,8 +88,7 @@ class Windows:
 def sums(windows: Windows, rows: pa.Table, times: I64, first: I64) -> tuple[pa.Table, I64]:
     """(sums of the rows that are not too late, the numbers of those that are).
 
-    `rows` have hashes of their keys; `times` are their event times, `first` the first window open to each.
-    """
+    `rows` have hashes of their keys; `times` are their event times, `first` the first window open to each."""
     panes = times // windows.pane_us
     late = np.flatnonzero(windows.last_of(panes) < first)
     if len(late):
@@ -105,8 +105,7 @@ def sums(windows: Windows, rows: pa.Table, times: I64, first: I64) -> tuple[pa.T
 def of_windows(windows: Windows, tables: Sequence[pa.Table], lowest: int | None, highest: int) -> pa.Table:
     """Sums per window and key for the windows from `lowest` (None: whatever there is) to `highest`.
 
-    The window's number stands in the pane's column.
-    """
+    The window's number stands in the pane's column."""
     pieces = [_of_windows(windows, table, lowest, highest) for table in tables]
     return combine(windows.aggregation, pieces)
 
@@ -119,8 +118,7 @@ def _of_windows(windows: Windows, table: pa.Table, lowest: int | None, highest: 
     high = np.minimum(windows.last_of(panes), highest)
     times = np.maximum(high - low + 1, 0)
     rows = np.repeat(np.arange(len(panes)), times)
-    offsets = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
-    numbers = low[rows] + offsets
+    numbers = low[rows] + within(times)
     zero = np.zeros(len(rows), dtype=np.int64)
     hashes = as_int64(single(table.column(HASH_COLUMN)))
     keys = _unmixed(hashes, panes, begins)[rows]

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
-from holdfast.state.keyed.segment import Segment, open_segment, write_segment
+from holdfast.state.keyed.segment import Place, Segment, Segments, open_segment
 
 TIME = "__hf_time"
 """First column of the segments: event time in microseconds; rows ascend by it."""
@@ -56,12 +55,9 @@ def _split(rows: pa.Table, mark: int | None) -> tuple[pa.Table, pa.Table]:
     return rows.slice(0, at), rows.slice(at)
 
 
-def kept(
-    stay: Sequence[Waiting], positions: Sequence[str], directory: Path, name: str
-) -> tuple[Segment, ...]:
+def kept(stay: Sequence[Waiting], positions: Sequence[str], place: Place) -> Segments:
     """The segments of what goes on waiting, oldest first. Rows that are in none are written, together with the newest
-    segments as far as these are not much larger: a row is written again only as often as the logarithm of its number.
-    """
+    segments as far as these are not much larger: a row is written again only as often as the logarithm of its number."""
     older = [each for each in stay if each.segment is not None]
     fresh = [each.rows for each in stay if each.segment is None]
     count = sum(rows.num_rows for rows in fresh)
@@ -70,7 +66,7 @@ def kept(
     while older and older[-1].rows.num_rows <= max(2 * count, _SMALL_ROWS):
         fresh.append(older.pop().rows)
         count += fresh[-1].num_rows
-    written = write_segment(directory, name, in_order(pa.concat_tables(fresh), positions))
+    written = place.write(in_order(pa.concat_tables(fresh), positions))
     return (*(each.segment for each in older if each.segment is not None), written)
 
 
