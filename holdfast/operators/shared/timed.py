@@ -276,6 +276,12 @@ def times_of(rows: pa.Table, on: str) -> pa.Table:
     return times.filter(at.is_valid()) if at.null_count else times
 
 
+def rising(times: pa.Table) -> pa.Table:
+    """Of times that travel beside rows those that are later than all before them: nobody needs the others."""
+    steps = stairs_of(times)
+    return pa.table(steps.columns, names=TIMES.names).cast(TIMES)
+
+
 def stairs_of(times: pa.Table) -> pa.Table:
     """Where times that travelled beside rows rise."""
     times = logic.by_position(times)

@@ -96,16 +96,22 @@ class Evaluation:
 
     def finish(self) -> Outcome:
         for stream in self._worker.out_streams:
-            frame = self._frames.get(stream)
-            if frame is not None:
-                batch = self._engine.materialise(frame, self._name, f"{stream.operator}.{stream.port}")
-                if batch is not None:
-                    self._outcome.batches[stream] = batch
+            batch = self._materialised(stream)
+            if batch is not None:
+                self._outcome.batches[stream] = batch
         # All at once, at the end: a step that fails leaves every operator the version before it.
         for run, state in self._versions:
             run.advance(state)
         self._versions.clear()
         return self._outcome
+
+    def _materialised(self, stream: StreamRef) -> Batch | None:
+        frame, label = self._frames.get(stream), f"{stream.operator}.{stream.port}"
+        batch = None if frame is None else self._engine.materialise(frame, self._name, label)
+        if stream not in self._worker.plan.timed:
+            return batch
+        times = self._joined(self._told(stream))
+        return batch if times is None else self._engine.with_times(batch, times, self._name, label)
 
     def release(self) -> None:
         for run, state in self._versions:
@@ -179,13 +185,17 @@ class Evaluation:
         """The times beside the rows of a port, if it takes any."""
         if (op.name, port) not in self._worker.plan.aside:
             return None
-        frames = [frame for stream in op.inputs[port].streams for frame in self._told(stream)]
+        return self._joined([frame for stream in op.inputs[port].streams for frame in self._told(stream)])
+
+    def _joined(self, frames: Sequence[Frame]) -> Frame | None:
         if not frames:
             return None
         return frames[0] if len(frames) == 1 else self._engine.union(frames)
 
     def _told(self, stream: StreamRef) -> list[Frame]:
         """What is known about the time of a stream: where it begins, or before the operators that left rows out."""
+        if stream.operator not in self._worker.inside:
+            return self._told_from_afar(stream)
         if stream in self._marks:
             return [self._engine.from_table(self._marks[stream])]
         producer = self._worker.plan.graph.operators[stream.operator]
@@ -195,6 +205,13 @@ class Evaluation:
         if knows_time(producer):
             return []
         return [frame for before in producer.inputs[0].streams for frame in self._told(before)]
+
+    def _told_from_afar(self, stream: StreamRef) -> list[Frame]:
+        """Times that came along a connection."""
+        found = [c for c in self._worker.element.inputs if c.stream == stream]
+        batches = [parcel.batch for c in found[:1] for parcel in self._work.parcels.get(c.id, ())]
+        times = self._engine.from_times(batches)
+        return [] if times is None else [times]
 
     def _hosted(self, op: Operator) -> None:
         run = self._worker.runs[op.name]
@@ -247,8 +264,8 @@ class Evaluation:
         for connection in self._worker.element.inputs:
             if connection.stream == stream and (op, port) in connection.ports:
                 parcels = self._work.parcels.get(connection.id)
-                if parcels:
-                    batches = [parcel.batch for parcel in parcels]
+                batches = [parcel.batch for parcel in parcels or () if parcel.batch.row_files]
+                if batches:
                     return self._engine.from_batches(batches, self._worker.schema_of(stream))
         return None
 

@@ -20,7 +20,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, 
 from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Place, Share
-from holdfast.operators.shared.timed import times_of
+from holdfast.operators.shared.timed import rising, times_of
 from holdfast.runtime.engines.engine import (
     KEEP,
     STATE,
@@ -65,7 +65,7 @@ class LocalEngine(Engine):
         return source.read_arrow(piece, stamp)
 
     def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
-        tables = [pq.read_table(file, memory_map=False) for batch in batches for file in batch.files]
+        tables = [pq.read_table(file, memory_map=False) for batch in batches for file in batch.row_files]
         return (
             pa.concat_tables([t.select(schema.names).cast(schema) for t in tables])
             if tables
@@ -83,6 +83,9 @@ class LocalEngine(Engine):
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
         return list(stateless_kind(operator).tables(operator, inputs[0]))
+
+    def collect_times(self, frame: Frame) -> pa.Table:
+        return rising(frame)
 
     def times(self, frame: Frame, on: str) -> Frame:
         return times_of(frame, on)

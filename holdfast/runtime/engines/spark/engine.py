@@ -18,10 +18,11 @@ from pyspark.sql import SparkSession
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
-from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import TIMES, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Segments
+from holdfast.operators.shared.timed import rising
 from holdfast.runtime.engines.engine import (
     KEEP,
     Delivery,
@@ -43,6 +44,7 @@ from holdfast.runtime.engines.spark.readable import (
     timed,
     united,
 )
+from holdfast.runtime.engines.spark.stage import RisingStage
 from holdfast.runtime.engines.spark.stateless import (
     FRAMES,
     SparkAnalyser,
@@ -134,6 +136,12 @@ class SparkEngine(Engine):
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
         return stateless_kind(operator).frames(operator, inputs[0], stamped, FRAMES)
+
+    def collect_times(self, frame: Frame) -> pa.Table:
+        if isinstance(frame, ReadableRows) and isinstance(frame.reader, TableReader):
+            return rising(frame.reader.table)
+        found = as_frame(frame).mapInArrow(RisingStage(), spark_schema(TIMES)).toArrow()
+        return rising(found.cast(TIMES))
 
     def times(self, frame: Frame, on: str) -> Frame:
         if isinstance(frame, ReadableRows):

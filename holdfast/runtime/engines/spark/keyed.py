@@ -84,7 +84,7 @@ class KeyedJobs:
 
     def batch_rows(self, batches: Sequence[Batch], schema: pa.Schema) -> ReadableRows:
         """The rows of batches, as tasks or as Spark read them."""
-        files = tuple(file for batch in batches for file in batch.files)
+        files = tuple(file for batch in batches for file in batch.row_files)
 
         def make() -> DataFrame:
             return self._session.read.schema(spark_schema(schema)).parquet(*files)

@@ -16,9 +16,10 @@ from pyspark import TaskContext
 
 from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
-from holdfast.language.connectors import POSITION_COLUMNS, TaskReader, TaskWriter
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES, TaskReader, TaskWriter
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import KeyedLogic, Place, Segments
+from holdfast.operators.shared.timed import rising
 from holdfast.runtime.engines.engine import KeyedState, KeyedTask
 from holdfast.sinks.encoding import encodings
 from holdfast.state.aggregates.aggregation import Aggregation
@@ -77,6 +78,16 @@ class SplitStage:
         yield pa.record_batch(
             [pa.array(list(shares), pa.int32()), ports, pa.array(blobs, pa.binary())], schema=BLOB_SCHEMA
         )
+
+
+@dataclass(frozen=True)
+class RisingStage:
+    """Reduces the times of a partition to those that are later than all before them in it."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        received = [batch for batch in batches if batch.num_rows]
+        if received:
+            yield from rising(pa.Table.from_batches(received).cast(TIMES)).to_batches()
 
 
 @dataclass(frozen=True)
