@@ -10,6 +10,8 @@ PYTEST_ARGS ?=
 SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
 CHAOS_TABLE ?= build/chaos.md
 CODE := $(wildcard holdfast tests examples scripts)
+# Most of a short-lived JVM's life goes into loading the same classes of Spark; here they lie ready.
+CLASSES := .venv/spark-classes.jsa
 
 # Spark starts its Python workers with this interpreter.
 export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
@@ -32,11 +34,17 @@ demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/holdfast demo
 
 # Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
-test: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
+test: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
+test chaos: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
 # Many short-lived Pythons, too: none of them shall compile what another one has compiled.
 test chaos: export PYTHONDONTWRITEBYTECODE :=
-test: check ## run the checks, then all tests but the chaos ones
+test: check $(CLASSES) ## run the checks, then all tests but the chaos ones
 	@$(WITH_JAVA) $(PYTHON) -m pytest $(SIDE_BY_SIDE) --durations=10 $(PYTEST_ARGS)
+
+$(CLASSES): requirements.txt | setup
+	@echo "making a class archive for the tests' JVMs, once"
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(JVM)" $(PYTHON) scripts/class_archive.py $@ 2>/dev/null \
+		|| echo "there is none; the JVMs start more slowly"
 
 check: setup ## check formatting, lint and types
 	@$(PYTHON) -m ruff format --check $(CODE)
@@ -47,7 +55,7 @@ format: setup ## format the code and repair what lint can repair
 	@$(PYTHON) -m ruff format $(CODE)
 	@$(PYTHON) -m ruff check --fix $(CODE)
 
-chaos: setup ## break things for hours, with a table of it in build/chaos.md
+chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/chaos.md
 	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) tests $(PYTEST_ARGS)
 
 bench: setup ## measure the stateless pipeline

@@ -52,3 +52,19 @@ class ManualClock:
     def wait(self, condition: threading.Condition, timeout_s: float) -> bool:
         # A waiter under a manual clock polls: time moves only between polls.
         return condition.wait(min(timeout_s, 0.005))
+
+
+class Every:
+    """`due` is true at most once in so many seconds: the first time at once, or that long after the beginning."""
+
+    def __init__(self, clock: Clock, seconds: float, *, at_once: bool = True) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._next = clock.monotonic() + (0.0 if at_once else seconds)
+
+    def due(self) -> bool:
+        now = self._clock.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True

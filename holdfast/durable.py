@@ -26,7 +26,7 @@ from isal import isal_zlib
 from holdfast.errors import NoSpaceError, StoreError
 from holdfast.failpoints import fp
 
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -88,14 +88,18 @@ def translate_os_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_SPACE:
-            raise NoSpaceError(
-                f"no space left while writing {what}.",
-                cure="Free some space; the run goes on by itself from the last published epoch.",
-            ) from error
+        if error.errno in NO_SPACE:
+            raise no_space(f"writing {what}") from error
         raise StoreError(
             f"writing {what} failed: {error}.", cure="Check the disk, then start the run again."
         ) from error
+
+
+def no_space(during: str) -> NoSpaceError:
+    return NoSpaceError(
+        f"no space left while {during}.",
+        cure="Free some space; the run goes on by itself from the last published epoch.",
+    )
 
 
 def tells_of_no_space(error: BaseException) -> bool:
@@ -103,13 +107,20 @@ def tells_of_no_space(error: BaseException) -> bool:
     return any(words in str(error) for words in ("No space left on device", "Disk quota exceeded"))
 
 
-def fsync_file(path: str | Path) -> None:
-    """Make a file's bytes durable, whoever wrote them."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+@contextmanager
+def opened(path: str | Path, flags: int) -> Iterator[int]:
+    """A descriptor of a file, never of what a link points to; closed behind its use."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     try:
-        os.fsync(fd)
+        yield fd
     finally:
         os.close(fd)
+
+
+def fsync_file(path: str | Path) -> None:
+    """Make a file's bytes durable, whoever wrote them."""
+    with opened(path, os.O_RDONLY) as fd:
+        os.fsync(fd)
 
 
 def fsync_directory(path: str | Path) -> None:
@@ -157,15 +168,12 @@ def write_file(path: Path, data: bytes, *, temporary: Path | None = None, failpo
 
 def write_staged(staged: Path, data: bytes, *, failpoints: str = "") -> int:
     """Write a temporary file and fsync it; returns its inode number. On OSError the caller removes the file."""
-    fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
-    try:
+    with opened(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
         os.fchmod(fd, FILE_MODE)
         write_all(fd, data)
         _step(failpoints, "tmp_written")
         os.fsync(fd)
         return os.fstat(fd).st_ino
-    finally:
-        os.close(fd)
 
 
 def settle_name(path: Path, *, failpoints: str = "") -> None:
@@ -195,6 +203,20 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 def rename_into_place(source: Path, target: Path) -> None:
     """Rename a file whose bytes are already durable; the caller fsyncs the directories it touched."""
     os.rename(source, target)
+
+
+def rename_to_new_name(source: Path, target: Path) -> None:
+    """Rename a file to a name that nothing has: FileExistsError if something does. Never replaces a file."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+            raise
+        if target.exists():  # a file system without links: others could still come between
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
+        os.rename(source, target)
+        return
+    os.unlink(source)
 
 
 def remove_quietly(path: str | Path) -> None:

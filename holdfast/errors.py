@@ -26,6 +26,9 @@ class HoldfastError(Exception):
 
     exit_code = 1
 
+    def __init_subclass__(cls, exit_code: int | None = None) -> None:
+        cls.exit_code = exit_code or cls.exit_code
+
     def __init__(self, message: str, *, cure: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -43,79 +46,53 @@ def _rebuild(cls: type[HoldfastError], message: str, cure: str) -> HoldfastError
     return cls(message, cure=cure)
 
 
-class TopologyError(HoldfastError):
+class TopologyError(HoldfastError, exit_code=2):
     """The graph as written cannot run."""
 
-    exit_code = 2
 
-
-class ConfigError(HoldfastError):
+class ConfigError(HoldfastError, exit_code=3):
     """A setting, URL or the environment is wrong."""
 
-    exit_code = 3
 
-
-class InputError(HoldfastError):
+class InputError(HoldfastError, exit_code=4):
     """A source, file or row is not what was declared."""
 
-    exit_code = 4
 
-
-class StateError(HoldfastError):
+class StateError(HoldfastError, exit_code=5):
     """An operator's state cannot be encoded, or does not fit the operator."""
 
-    exit_code = 5
 
-
-class StoreError(HoldfastError):
+class StoreError(HoldfastError, exit_code=6):
     """The store refused or failed."""
 
-    exit_code = 6
 
-
-class DamagedError(StoreError):
+class DamagedError(StoreError, exit_code=7):
     """Bytes in the store are not what was written. Nothing was changed."""
 
-    exit_code = 7
 
-
-class OwnedError(StoreError):
+class OwnedError(StoreError, exit_code=8):
     """Another live run owns the store."""
 
-    exit_code = 8
 
-
-class FencedError(StoreError):
+class FencedError(StoreError, exit_code=9):
     """A newer owner replaced this run; it must stop without another write."""
 
-    exit_code = 9
 
-
-class NoSpaceError(StoreError):
+class NoSpaceError(StoreError, exit_code=10):
     """The disk is full. The previous epoch is intact; the region waits for space."""
 
-    exit_code = 10
 
-
-class MismatchError(HoldfastError):
+class MismatchError(HoldfastError, exit_code=11):
     """The store belongs to another job, another topology, or a newer format."""
 
-    exit_code = 11
 
-
-class RegionParkedError(HoldfastError):
+class RegionParkedError(HoldfastError, exit_code=12):
     """A region used up its consecutive resets. Its last epoch is intact."""
 
-    exit_code = 12
 
-
-class StepFailed(HoldfastError):
+class StepFailed(HoldfastError, exit_code=13):
     """A step of an element failed. The region resets; the user sees this when the region parks."""
 
-    exit_code = 13
 
-
-class EngineGoneError(HoldfastError):
+class EngineGoneError(HoldfastError, exit_code=14):
     """What runs the steps is gone: no reset can help, a new run goes on from the last published epoch."""
-
-    exit_code = 14

@@ -182,3 +182,20 @@ def test_its_errors_cross_process_borders() -> None:
     error = pickle.loads(pickle.dumps(NotDurableError("x.", cure="y.")))
     assert isinstance(error, NotDurableError)
     assert str(error) == "x. y."
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_gets_a_new_name_and_never_one_that_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    durable.rename_to_new_name(tmp_path / "a", tmp_path / "new")
+    with pytest.raises(FileExistsError):
+        durable.rename_to_new_name(tmp_path / "b", tmp_path / "new")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"new": "a", "b": "b"}

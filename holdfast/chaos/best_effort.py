@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from holdfast.chaos.campaign import append
+from holdfast.chaos.campaign import RunPlace, append
 from holdfast.chaos.losses import SinkLosses
 from holdfast.language.connectors import Slice
 from holdfast.language.hosted import Operator
@@ -65,22 +65,10 @@ class Size:
     """Between epochs, and between checkpoints of an operator's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Directories of one run, over all its lives."""
+class Place(RunPlace):
+    """The same, and what each life left there."""
 
-    root: Path
-
-    @property
-    def store(self) -> Path:
-        return self.root / "store"
-
-    @property
-    def trail(self) -> Path:
-        return self.root / "trail"
-
-    def out(self, sink: str) -> Path:
-        return self.root / "out" / sink
+    __slots__ = ()
 
     def report(self, pid: int) -> Path:
         return self.root / f"report-{pid}.json"

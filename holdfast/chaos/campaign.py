@@ -55,14 +55,10 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Directories of one run, over all its lives."""
 
     root: Path
-
-    @property
-    def input(self) -> Path:
-        return self.root / "input"
 
     @property
     def store(self) -> Path:
@@ -74,6 +70,16 @@ class Place:
 
     def out(self, sink: str) -> Path:
         return self.root / "out" / sink
+
+
+class Place(RunPlace):
+    """The same, and where the input is."""
+
+    __slots__ = ()
+
+    @property
+    def input(self) -> Path:
+        return self.root / "input"
 
     def epoch(self) -> int:
         """The newest epoch. Looks at the directory only: works whatever happened to the owner."""

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import argparse
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from typing import Self, TypeVar
 
+from holdfast.protocol.autonomous import AutonomousPhase
 from holdfast.protocol.controller import ControllerPhase
 from holdfast.protocol.element import ElementPhase
 
 ElementMove = tuple[ElementPhase, ElementPhase]
 ControllerMove = tuple[ControllerPhase, ControllerPhase]
+AutonomousMove = tuple[AutonomousPhase, AutonomousPhase]
+F = TypeVar("F", bound="Figures")
 
 
 class SimulationFailed(AssertionError):
@@ -26,28 +34,35 @@ class SimulationFailed(AssertionError):
 
 
 @dataclass(slots=True)
-class Outcome:
-    """Figures of one run, or of many added up."""
+class Figures:
+    """Of one schedule, or of many added up."""
 
     schedules: int = 0
     events: int = 0
     faults: int = 0
+    runs: int = 0
+    controller_moves: set[ControllerMove] = field(default_factory=set)
+
+    def add(self, other: Self) -> None:
+        for each in fields(self):
+            mine, its = getattr(self, each.name), getattr(other, each.name)
+            setattr(self, each.name, mine | its if isinstance(mine, set) else mine + its)
+
+    @abstractmethod
+    def figures(self) -> str:
+        """In one sentence."""
+
+
+@dataclass(slots=True)
+class Outcome(Figures):
+    """Figures of schedules of one region."""
+
     resets: int = 0
     epochs_begun: int = 0
     epochs_published: int = 0
     parked: int = 0
-    runs: int = 0
     ignored: int = 0
     element_moves: set[ElementMove] = field(default_factory=set)
-    controller_moves: set[ControllerMove] = field(default_factory=set)
-
-    def add(self, other: Outcome) -> None:
-        for name in ("schedules", "events", "faults", "resets", "epochs_begun", "epochs_published"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("parked", "runs", "ignored"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.element_moves |= other.element_moves
-        self.controller_moves |= other.controller_moves
 
     def figures(self) -> str:
         return (
@@ -55,3 +70,49 @@ class Outcome:
             f"{self.epochs_begun} epochs begun, {self.epochs_published} published, {self.parked} times parked, "
             f"{self.runs} runs, {self.ignored} stale messages ignored"
         )
+
+
+@dataclass(slots=True)
+class MixedOutcome(Figures):
+    """Figures of schedules of elements outside of regions."""
+
+    with_region: int = 0
+    kills: int = 0
+    lost: int = 0
+    """Rows counted at the end, added up over all sinks."""
+    moves: set[AutonomousMove] = field(default_factory=set)
+
+    def figures(self) -> str:
+        return (
+            f"{self.schedules} schedules, {self.with_region} with a region, {self.events} events, "
+            f"{self.faults} faults, {self.kills} kills, {self.runs} runs, {self.lost} rows counted as lost"
+        )
+
+
+Run = Callable[[int, Callable[[str], None] | None], F]
+"""One schedule by its seed, told line by line if somebody listens."""
+
+
+def added_up(total: F, outcomes: Iterable[F]) -> F:
+    """The figures of many schedules; the first failure ends it."""
+    for outcome in outcomes:
+        total.add(outcome)
+    return total
+
+
+def command_line(module: str, about: str, run: Run[F], total: F, arguments: list[str] | None) -> int:
+    """Run one schedule and tell it, or many and print their figures; returns the exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m holdfast.chaos.{module}", description=about)
+    parser.add_argument("--seed", type=int, default=0, help="the schedule to tell, or the first one to count")
+    parser.add_argument("--count", type=int, default=0, help="run that many schedules and print figures only")
+    options = parser.parse_args(arguments)
+    try:
+        if options.count:
+            seeds = range(options.seed, options.seed + options.count)
+            print(added_up(total, (run(seed, None) for seed in seeds)).figures())
+        else:
+            print(run(options.seed, print).figures())
+    except SimulationFailed as failed:
+        print(f"FAILED {failed}", file=sys.stderr)
+        return 1
+    return 0

@@ -12,49 +12,18 @@ What is not simulated: torn or lost writes of the store, clocks, several regions
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable
 from random import Random
 
 from holdfast.chaos.checkers import Checkers, InvariantBroken
 from holdfast.chaos.faults import Faults
-from holdfast.chaos.outcome import Outcome, SimulationFailed
+from holdfast.chaos.outcome import Outcome, SimulationFailed, added_up, command_line
 from holdfast.chaos.shapes import random_scene
 from holdfast.chaos.store import SimStore
 from holdfast.chaos.world import SimElement, ToController, ToElement, Uploading, World
-from holdfast.protocol.commands import (
-    AbortEpoch,
-    AwaitSpace,
-    CommitSinks,
-    ControllerCommand,
-    Park,
-    Persist,
-    Publish,
-    StartDrainTimer,
-    StartResetTimer,
-    Stop,
-)
+from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
-from holdfast.protocol.messages import (
-    BeginEpoch,
-    BeginReset,
-    CommitFailed,
-    Committed,
-    ControllerEvent,
-    DrainTimedOut,
-    EpochDue,
-    GoOn,
-    Published,
-    PublishFailed,
-    ResetTimedOut,
-    Resume,
-    ResumeRequested,
-    SpaceReturned,
-    Start,
-    UploadBroke,
-    UploadFinished,
-)
 from holdfast.protocol.phases import ProtocolViolation
 from holdfast.protocol.shape import Mode
 
@@ -94,7 +63,7 @@ class Simulator:
         self.faults = Faults(self, rng)
         self.controller_class = controller_class
         self.controller = controller_class(self.scene.region, self.mode, self.resets_max)
-        self.timers: list[DrainTimedOut | ResetTimedOut] = []
+        self.timers: list[messages.DrainTimedOut | messages.ResetTimedOut] = []
         self.outcome = Outcome(schedules=1)
         self.timeouts_after_faults = 0
         self.is_final_asked = False
@@ -176,7 +145,7 @@ class Simulator:
             return
         self.is_final_asked = final
         drained = self.checkers.epochs_begun % 3 == 2  # as for a savepoint
-        self.tell_controller(EpochDue(final, self.is_sticky, drained))
+        self.tell_controller(messages.EpochDue(final, self.is_sticky, drained))
 
     def _when_idle(self) -> None:
         """Look whether anything at all can go on; if not, time passes until the next timer, trigger or person."""
@@ -188,7 +157,7 @@ class Simulator:
         if phase in (ControllerPhase.RESETTING, ControllerPhase.ESTABLISHING) and self.timers:
             return self._time_out()
         if phase is ControllerPhase.PARKED:
-            return self.tell_controller(ResumeRequested())
+            return self.tell_controller(messages.ResumeRequested())
         if phase is ControllerPhase.RUNNING and self.world.is_read() and not self.is_final_asked:
             return self._ask_for_epoch()
         asked = ", the final epoch was asked for" if self.is_final_asked else ""
@@ -223,10 +192,10 @@ class Simulator:
             self._finish_upload(item)
         elif isinstance(item, tuple):
             self._finish_publish(*item)
-        elif isinstance(item, CommitSinks):
+        elif isinstance(item, commands.CommitSinks):
             self._finish_commit(item)
-        elif isinstance(item, AwaitSpace):
-            self.tell_controller(SpaceReturned())
+        elif isinstance(item, commands.AwaitSpace):
+            self.tell_controller(messages.SpaceReturned())
 
     def _finish_upload(self, item: Uploading) -> None:
         part = item.part
@@ -238,29 +207,35 @@ class Simulator:
             return
         self.say("%s uploads epoch %s: %s", part.element, part.epoch, broken or "done")
         if broken is None:
-            self.world.feed(element, UploadFinished(part.epoch, part.attempt, part))
+            self.world.feed(element, messages.UploadFinished(part.epoch, part.attempt, part))
         else:
-            self.world.feed(element, UploadBroke(part.epoch, part.attempt, broken == "no space", broken))
+            self.world.feed(
+                element, messages.UploadBroke(part.epoch, part.attempt, broken == "no space", broken)
+            )
 
-    def _finish_publish(self, command: Publish, owner: int) -> None:
+    def _finish_publish(self, command: commands.Publish, owner: int) -> None:
         broken = self.faults.publish_breaks()
         if broken is not None:
             self.say("publish %s: %s", command.epoch, broken)
-            self.pending.append(ToController(PublishFailed(command.epoch, broken == "no space", broken)))
+            self.pending.append(
+                ToController(messages.PublishFailed(command.epoch, broken == "no space", broken))
+            )
         elif self.store.publish(command.epoch, command.attempt, command.parts, owner):
             self.say("published %s", command.epoch)
             self.outcome.epochs_published += 1
             self.checkers.settles_epoch()
-            self.pending.append(ToController(Published(command.epoch)))
+            self.pending.append(ToController(messages.Published(command.epoch)))
 
-    def _finish_commit(self, command: CommitSinks) -> None:
+    def _finish_commit(self, command: commands.CommitSinks) -> None:
         sinks = list(self.store.sinks)
         broken = self.faults.commit_breaks()
         shown = sinks if not broken else sinks[: int(self.random() * len(sinks))]
         self.say("commit %s in %s%s", command.epoch, shown, ", then fail" if broken else "")
         for sink in shown:
             self.store.commit(sink, command.epoch)
-        answer = CommitFailed(command.epoch, "simulated") if broken else Committed(command.epoch)
+        answer = (
+            messages.CommitFailed(command.epoch, "simulated") if broken else messages.Committed(command.epoch)
+        )
         self.pending.append(ToController(answer))
 
     # --- the controller -----------------------------------------------------------------------------------------------------
@@ -273,56 +248,60 @@ class Simulator:
         self.is_final_asked = False
         self.checkers.settles_epoch()
         self.outcome.runs += 1
-        self.tell_controller(Start(self.store.newest, self.store.record))
+        self.tell_controller(messages.Start(self.store.newest, self.store.record))
 
-    def tell_controller(self, event: ControllerEvent) -> None:
+    def tell_controller(self, event: messages.ControllerEvent) -> None:
         self.say("controller (%s) <- %s", self.controller.phase.value, event)
-        commands = self.controller.handle(event)
-        if commands and self.faults.controller_dies_acting():
-            for command in commands[: int(self.random() * (len(commands) + 1))]:
+        given = self.controller.handle(event)
+        if given and self.faults.controller_dies_acting():
+            for command in given[: int(self.random() * (len(given) + 1))]:
                 self._perform(command)
             self.crash_controller()
             return
-        for command in commands:
+        for command in given:
             self._perform(command)
         self.faults.reached(self.controller.phase)
 
-    def _perform(self, command: ControllerCommand) -> None:
+    def _perform(self, command: commands.ControllerCommand) -> None:
         self.say("    %s", command)
         match command:
-            case Persist(record):
+            case commands.Persist(record):
                 self.checkers.records(self.store.record, record, self.store.newest)
                 self.store.record = record
-            case BeginEpoch(elements=elements):
+            case messages.BeginEpoch(elements=elements):
                 self.checkers.begins_epoch(command, self.store.record)
                 self.world.style_of[command.epoch] = command.style
                 self._send(elements, command)
-            case BeginReset(elements=elements):
+            case messages.BeginReset(elements=elements):
                 self.checkers.begins_reset(command, self.store.record, self.store.newest)
                 self.outcome.resets += 1
                 self.is_final_asked = self.is_final_asked and self.is_sticky
                 self._send(elements, command)
-            case GoOn(elements=elements):
+            case messages.GoOn(elements=elements):
                 self.checkers.goes_on(command.attempt)
                 self._send(elements, command)
-            case Resume(elements=elements):
+            case messages.Resume(elements=elements):
                 self._send(elements, command)
-            case Publish():
+            case commands.Publish():
                 self.pending.append((command, self.store.owner))
-            case CommitSinks() | AwaitSpace():
+            case commands.CommitSinks() | commands.AwaitSpace():
                 self.pending.append(command)
-            case AbortEpoch(epoch):
+            case commands.AbortEpoch(epoch):
                 self.checkers.aborts_epoch(epoch, self.store.newest)
-            case StartDrainTimer(epoch, attempt):
-                self.timers.append(DrainTimedOut(epoch, attempt))
-            case StartResetTimer(epoch, attempt):
-                self.timers.append(ResetTimedOut(epoch, attempt))
-            case Park():
+            case commands.StartDrainTimer(epoch, attempt):
+                self.timers.append(messages.DrainTimedOut(epoch, attempt))
+            case commands.StartResetTimer(epoch, attempt):
+                self.timers.append(messages.ResetTimedOut(epoch, attempt))
+            case commands.Park():
                 self.outcome.parked += 1
-            case Stop():
+            case commands.Stop():
                 self._stop()
 
-    def _send(self, elements: Iterable[str], event: BeginEpoch | BeginReset | Resume | GoOn) -> None:
+    def _send(
+        self,
+        elements: Iterable[str],
+        event: messages.BeginEpoch | messages.BeginReset | messages.Resume | messages.GoOn,
+    ) -> None:
         for name in self.world.elements:
             if name in elements:
                 self.pending.append(ToElement(name, event))
@@ -341,7 +320,7 @@ class Simulator:
     def crash_controller(self) -> None:
         self.say("controller crashes")
         self._close_account()
-        self.pending[:] = [item for item in self.pending if not isinstance(item, AwaitSpace)]
+        self.pending[:] = [item for item in self.pending if not isinstance(item, commands.AwaitSpace)]
         self.start_controller()
 
     def crash_driver(self) -> None:
@@ -364,28 +343,14 @@ class Simulator:
 
 def simulate(seeds: Iterable[int]) -> Outcome:
     """Run many schedules and add up their figures; the first failure ends it."""
-    total = Outcome()
-    for seed in seeds:
-        total.add(Simulator(seed).run())
-    return total
+    return added_up(Outcome(), (Simulator(seed).run() for seed in seeds))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m holdfast.chaos.simulator", description=__doc__.split("\n")[0]
+    about = __doc__.split("\n")[0]
+    return command_line(
+        "simulator", about, lambda seed, trace: Simulator(seed, trace=trace).run(), Outcome(), arguments
     )
-    parser.add_argument("--seed", type=int, default=0, help="the schedule to tell, or the first one to count")
-    parser.add_argument("--count", type=int, default=0, help="run so many schedules and print figures only")
-    options = parser.parse_args(arguments)
-    try:
-        if options.count:
-            print(simulate(range(options.seed, options.seed + options.count)).figures())
-        else:
-            print(Simulator(options.seed, trace=print).run().figures())
-    except SimulationFailed as failed:
-        print(f"FAILED {failed}", file=sys.stderr)
-        return 1
-    return 0
 
 
 if __name__ == "__main__":

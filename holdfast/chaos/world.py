@@ -15,23 +15,8 @@ from holdfast.chaos.checkers import Checkers
 from holdfast.chaos.shapes import Scene
 from holdfast.chaos.store import Batch, Captured, Part, SimStore
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
+from holdfast.protocol import messages
 from holdfast.protocol.element import ElementMachine, ElementPhase
-from holdfast.protocol.messages import (
-    Broke,
-    ControllerEvent,
-    ElementCommand,
-    ElementEvent,
-    Forward,
-    KeepOutputs,
-    Marker,
-    MarkerArrived,
-    Pin,
-    Restore,
-    RunDrain,
-    Tell,
-    TokensWait,
-    Upload,
-)
 from holdfast.protocol.shape import MarkerKind
 
 LOST = -1_000_000
@@ -44,18 +29,18 @@ class SimLink:
 
     id: ConnectionId
     control: bool
-    queue: deque[Batch | Marker]
+    queue: deque[Batch | messages.Marker]
 
 
 @dataclass(frozen=True, slots=True)
 class ToElement:
     element: ElementName
-    event: ElementEvent
+    event: messages.ElementEvent
 
 
 @dataclass(frozen=True, slots=True)
 class ToController:
-    event: ControllerEvent
+    event: messages.ControllerEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +130,18 @@ class World:
         here = frozenset(link.id for link in element.inputs if token in link.queue)
         if not missing & here:
             return False
-        self.feed(element, TokensWait(token.epoch, token.attempt, here))
+        self.feed(element, messages.TokensWait(token.epoch, token.attempt, here))
         return element.machine.awaited is None
 
     def _take(self, element: SimElement, link: SimLink) -> bool:
         if not link.queue:
             return False
         head = link.queue[0]
-        if isinstance(head, Marker):
+        if isinstance(head, messages.Marker):
             if not element.machine.delivers(link.id, head):
                 return False
             link.queue.popleft()
-            self.feed(element, MarkerArrived(link.id, head))
+            self.feed(element, messages.MarkerArrived(link.id, head))
             return True
         fate = element.machine.fate(link.id)
         if fate == "wait" or (fate == "process" and not link.control and not self.has_room(element)):
@@ -207,10 +192,10 @@ class World:
 
     # --- commands -------------------------------------------------------------------------------------------------------
 
-    def feed(self, element: SimElement, event: ElementEvent) -> None:
+    def feed(self, element: SimElement, event: messages.ElementEvent) -> None:
         """Give a machine an event and perform what it asks; if that fails half-way, tell it so."""
-        commands: Sequence[ElementCommand] = element.machine.handle(event)
-        if commands and element.breaks_next and not isinstance(event, Broke):
+        commands: Sequence[messages.ElementCommand] = element.machine.handle(event)
+        if commands and element.breaks_next and not isinstance(event, messages.Broke):
             element.breaks_next = False
             for command in commands[: int(self.random() * len(commands))]:
                 self._perform(element, command)
@@ -219,26 +204,26 @@ class World:
         for command in commands:
             self._perform(element, command)
 
-    def _perform(self, element: SimElement, command: ElementCommand) -> None:
+    def _perform(self, element: SimElement, command: messages.ElementCommand) -> None:
         match command:
-            case Forward(marker):
+            case messages.Forward(marker):
                 self._forward(element, marker)
-            case Tell(event):
+            case messages.Tell(event):
                 self.pending.append(ToController(event))
-            case RunDrain():
+            case messages.RunDrain():
                 for lane in range(element.data_lanes):
                     self._emit(element, lane)
-            case Pin(epoch, attempt, captured):
+            case messages.Pin(epoch, attempt, captured):
                 self._pin(element, epoch, attempt, self.captured_of(element, captured, epoch, attempt))
-            case Upload():
+            case messages.Upload():
                 assert element.pin is not None
                 self.pending.append(Uploading(element.pin, element.life))
-            case KeepOutputs():
+            case messages.KeepOutputs():
                 element.kept = []
-            case Restore(epoch, attempt):
+            case messages.Restore(epoch, attempt):
                 self._restore(element, epoch, attempt)
 
-    def _forward(self, element: SimElement, marker: Marker) -> None:
+    def _forward(self, element: SimElement, marker: messages.Marker) -> None:
         for link in element.outputs:
             if marker.kind == "reset":
                 self.put_reset(link, marker)
@@ -247,7 +232,7 @@ class World:
         if marker.kind == "drain":
             element.drained_for = marker.epoch
 
-    def put_reset(self, link: SimLink, marker: Marker) -> None:
+    def put_reset(self, link: SimLink, marker: messages.Marker) -> None:
         link.queue.clear()
         link.queue.append(marker)
 
@@ -255,13 +240,13 @@ class World:
         self, element: SimElement, links: frozenset[ConnectionId], epoch: Epoch, attempt: Attempt
     ) -> Captured:
         """The batches ahead of the token on these links."""
-        token = Marker("token", epoch, attempt)
+        token = messages.Marker("token", epoch, attempt)
         return tuple(
             (link.id, item)
             for link in element.inputs
             if link.id in links
             for item in list(link.queue)[: link.queue.index(token)]
-            if not isinstance(item, Marker)
+            if not isinstance(item, messages.Marker)
         )
 
     def _pin(self, element: SimElement, epoch: Epoch, attempt: Attempt, captured: Captured) -> None:
@@ -324,7 +309,7 @@ class World:
         """A step or command of the element raised: its state is worthless, its machine is told."""
         element.lose_state()
         element.life += 1
-        self.feed(element, Broke("simulated"))
+        self.feed(element, messages.Broke("simulated"))
 
     def lose_queues(self, element: SimElement) -> None:
         for link in element.inputs:

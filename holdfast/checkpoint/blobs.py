@@ -14,6 +14,8 @@ from holdfast.errors import DamagedError
 from holdfast.failpoints import fp
 from holdfast.store.base import Store
 
+_WRONG = "is damaged: its checksum does not match the manifest"
+
 
 @dataclass(frozen=True, slots=True)
 class BlobRef:
@@ -56,23 +58,89 @@ def put_blobs(store: Store, entry: str, blobs: Mapping[str, bytes]) -> dict[str,
 def get_blob(store: Store, ref: BlobRef | None) -> bytes:
     """The blob's bytes, verified against the reference. None: somebody needs a value, and an epoch refers to none."""
     if ref is None:
-        raise DamagedError(
-            f"an operator in {store.url} needs a value, but the epoch refers to none.",
-            cure="Start from another epoch.",
-        )
-    parts: list[bytes] = []
-    for name in ref.keys:
-        part = store.get(ref.entry, name)
-        if part is None:
-            raise DamagedError(
-                f"{store.describe(ref.entry, name)} is missing, but an epoch refers to it.",
-                cure="Restore the file from a backup, or start from another epoch.",
-            )
-        parts.append(part)
-    data = b"".join(parts)
+        raise unusable(f"an operator in {store.url} needs a value, but the epoch refers to none.")
+    data = b"".join(_chunk(store, ref, key) for key in ref.keys)
     if len(data) != ref.size or checksum(data) != ref.crc:
-        raise DamagedError(
-            f"{store.describe(ref.entry, ref.key)} is damaged: its checksum does not match the manifest.",
-            cure="Restore the file from a backup, or start from another epoch.",
-        )
+        raise _damaged(store, ref, ref.key, _WRONG)
     return data
+
+
+def _chunk(store: Store, ref: BlobRef, key: str) -> bytes:
+    part = store.get(ref.entry, key)
+    if part is None:
+        raise _damaged(store, ref, key, "is missing, but an epoch refers to it")
+    return part
+
+
+def _damaged(store: Store, ref: BlobRef, key: str, what: str) -> DamagedError:
+    return unusable(f"{store.describe(ref.entry, key)} {what}.")
+
+
+def unusable(what: str) -> DamagedError:
+    """The error for stored state that a restore cannot use."""
+    return DamagedError(what, cure="Restore the file from a backup, or start from another epoch.")
+
+
+class BlobReader:
+    """Pieces of a stored blob, asked for in about the order they lie in. What `read` gave may be believed after `finish`.
+
+    A chunk is fetched when the first byte of it is wanted, with all before it, and kept until what is wanted lies behind
+    it. Whoever goes back further makes the reader fetch again.
+    """
+
+    def __init__(self, store: Store, ref: BlobRef) -> None:
+        self._store = store
+        self._ref = ref
+        self._keys = ref.keys
+        self._rewind()
+        self._crc = 0
+        self._seen = 0
+        """Bytes the checksum covers."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        if offset < self._begin:
+            self._rewind()
+        while self._end < offset + size and self._fetch():
+            pass
+        self._drop_before(offset)
+        if self._end < offset + size:
+            raise _damaged(self._store, self._ref, self._ref.key, "is too short")
+        parts = []
+        place = self._begin
+        for chunk in self._chunks:
+            parts.append(chunk[max(0, offset - place) : max(0, offset + size - place)])
+            place += len(chunk)
+        return b"".join(parts)
+
+    def finish(self) -> None:
+        """Fetch what was not wanted, and compare size and checksum with the reference."""
+        self._chunks.clear()
+        self._begin = self._end
+        while self._fetch():
+            self._drop_before(self._end)
+        if self._seen != self._ref.size or self._crc != self._ref.crc:
+            raise _damaged(self._store, self._ref, self._ref.key, _WRONG)
+
+    def _rewind(self) -> None:
+        self._chunks: list[bytes] = []
+        self._next = 0
+        """The chunk to fetch next."""
+        self._begin = self._end = 0
+        """What the chunks in memory cover."""
+
+    def _fetch(self) -> bool:
+        """One more chunk; False if there is none."""
+        if self._next == len(self._keys):
+            return False
+        chunk = _chunk(self._store, self._ref, self._keys[self._next])
+        if self._end == self._seen:
+            self._crc = checksum(chunk, self._crc)
+            self._seen += len(chunk)
+        self._chunks.append(chunk)
+        self._next += 1
+        self._end += len(chunk)
+        return True
+
+    def _drop_before(self, offset: int) -> None:
+        while self._chunks and self._begin + len(self._chunks[0]) <= offset:
+            self._begin += len(self._chunks.pop(0))

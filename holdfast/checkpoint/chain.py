@@ -20,10 +20,8 @@ from typing import Any
 
 from holdfast.checkpoint import index
 from holdfast.checkpoint.adaptive import Form
-from holdfast.checkpoint.blobs import BlobRef, get_blob
+from holdfast.checkpoint.blobs import BlobReader, BlobRef, get_blob, unusable
 from holdfast.checkpoint.index import Entry, Place
-from holdfast.checkpoint.pair_reader import PairReader
-from holdfast.errors import DamagedError
 from holdfast.ids import INITIAL_EPOCH, Epoch
 from holdfast.state.values import codec
 from holdfast.state.variables.versions import merged
@@ -32,7 +30,7 @@ from holdfast.store.base import Store
 
 NON, INCR, INDEX = "non", "incr", "index"
 
-_KEY = re.compile(r"e(\d+)-.*~(non|incr|index)")
+PAIR_KEY = re.compile(r"e(\d+)-.*~(non|incr|index)")
 
 Taken = tuple[Form, bytes]
 """A variable's new version: its form and bytes. A delta without bytes: unchanged."""
@@ -106,18 +104,14 @@ class Restored:
 
 
 def restore(store: Store, pairs: Iterable[BlobRef]) -> Restored:
-    """Read the checkpoint whose pairs an operator part lists."""
     return _Reading(store, tuple(pairs)).restored()
 
 
 def kind_of(ref: BlobRef) -> tuple[Epoch, str]:
     """(epoch, kind) of a pair, by its key."""
-    found = _KEY.fullmatch(ref.key)
+    found = PAIR_KEY.fullmatch(ref.key)
     if found is None:
-        raise DamagedError(
-            f"{ref.entry}/{ref.key} is listed as a pair of variables, but has no such name.",
-            cure="Start from another epoch.",
-        )
+        raise unusable(f"{ref.entry}/{ref.key} is listed as a pair of variables, but has no such name.")
     return Epoch(int(found[1])), found[2]
 
 
@@ -129,7 +123,7 @@ class _Reading:
         self._pairs = pairs
         self._refs = {kind_of(ref): ref for ref in pairs}
         self._indexes: dict[Epoch, list[Entry]] = {}
-        self._readers: dict[Epoch, PairReader] = {}
+        self._readers: dict[Epoch, BlobReader] = {}
 
     def restored(self) -> Restored:
         epoch = max((epoch for epoch, kind in self._refs if kind == NON), default=INITIAL_EPOCH)
@@ -161,7 +155,7 @@ class _Reading:
     def _version(self, place: Place) -> bytes:
         entry = self._entry(place)
         if place.epoch not in self._readers:
-            self._readers[place.epoch] = PairReader(self._store, self._ref(place.epoch, INCR))
+            self._readers[place.epoch] = BlobReader(self._store, self._ref(place.epoch, INCR))
         return self._readers[place.epoch].read(entry.offset, entry.size)
 
     def _entry(self, place: Place) -> Entry:
@@ -172,17 +166,15 @@ class _Reading:
             self._indexes[epoch] = index.decode(get_blob(self._store, ref), epoch, where)
         rows = self._indexes[epoch]
         if place.row >= len(rows):
-            raise DamagedError(
-                f"the index of epoch {epoch} has no row {place.row}, but a later one refers to it.",
-                cure="Start from another epoch.",
+            raise unusable(
+                f"the index of epoch {epoch} has no row {place.row}, but a later one refers to it."
             )
         return rows[place.row]
 
     def _ref(self, epoch: Epoch, kind: str) -> BlobRef:
         ref = self._refs.get((epoch, kind))
         if ref is None:
-            raise DamagedError(
-                f"the manifest lists no {kind!r} pair of epoch {epoch}, but a later one refers to it.",
-                cure="Start from another epoch.",
+            raise unusable(
+                f"the manifest lists no {kind!r} pair of epoch {epoch}, but a later one refers to it."
             )
         return ref

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.checkpoint.adaptive import Form
+from holdfast.checkpoint.blobs import unusable
 from holdfast.errors import DamagedError
 from holdfast.ids import Epoch
 
@@ -103,7 +104,4 @@ def _numbers(data: bytes, where: str) -> Sequence[int]:
 
 
 def _damaged(where: str, why: str) -> DamagedError:
-    return DamagedError(
-        f"{where} is no index of variables: {why}.",
-        cure="Restore the file from a backup, or start from another epoch.",
-    )
+    return unusable(f"{where} is no index of variables: {why}.")

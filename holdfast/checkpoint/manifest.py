@@ -23,10 +23,6 @@ from holdfast.ids import Attempt, ElementName, Epoch, OwnerToken, RegionName
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.store.base import Store
 
-MAGIC = "holdfast-manifest"
-VERSION = 3
-"""1 had neither forms nor pairs; in 1 and 2 a part did not say whose it is. Both are read as well."""
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -109,9 +105,12 @@ def references(manifest: Manifest) -> set[Place]:
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
+MAGIC = "holdfast-manifest"
+VERSION = 3
+"""1 had neither forms nor pairs; in 1 and 2 a part did not say whose it is. Both are read as well."""
+
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest's bytes as they are published."""
     if why := manifest.misfit():
         raise ValueError(f"epoch {manifest.epoch} of region {manifest.region!r} cannot be published: {why}")
     return typed_json.encode(MAGIC, VERSION, manifest)
@@ -151,5 +150,4 @@ def read(store: Store, region: RegionName, epoch: Epoch, job: str) -> Manifest:
 
 
 def where(store: Store, region: RegionName, epoch: Epoch) -> str:
-    """The manifest's name in sentences."""
     return f"the manifest of epoch {epoch} of region {region!r} in {store.url}"

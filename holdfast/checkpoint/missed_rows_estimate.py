@@ -53,7 +53,6 @@ class Pace:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Rows per second of each input."""
         return tuple(rows / max(self.seconds, LEAST_S) for rows in self.rows)
 
     def missed(self, until_s: Sequence[float | None]) -> tuple[int, ...]:

@@ -104,7 +104,6 @@ def _listed(text: str) -> list[str]:
 
 
 def _typed(text: str) -> tuple[str, str]:
-    """(name, type) of `name:type`."""
     *name, kind = _split(text, ":")
     return ":".join(name), kind
 

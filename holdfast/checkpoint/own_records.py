@@ -16,11 +16,8 @@ from typing import Any
 from holdfast.checkpoint import typed_json
 from holdfast.checkpoint.missed_rows_estimate import Pace
 from holdfast.checkpoint.parts import OperatorPart
-from holdfast.checkpoint.stored_names import own_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.store.base import Store
-
-MAGIC = "holdfast-checkpoint"
-VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +43,18 @@ class OwnRecord:
 
 
 def load(store: Store, operator: str) -> OwnCheckpoint | None:
-    """The checkpoint of an operator; None: it has none."""
-    name = own_record(operator)
+    name = record_name("state", operator)
     data = store.load_record(name)
     return None if data is None else decode(data, operator, f"the record {name!r} in {store.url}").checkpoint
 
 
 def save(store: Store, operator: str, checkpoint: OwnCheckpoint | None) -> None:
     """Record an operator's checkpoint; None: it has none any more, and its next one deletes what this one named."""
-    store.save_record(own_record(operator), encode(OwnRecord(operator, checkpoint)))
+    store.save_record(record_name("state", operator), encode(OwnRecord(operator, checkpoint)))
+
+
+MAGIC = "holdfast-checkpoint"
+VERSION = 2
 
 
 def encode(record: OwnRecord) -> bytes:

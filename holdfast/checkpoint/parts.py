@@ -176,5 +176,4 @@ def _batches(kind: PieceKind, kept: Kept) -> Iterator[Piece]:
 
 
 def places(pieces: Iterable[Piece]) -> set[Place]:
-    """Everything in the store that the pieces need."""
     return {name for piece in pieces for name in piece.names}

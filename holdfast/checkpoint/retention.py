@@ -100,7 +100,7 @@ class Collector:
         gone = self._unneeded(self._used_by(doomed), ())
         return Collected(tuple(doomed), sum(map(len, gone.values())))
 
-    def collect(self, now: float, *, under_way: Collection[str] = ()) -> Collected:
+    def collect(self, now: float = 0.0, *, under_way: Collection[str] = ()) -> Collected:
         """Delete what may go. If it raises, or the process is killed, a later collection goes on with it."""
         fp("gc.list")
         self._learn()
@@ -172,15 +172,3 @@ class Collector:
     def _manifest(self, epoch: Epoch) -> manifests.Manifest:
         where = manifests.where(self._store, self._region, epoch)
         return manifests.decode(self._store.manifest(self._region, epoch), where)
-
-
-def collect(
-    store: Store,
-    region: RegionName,
-    retention: Retention = Retention(),
-    *,
-    now: float = 0.0,
-    under_way: Collection[str] = (),
-) -> Collected:
-    """One collection from what the store says, with a sweep."""
-    return Collector(store, region, retention).collect(now, under_way=under_way)

@@ -13,13 +13,11 @@ import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from holdfast.checkpoint.stored_names import savepoints_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.errors import ConfigError, DamagedError, MismatchError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, RegionName, is_safe_name
 from holdfast.store.base import Store
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,13 @@ def check_name(name: str) -> str:
     return name
 
 
+FORMAT = 1
+"""Of the record."""
+
+
 def read(store: Store, region: RegionName) -> dict[str, Savepoint]:
     """The savepoints of a region by name, oldest epoch first. Any process may ask."""
-    raw = store.load_record(savepoints_record(region))
+    raw = store.load_record(record_name("savepoints", region))
     if raw is None:
         return {}
     try:
@@ -61,7 +63,7 @@ def read(store: Store, region: RegionName) -> dict[str, Savepoint]:
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(
-            f"the record {savepoints_record(region)!r} in {store.url} does not hold savepoints.",
+            f"the record {record_name('savepoints', region)!r} in {store.url} does not hold savepoints.",
             cure="Nothing was changed. Restore the record from a backup.",
         ) from error
     return {point.name: point for point in sorted(points, key=lambda point: (point.epoch, point.name))}
@@ -121,4 +123,4 @@ class Savepoints:
     def _write(self, points: Collection[Savepoint]) -> None:
         named = {point.name: {"epoch": point.epoch, "wall": point.wall} for point in points}
         data = json.dumps({"format": FORMAT, "savepoints": named}, sort_keys=True).encode()
-        self._store.save_record(savepoints_record(self._region), data)
+        self._store.save_record(record_name("savepoints", self._region), data)

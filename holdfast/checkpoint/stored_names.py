@@ -19,6 +19,8 @@ references hold whole names.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from holdfast.ids import Epoch, RegionName, is_safe_name
 from holdfast.store.base import Store
 
@@ -54,7 +56,7 @@ def entries_of(store: Store, region: RegionName) -> list[str]:
 
 def _is_own(store: Store, operator: str) -> bool:
     """Whether an operator has checkpoints of its own. Those of earlier versions look like the state of a region."""
-    return store.load_record(own_record(operator)) not in (None, b"null")
+    return store.load_record(record_name("state", operator)) not in (None, b"null")
 
 
 # --- keys ---
@@ -74,39 +76,14 @@ def batch_key(epoch: Epoch, attempt: int, file: str) -> str:
 
 
 # --- records ---
-def controller_record(region: RegionName) -> str:
-    """How far the region's controller is."""
-    return f"controller.{region}"
-
-
-def savepoints_record(region: RegionName) -> str:
-    return f"savepoints.{region}"
-
-
-def restore_speed_record(region: RegionName) -> str:
-    """What restores of the region taught."""
-    return f"restore-speed.{region}"
-
-
-def schema_record(source: str) -> str:
-    return f"schema.{source}"
-
-
+RecordOf = Literal["controller", "savepoints", "restore-speed", "schema", "account", "positions", "state"]
+"""Of regions: how far the controller is, savepoints, what restores taught. Of sources: the schema. Of elements outside of
+regions: the account and where sources are; earlier versions wrote positions instead. Of operators outside of regions: the
+checkpoint; `null`: it has none."""
 OWN_PREFIX = "state."
 BOOKS = "books"
 """The accounts of all elements outside of regions, as of the beginning or the end of a run."""
 
 
-def account_record(element: str) -> str:
-    """The account of an element outside of regions, and where its sources are."""
-    return f"account.{element}"
-
-
-def positions_record(element: str) -> str:
-    """What earlier versions wrote instead."""
-    return f"positions.{element}"
-
-
-def own_record(operator: str) -> str:
-    """The checkpoint of an operator outside of regions; `null`: it has none."""
-    return f"{OWN_PREFIX}{operator}"
+def record_name(of: RecordOf, name: str) -> str:
+    return f"{of}.{name}"

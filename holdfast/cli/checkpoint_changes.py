@@ -3,49 +3,42 @@ owns, but for reading from it."""
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from holdfast.cli.options import Json, OnlyRegion, Region, StoreUrl, print_json
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.change.founding import Founded
 
-StoreUrl = Annotated[str, typer.Argument(help="Store: a path, file:PATH or sqlite:PATH.", metavar="STORE")]
 NewStore = Annotated[str, typer.Argument(help="Place of the new store.", metavar="NEW_STORE")]
 Wanted = Annotated[
     str, typer.Argument(help="Number of an epoch or name of a savepoint.", metavar="EPOCH|SAVEPOINT")
 ]
-Region = Annotated[str | None, typer.Option(help="Which region; needed for an epoch if there are several.")]
 Drop = Annotated[
     list[str] | None, typer.Option(help="An operator whose state is left behind. Repeat for more.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `holdfast checkpoints`."""
-    app.command("prune")(prune)
-    app.command("fork")(fork)
-    app.command("export")(export)
-    app.command("import")(import_file)
-    app.command("reset-operator")(reset_operator)
+changes = typer.Typer()
 
 
+@changes.command()
 def prune(
     store: StoreUrl,
     keep: Annotated[int, typer.Option(help="Newest epochs of each region that stay.", min=1)] = 3,
     older_than: Annotated[
         str | None, typer.Option(help="Only what is older: 90s, 15m, 2h, 7d.", metavar="TIME")
     ] = None,
-    region: Annotated[str | None, typer.Option(help="Only this region; without it all.")] = None,
+    region: OnlyRegion = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -58,7 +51,7 @@ def prune(
     retention = Retention(keep, None if older_than is None else seconds(older_than))
     done = offline.prune(place, retention, region, time.time(), dry_run=dry_run)
     if as_json:
-        _print_json(
+        print_json(
             {"store": place.url, "dry_run": dry_run, "regions": {r: asdict(c) for r, c in done.items()}}
         )
         return
@@ -68,6 +61,7 @@ def prune(
         print(f"region {name}: epochs that {verb}: {epochs}; stored pieces: {collected.pieces}")
 
 
+@changes.command()
 def fork(
     store: StoreUrl,
     wanted: Wanted,
@@ -86,6 +80,7 @@ def fork(
     _tell_founded(new.url, made, drop, as_json)
 
 
+@changes.command()
 def export(
     store: StoreUrl,
     wanted: Wanted,
@@ -99,11 +94,12 @@ def export(
 
     done = transfer.export(open_reader(store), wanted, file.absolute(), region=region)
     if as_json:
-        _print_json(asdict(done))
+        print_json(asdict(done))
         return
     print(f"{done.file}: {_epochs(done.epochs)}, {done.pieces} stored pieces, {done.bytes:,} bytes")
 
 
+@changes.command("import")
 def import_file(
     file: Annotated[Path, typer.Argument(help="A file made by `export`.", metavar="FILE")],
     new_store: NewStore,
@@ -118,10 +114,11 @@ def import_file(
     _tell_founded(new.url, import_into(file.absolute(), new, drop=drop or ()), drop, as_json)
 
 
+@changes.command()
 def reset_operator(
     store: StoreUrl,
     operator: Annotated[str, typer.Argument(help="The operator that begins anew.")],
-    region: Annotated[str | None, typer.Option(help="Its region; needed if there are several.")] = None,
+    region: Region = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -138,7 +135,7 @@ def reset_operator(
         _confirm(f"Forget the state of {operator!r} {place_of} as of {what} {plan.before}?")
     done = resets.reset_operator(place, operator, region)
     if as_json:
-        _print_json(asdict(done))
+        print_json(asdict(done))
         return
     if done.region is None:
         print(f"{done.operator} begins with its initial state; checkpoint {done.before} is forgotten")
@@ -174,7 +171,7 @@ def _confirm(question: str) -> None:
 
 def _tell_founded(url: str, made: Founded, drop: list[str] | None, as_json: bool) -> None:
     if as_json:
-        _print_json({"store": url, **asdict(made), "dropped": sorted(drop or ())})
+        print_json({"store": url, **asdict(made), "dropped": sorted(drop or ())})
         return
     print(f"{url}: begins with {_epochs(made.epochs)}; {made.pieces} stored pieces, {made.bytes:,} bytes")
     print("Its output needs places of its own: what the earlier job shows stays that job's.")
@@ -182,7 +179,3 @@ def _tell_founded(url: str, made: Founded, drop: list[str] | None, as_json: bool
 
 def _epochs(epochs: Mapping[str, int]) -> str:
     return ", ".join(f"epoch {epoch} of region {region}" for region, epoch in epochs.items())
-
-
-def _print_json(data: Any) -> None:
-    print(json.dumps(data))

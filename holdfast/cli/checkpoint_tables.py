@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -24,10 +25,14 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def _console() -> Console:
     """Wide where nobody looks at a terminal: names of files must not be cut."""
-    console = Console(highlight=False, markup=False, soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=220)
-    return console
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=220)
+
+
+def _table(title: str | None, *columns: str, fold: str) -> Table:
+    """`fold`: the column whose values are never cut."""
+    made = (Column(name, overflow="fold" if name == fold else "ellipsis") for name in columns)
+    return Table(*made, title=title, title_justify="left")
 
 
 def show_list(url: str, found: Sequence[EpochSummary]) -> None:
@@ -35,10 +40,8 @@ def show_list(url: str, found: Sequence[EpochSummary]) -> None:
     if not found:
         console.print(f"{url} has no published epoch yet.", soft_wrap=True)
         return
-    table = Table(
-        "region", "epoch", "age", "form", "bytes", "added", "segments", "operators",
-        Column("savepoint", overflow="fold"), title=url, title_justify="left",
-    )  # fmt: skip
+    names = ("region", "epoch", "age", "form", "bytes", "added", "segments", "operators", "savepoint")
+    table = _table(url, *names, fold="savepoint")
     for each in found:
         table.add_row(
             each.region,
@@ -65,7 +68,8 @@ def _forms(forms: Mapping[str, str]) -> str:
 def show_epoch(found: Mapping[str, Any], in_detail: bool = False) -> None:
     """An epoch as `describe_epoch` gives it; `in_detail`: segment by segment."""
     console = _console()
-    head = Table("what", Column("value", overflow="fold"), title=_title(found), title_justify="left")
+    title = f"epoch {found['epoch']} of region {found['region']}"
+    head = _table(title, "what", "value", fold="value")
     for name in ("topology", "job", "region", "epoch", "savepoint", "previous", "attempt", "token", "origin"):
         head.add_row(name, "—" if found[name] is None else str(found[name]))
     head.add_row("published", f"{_when(found['wall'])} ({_age(found['wall'])} ago)")
@@ -82,15 +86,9 @@ def show_epoch(found: Mapping[str, Any], in_detail: bool = False) -> None:
         console.print(f"counters of border connections: {text(found['borders'])}", soft_wrap=True)
 
 
-def _title(found: Mapping[str, Any]) -> str:
-    return f"epoch {found['epoch']} of region {found['region']}"
-
-
 def _operators(operators: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(
-        "operator", "element", "form", "bytes", "partitions", "segments", Column("what it is", overflow="fold"),
-        title="operators", title_justify="left",
-    )  # fmt: skip
+    names = ("operator", "element", "form", "bytes", "partitions", "segments", "what it is")
+    table = _table("operators", *names, fold="what it is")
     for each in sorted(operators, key=lambda each: str(each["operator"])):
         chains = each["partitions"]
         table.add_row(
@@ -107,18 +105,13 @@ def _operators(operators: Sequence[Mapping[str, Any]]) -> Table:
 
 def _form(form: Mapping[str, Any] | None, of_epoch: int | None) -> str:
     """`of_epoch`: of which earlier epoch it is, if it is."""
-    said = [f"of epoch {of_epoch}"] if of_epoch else []
-    if form:
-        said.insert(
-            0, f"{form['kind']} ({form['deltas']} since the base)" if form["deltas"] else form["kind"]
-        )
-    return ", ".join(said) or "—"
+    deltas = f" ({form['deltas']} since the base)" if form and form["deltas"] else ""
+    said = [f"{form['kind']}{deltas}"] if form else []
+    return ", ".join([*said, f"of epoch {of_epoch}"] if of_epoch else said) or "—"
 
 
 def _values(operators: Sequence[Mapping[str, Any]], in_detail: bool) -> Table:
-    table = Table(
-        "operator", Column("position or small state", overflow="fold"), title="values", title_justify="left"
-    )
+    table = _table("values", "operator", "position or small state", fold="position or small state")
     for each in operators:
         if each["value"] is not None:
             table.add_row(each["operator"], as_text(each["value"]) if in_detail else text(each["value"]))
@@ -126,31 +119,19 @@ def _values(operators: Sequence[Mapping[str, Any]], in_detail: bool) -> Table:
 
 
 def _chains(operators: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(
-        "operator", "partition", Column("segment, oldest first", overflow="fold"), "rows", "bytes", "crc",
-        title="segments", title_justify="left",
-    )  # fmt: skip
+    segment = "segment, oldest first"
+    table = _table("segments", "operator", "partition", segment, "rows", "bytes", "crc", fold=segment)
     for each in operators:
         for number, chain in enumerate(each["partitions"]):
-            for segment in chain:
-                rows = "—" if segment["rows"] is None else f"{segment['rows']:,}"
-                name = f"{segment['entry']}/{segment['key']}"
-                table.add_row(
-                    each["operator"], str(number), name, rows, f"{segment['bytes']:,}", segment["crc"]
-                )
+            for one in chain:
+                rows = "—" if one["rows"] is None else f"{one['rows']:,}"
+                name = f"{one['entry']}/{one['key']}"
+                table.add_row(each["operator"], str(number), name, rows, f"{one['bytes']:,}", one["crc"])
     return table
 
 
 def _kept(kept: Sequence[Mapping[str, Any]], title: str) -> Table:
-    table = Table(
-        "connection",
-        "rows",
-        "skipped",
-        Column("files", overflow="fold"),
-        "bytes",
-        title=title,
-        title_justify="left",
-    )
+    table = _table(title, "connection", "rows", "skipped", "files", "bytes", fold="files")
     for batch in kept:
         files = "\n".join(f"{file['entry']}/{file['key']}" for file in batch["files"])
         total = sum(file["bytes"] for file in batch["files"])
@@ -159,14 +140,10 @@ def _kept(kept: Sequence[Mapping[str, Any]], title: str) -> Table:
 
 
 def show_rows(found: Mapping[str, pa.Table]) -> None:
-    """First rows of each part of an operator's state."""
     console = _console()
     for name, table in found.items():
-        console.print(
-            _rows(
-                table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True), name
-            )
-        )
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        console.print(_rows(table.column_names, rows, name))
 
 
 def _rows(columns: Sequence[str], rows: Any, title: str) -> Table:
@@ -178,11 +155,10 @@ def _rows(columns: Sequence[str], rows: Any, title: str) -> Table:
 
 
 def show_printed(found: Printed) -> None:
-    """A file of a store."""
     console = _console()
     console.print(f"{found.file}: {found.format}", soft_wrap=True)
     if found.facts:
-        facts = Table("what", Column("value", overflow="fold"))
+        facts = _table(None, "what", "value", fold="value")
         for name, value in found.facts.items():
             facts.add_row(name, value if isinstance(value, str) else as_text(value))
         console.print(facts)
@@ -208,10 +184,10 @@ def show_verified(url: str, found: Verified) -> None:
 def show_diff(before: Manifest, after: Manifest, found: Sequence[OperatorDiff]) -> None:
     console = _console()
     title = f"region {after.region}: from epoch {before.epoch} to {after.epoch}"
-    table = Table(
-        "operator", "part", "added", "changed", "removed", "bytes", "new bytes",
-        Column("position or small state", overflow="fold"), title=title, title_justify="left",
-    )  # fmt: skip
+    state = "position or small state"
+    table = _table(
+        title, "operator", "part", "added", "changed", "removed", "bytes", "new bytes", state, fold=state
+    )
     for each in (each for each in found if each.differs):
         counted = [
             (name, str(part.added), str(part.changed), str(part.removed)) for name, part in each.parts.items()
@@ -232,7 +208,7 @@ def show_diff(before: Manifest, after: Manifest, found: Sequence[OperatorDiff]) 
 def _moved(each: OperatorDiff) -> str:
     if each.present != (True, True):
         return "new operator" if each.present[1] else "operator is gone"
-    return "" if each.blob is None else f"{text(each.blob[0])} → {text(each.blob[1])}"
+    return "" if each.value is None else f"{text(each.value[0])} → {text(each.value[1])}"
 
 
 def _samples(title: str, samples: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
@@ -244,31 +220,17 @@ def _samples(title: str, samples: Sequence[tuple[str, Mapping[str, Any]]]) -> Ta
 
 def diff_data(before: Manifest, after: Manifest, found: Sequence[OperatorDiff]) -> dict[str, Any]:
     """The same for machines."""
+    operators = [{**asdict(each), "differs": each.differs, "parts": _parts_data(each)} for each in found]
+    return {"region": after.region, "before": before.epoch, "after": after.epoch, "operators": operators}
+
+
+def _parts_data(each: OperatorDiff) -> dict[str, Any]:
     return {
-        "region": after.region,
-        "before": before.epoch,
-        "after": after.epoch,
-        "operators": [
-            {
-                "operator": each.operator,
-                "kind": each.kind,
-                "differs": each.differs,
-                "present": list(each.present),
-                "parts": {
-                    name: {
-                        "added": part.added,
-                        "changed": part.changed,
-                        "removed": part.removed,
-                        "rows": [{"change": what, "row": row} for what, row in part.samples],
-                    }
-                    for name, part in each.parts.items()
-                },
-                "value": None if each.blob is None else list(each.blob),
-                "bytes": list(each.bytes),
-                "new_bytes": each.new_bytes,
-            }
-            for each in found
-        ],
+        name: {
+            **{count: getattr(part, count) for count in ("added", "changed", "removed")},
+            "rows": [{"change": what, "row": row} for what, row in part.samples],
+        }
+        for name, part in each.parts.items()
     }
 
 
@@ -295,7 +257,6 @@ def _when(wall: float) -> str:
 
 
 def _age(wall: float) -> str:
-    """How long ago, roughly."""
     seconds = max(0.0, time.time() - wall)
     for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * length:

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.checkpoint_changes import register
+from holdfast.cli.checkpoint_changes import changes
+from holdfast.cli.options import Json, Operator, Region, StoreUrl, print_json
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.look.verify import Progress
@@ -28,12 +28,6 @@ app = typer.Typer(
     help="Look into the epochs of a store, and manage them.",
 )
 
-StoreUrl = Annotated[
-    str, typer.Argument(help="Store: a path, file:PATH, sqlite:PATH, redis://… or s3://…", metavar="STORE")
-]
-Region = Annotated[str | None, typer.Option(help="Which region; needed if there are several.")]
-Operator = Annotated[str | None, typer.Option(help="Only this operator.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 SomeEpoch = Annotated[
     str | None, typer.Argument(help="Number or savepoint; without it the newest.", metavar="EPOCH")
 ]
@@ -48,7 +42,7 @@ def list_epochs(store: StoreUrl, region: Region = None, as_json: Json = False) -
     place = open_reader(store)
     chosen = regions(place) if region is None else [choose_region(place, region)]
     found = [each for name in chosen for each in summaries(place, name)]
-    _print_json([asdict(each) for each in found]) if as_json else show_list(place.url, found)
+    print_json([asdict(each) for each in found]) if as_json else show_list(place.url, found)
 
 
 @app.command()
@@ -81,7 +75,7 @@ def show(
     found = describe_epoch(place, manifest, operator)
     shown = first_rows(place, manifest, operator, rows) if operator is not None and rows else {}
     if as_json:
-        _print_json({**found, "rows": {name: table.to_pylist() for name, table in shown.items()}})
+        print_json({**found, "rows": {name: table.to_pylist() for name, table in shown.items()}})
         return
     show_epoch(found, in_detail=operator is not None)
     show_rows(shown)
@@ -106,7 +100,7 @@ def verify(
     chosen = _chosen(place, epoch, every, region)
     with _progress(enabled=not as_json and sys.stderr.isatty()) as progress:
         found = look(place, chosen, progress)
-    _print_json(asdict(found)) if as_json else show_verified(place.url, found)
+    print_json(asdict(found)) if as_json else show_verified(place.url, found)
     if found.problems:
         raise typer.Exit(1)
 
@@ -123,21 +117,21 @@ def diff(
 ) -> None:
     """Show what changed between two epochs: rows of each operator's state, positions of sources, bytes."""
     from holdfast.checkpoint.look.epoch_difference import compare
-    from holdfast.checkpoint.look.epochs import find_operator, read_manifest
+    from holdfast.checkpoint.look.epochs import choose_epoch, find_operator, read_manifest
     from holdfast.cli.checkpoint_tables import diff_data, show_diff
 
     place, old = _opened(store, before, region, operator)
-    new = read_manifest(place, old.region, _epoch(place, old.region, after))
+    new = read_manifest(place, old.region, choose_epoch(place, old.region, after))
     if operator is not None:
         find_operator(new, operator)
     found = compare(place, old, new, None if operator is None else [operator], rows)
     if as_json:
-        _print_json(diff_data(old, new, found))
+        print_json(diff_data(old, new, found))
     else:
         show_diff(old, new, found)
 
 
-register(app)
+app.add_typer(changes)
 
 
 # --- what is meant ----------------------------------------------------------------------------------------------------
@@ -146,37 +140,34 @@ register(app)
 def _opened(
     store: str, epoch: str | None, region: str | None, operator: str | None
 ) -> tuple[Store, Manifest]:
-    from holdfast.checkpoint.look.epochs import choose_region, find_operator, open_reader, read_manifest
+    from holdfast.checkpoint.look.epochs import (
+        choose_epoch,
+        choose_region,
+        find_operator,
+        open_reader,
+        read_manifest,
+    )
 
     place = open_reader(store)
     name = choose_region(place, region, operator)
-    manifest = read_manifest(place, name, _epoch(place, name, epoch))
+    manifest = read_manifest(place, name, choose_epoch(place, name, epoch))
     if operator is not None:
         find_operator(manifest, operator)
     return place, manifest
 
 
-def _epoch(place: Store, region: RegionName, epoch: str | None) -> Epoch:
-    from holdfast.checkpoint.look.epochs import choose_epoch
-
-    return choose_epoch(place, region, epoch)
-
-
 def _chosen(
     place: Store, epoch: str | None, every: bool, region: str | None
 ) -> list[tuple[RegionName, Epoch]]:
-    from holdfast.checkpoint.look.epochs import choose_region, regions
+    from holdfast.checkpoint.look.epochs import choose_epoch, choose_region, chosen_regions
     from holdfast.errors import ConfigError
 
     if epoch is not None and every:
         raise ConfigError("an epoch and --all exclude each other.", cure="Leave one of them out.")
-    if epoch is not None or region is not None:
-        names = [choose_region(place, region)]
-    else:
-        names = regions(place) or [choose_region(place, None)]
+    names = chosen_regions(place, region) if epoch is None else [choose_region(place, region)]
     if every:
         return [(name, each) for name in names for each in place.epochs(name)]
-    return [(name, _epoch(place, name, epoch)) for name in names]
+    return [(name, choose_epoch(place, name, epoch)) for name in names]
 
 
 def _store_or_file(store: str) -> str | None:
@@ -207,19 +198,11 @@ def _show_file(path: Path, rows: int | None, raw: bool, as_json: bool) -> None:
     if as_json:
         facts = {"file": found.file, "format": found.format, "facts": found.facts}
         named = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-        _print_json({**facts, **({"rows": named} if found.columns else {}), **(described or {})})
+        print_json({**facts, **({"rows": named} if found.columns else {}), **(described or {})})
         return
     show_printed(found)
     if described is not None:
         show_epoch(described, in_detail=True)
-
-
-def _print_json(data: Any) -> None:
-    print(json.dumps(data, default=_as_json))
-
-
-def _as_json(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 @contextmanager

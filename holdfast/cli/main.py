@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from holdfast.cli import checkpoints, savepoint
+from holdfast.cli import checkpoints
+from holdfast.cli.options import Json, JsonFile, StoreUrl
+from holdfast.cli.savepoint import savepoint
 from holdfast.errors import ConfigError, HoldfastError
 
 app = typer.Typer(
@@ -21,16 +23,12 @@ app = typer.Typer(
     help="Fault-tolerant stream graphs on Spark.",
 )
 app.add_typer(checkpoints.app, name="checkpoints")
-savepoint.register(app)
+app.command()(savepoint)
 errors = Console(stderr=True)
 
 File = Annotated[
     str, typer.Argument(help="FILE.py or FILE.py:NAME of a topology in it.", metavar="FILE[:TOPOLOGY]")
 ]
-StoreUrl = Annotated[
-    str, typer.Argument(help="Store: a path, file:PATH, sqlite:PATH, redis://… or s3://…", metavar="STORE")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 @app.command("run")
@@ -105,9 +103,7 @@ def demo(
     kills: Annotated[int, typer.Option(help="How many processes to kill.", min=0)] = 5,
     seconds: Annotated[float, typer.Option(help="Roughly how long the killed run takes.")] = 45.0,
     seed: Annotated[int | None, typer.Option(help="Repeat a run with the same moments of death.")] = None,
-    as_json: Annotated[
-        str | None, typer.Option("--json", help="Write the result as JSON to a file; - for stdout.")
-    ] = None,
+    as_json: JsonFile = None,
 ) -> None:
     """Orders and payments under real kills: golden run against killed run, per guarantee."""
     from holdfast.demo.run import run_demo
@@ -123,9 +119,7 @@ def bench(
     name: Annotated[
         str | None, typer.Argument(help="Which benchmark; without a name they are listed.")
     ] = None,
-    as_json: Annotated[
-        str | None, typer.Option("--json", help="Write the figures as JSON to a file; - for stdout.")
-    ] = None,
+    as_json: JsonFile = None,
     pairs: Annotated[int, typer.Option(help="Pairs of alternating stretches.", min=1)] = 5,
     seconds: Annotated[float, typer.Option(help="Length of one stretch.")] = 10.0,
     plot: Annotated[Path | None, typer.Option(help="Directory for pictures (checkpoint benchmarks).")] = None,

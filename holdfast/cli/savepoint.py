@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import secrets
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from holdfast.cli.options import Json, OnlyRegion, StoreUrl, print_json
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.savepoints import Savepoint
@@ -16,22 +20,18 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `holdfast`."""
-    app.command("savepoint")(savepoint)
-
-
 def savepoint(
-    store: Annotated[str, typer.Argument(help="Store: a path, file:PATH or sqlite:PATH.", metavar="STORE")],
+    store: StoreUrl,
     name: Annotated[str | None, typer.Argument(help="Name of the new savepoint.")] = None,
-    region: Annotated[str | None, typer.Option(help="Only this region; without it all.")] = None,
+    region: OnlyRegion = None,
     listed: Annotated[bool, typer.Option("--list", help="List savepoints.")] = False,
     delete: Annotated[str | None, typer.Option(help="Delete the savepoint of this name.")] = None,
     wait: Annotated[bool, typer.Option(help="Wait until a live run has done it.")] = True,
     timeout: Annotated[float, typer.Option(help="Seconds to wait at most.", min=0)] = 300.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Name an epoch: it stays until its name is deleted. A live run establishes a new epoch for it."""
+    from holdfast.checkpoint.change import offline
     from holdfast.checkpoint.look.epochs import open_reader
     from holdfast.errors import ConfigError
 
@@ -40,35 +40,26 @@ def savepoint(
             "one of NAME, --list and --delete NAME is needed.", cure="See `holdfast savepoint --help`."
         )
     place = open_reader(store)
-    if listed:
-        _show_list(place, region, as_json)
-        return
-    owner = place.owner()
-    if owner is None or not owner.get("alive"):
-        done = _offline(place, name, delete, region)
-        _tell(place, "deleted" if delete is not None else "named", done, as_json)
-    elif delete is not None:
-        _delete_live(place, delete, region, wait, timeout, as_json)
-    else:
-        assert name is not None
-        _name_live(place, name, region, wait, timeout, as_json)
-
-
-def _offline(place: Store, name: str | None, delete: str | None, region: str | None) -> list[Savepoint]:
-    from holdfast.checkpoint.change.offline import delete_name, name_newest
-
+    wait_s, live = timeout if wait else None, _is_live(place)
     if delete is not None:
-        return delete_name(place, delete, region)
-    assert name is not None
-    return name_newest(place, name, region, time.time())
+        gone = (
+            _delete_live(place, delete, region, wait_s)
+            if live
+            else offline.delete_name(place, delete, region)
+        )
+        _tell(place, "deleted", f"the deletion of savepoint {delete!r}", gone, as_json)
+    elif name is None:
+        _show_list(place, region, as_json)
+    elif live:
+        _tell(place, "named", f"savepoint {name!r}", _name_live(place, name, region, wait_s), as_json)
+    else:
+        _tell(place, "named", "", offline.name_newest(place, name, region, time.time()), as_json)
 
 
-# --- on a live run ----------------------------------------------------------------------------------------------------
+# --- on a live run: what it did, or None if nobody waits for it (`wait_s` is None) --------------------------------------
 
 
-def _name_live(
-    place: Store, name: str, region: str | None, wait: bool, timeout: float, as_json: bool
-) -> None:
+def _name_live(place: Store, name: str, region: str | None, wait_s: float | None) -> list[Savepoint] | None:
     from holdfast.checkpoint import savepoints
 
     savepoints.check_name(name)
@@ -76,37 +67,29 @@ def _name_live(
     for each in where:
         savepoints.Savepoints(place, each).refuse_taken(name)
     id = _post(place, "savepoint", name, region)
-    if not wait:
-        _tell_asked(place, f"savepoint {name!r}", as_json)
-        return
-    _await(
-        place,
-        id,
-        timeout,
-        f"savepoint {name!r}",
-        lambda: all(name in savepoints.read(place, r) for r in where),
-    )
-    _tell(place, "named", [savepoints.read(place, each)[name] for each in where], as_json)
+    if wait_s is None:
+        return None
+    what = f"savepoint {name!r}"
+    _await(place, [id], wait_s, what, lambda: all(name in savepoints.read(place, each) for each in where))
+    return [savepoints.read(place, each)[name] for each in where]
 
 
-def _delete_live(
-    place: Store, name: str, region: str | None, wait: bool, timeout: float, as_json: bool
-) -> None:
+def _delete_live(place: Store, name: str, region: str | None, wait_s: float | None) -> list[Savepoint] | None:
     from holdfast.checkpoint import savepoints
-    from holdfast.checkpoint.change.offline import having
+    from holdfast.checkpoint.look.epochs import choose_savepoint
 
-    where = having(place, name, region)
-    gone = [savepoints.read(place, each)[name] for each in where]
-    ids = [_post(place, "savepoint.delete", name, str(each)) for each in where]
-    if not wait:
-        _tell_asked(place, f"the deletion of savepoint {name!r}", as_json)
-        return
-    for each, id in zip(where, ids, strict=True):
-        _await(
-            place, id, timeout, f"the deletion of savepoint {name!r}",
-            lambda each=each: name not in savepoints.read(place, each),
-        )  # fmt: skip
-    _tell(place, "deleted", gone, as_json)
+    gone = list(choose_savepoint(place, name, region).values())
+    ids = [_post(place, "savepoint.delete", name, point.region) for point in gone]
+    if wait_s is None:
+        return None
+    what = f"the deletion of savepoint {name!r}"
+    _await(place, ids, wait_s, what, lambda: all(name not in savepoints.read(place, p.region) for p in gone))
+    return gone
+
+
+def _is_live(place: Store) -> bool:
+    owner = place.owner()
+    return owner is not None and bool(owner.get("alive"))
 
 
 def _regions_of_run(place: Store, region: str | None) -> list[RegionName]:
@@ -118,8 +101,8 @@ def _regions_of_run(place: Store, region: str | None) -> list[RegionName]:
     events = place.events()
     begun = max((n for n, event in enumerate(events) if event.kind == "run.started"), default=0)
     summaries = [event.data for event in events[begun:] if event.kind == "summary"]
-    told = [RegionName(str(name)) for data in summaries[-1:] for name in data.get("regions", {})]
-    found = sorted(told or regions(place))  # at first a run has not told yet
+    named = [RegionName(str(name)) for data in summaries[-1:] for name in data.get("regions", {})]
+    found = sorted(named or regions(place))  # a run names its regions a moment after its start
     if not found or (region is not None and region not in found):
         what = "no region yet" if region is None else f"no region {region!r}"
         raise ConfigError(
@@ -130,32 +113,30 @@ def _regions_of_run(place: Store, region: str | None) -> list[RegionName]:
 
 
 def _post(place: Store, command: str, name: str, region: str | None) -> str:
-    import secrets
-
     id = secrets.token_hex(8)
     place.post(command, {"name": name, "region": region, "id": id})
     return id
 
 
-def _await(place: Store, id: str, timeout: float, what: str, is_done: Any) -> None:
+def _await(
+    place: Store, ids: Sequence[str], timeout_s: float, what: str, is_done: Callable[[], bool]
+) -> None:
     """Until it is done. StoreError saying that it was not, and why, if the run ended or refused it."""
     from holdfast.errors import StoreError
 
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout_s
     while True:
-        owner = place.owner()  # looked at first: what the run did before its end counts
-        failed = [
-            event.data for event in place.events() if event.data.get("id") == id and "reason" in event.data
-        ]
+        live = _is_live(place)  # looked at first: what the run did before its end counts
+        answers = [event.data for event in place.events() if event.data.get("id") in ids]
         if is_done():
             return
-        if failed:
-            raise StoreError(f"{what} was not made: {failed[0]['reason']}", cure="Mend that and ask again.")
-        if owner is None or not owner.get("alive"):
+        if failed := [answer["reason"] for answer in answers if "reason" in answer]:
+            raise StoreError(f"{what} was not made: {failed[0]}", cure="Mend that and ask again.")
+        if not live:
             raise StoreError(f"the run on {place.url} ended before {what} was done.", cure="Ask again.")
         if time.monotonic() > deadline:
             raise StoreError(
-                f"{what} was not done within {timeout:g} s; it may still come.",
+                f"{what} was not done within {timeout_s:g} s; it may still come.",
                 cure=f"Look with `holdfast savepoint {place.url} --list`.",
             )
         time.sleep(POLL_S)
@@ -164,22 +145,17 @@ def _await(place: Store, id: str, timeout: float, what: str, is_done: Any) -> No
 # --- printing ---------------------------------------------------------------------------------------------------------
 
 
-def _tell(place: Store, what: str, points: list[Savepoint], as_json: bool) -> None:
+def _tell(place: Store, verb: str, what: str, points: list[Savepoint] | None, as_json: bool) -> None:
+    """What became of savepoints; None: the run was asked for it, and nobody waited."""
     if as_json:
-        print(json.dumps({"store": place.url, what: [_as_dict(point) for point in points]}))
-        return
-    for point in points:
-        print(f"savepoint {point.name}: {what} epoch {point.epoch} of region {point.region} in {place.url}"
-              if what == "named" else f"savepoint {point.name} of region {point.region}: deleted; "
+        done = {"asked": True} if points is None else {verb: [asdict(point) for point in points]}
+        print_json({"store": place.url, **done})
+    elif points is None:
+        print(f"{what}: asked the run on {place.url}")
+    for point in points or () if not as_json else ():
+        print(f"savepoint {point.name}: named epoch {point.epoch} of region {point.region} in {place.url}"
+              if verb == "named" else f"savepoint {point.name} of region {point.region}: deleted; "
               f"epoch {point.epoch} goes with the next collection unless something else keeps it")  # fmt: skip
-
-
-def _tell_asked(place: Store, what: str, as_json: bool) -> None:
-    print(
-        json.dumps({"store": place.url, "asked": True})
-        if as_json
-        else f"{what}: asked the run on {place.url}"
-    )
 
 
 def _show_list(place: Store, region: str | None, as_json: bool) -> None:
@@ -192,14 +168,10 @@ def _show_list(place: Store, region: str | None, as_json: bool) -> None:
     where = regions(place) if region is None else [choose_region(place, region)]
     points = [point for each in where for point in savepoints.read(place, each).values()]
     if as_json:
-        print(json.dumps([_as_dict(point) for point in points]))
+        print_json([asdict(point) for point in points])
         return
     table = Table("savepoint", "region", "epoch", "named at", title=place.url, title_justify="left")
     for point in points:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(point.wall))
         table.add_row(point.name, point.region, str(point.epoch), when)
     Console().print(table)
-
-
-def _as_dict(point: Savepoint) -> dict[str, Any]:
-    return {"name": point.name, "region": point.region, "epoch": point.epoch, "wall": point.wall}

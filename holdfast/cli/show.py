@@ -34,11 +34,8 @@ def show_store(found: dict[str, Any]) -> None:
         console.print(status_tables(found["summary"]))
     table = Table("when", "event", "what", title="recent events", title_justify="left")
     for event in found["events"]:
-        what = ", ".join(
-            f"{k}={v}"
-            for k, v in event.items()
-            if k not in ("number", "wall", "kind") and v not in ("", None)
-        )
+        facts = {name: value for name, value in event.items() if name not in ("number", "wall", "kind")}
+        what = ", ".join(f"{name}={value}" for name, value in facts.items() if value not in ("", None))
         table.add_row(time.strftime("%H:%M:%S", time.localtime(event["wall"])), event["kind"], what)
     console.print(table)
 
@@ -56,16 +53,8 @@ def status_tables(status: dict[str, Any]) -> Group:
             _millis(region["last_epoch_ms"]), str(region.get("epochs_late", 0)), _seconds(region.get("restore_next_s")),
             str(region["resets"]), region["reason"][:60],
         )  # fmt: skip
-    elements = Table(
-        Column("element", overflow="fold"),
-        "rows",
-        "rows/s",
-        "steps",
-        "step",
-        "failures",
-        "lost rows",
-        "waits for",
-    )
+    name = Column("element", overflow="fold")
+    elements = Table(name, "rows", "rows/s", "steps", "step", "failures", "lost rows", "waits for")
     for name, element in status["elements"].items():
         elements.add_row(
             name, f"{element['rows']:,}", f"{element['rows_per_s']:,}", str(element["steps"]),

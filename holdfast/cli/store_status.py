@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.runtime.telling.events import EpochPublished, decode
 from holdfast.store.base import Event
 from holdfast.store.urls import open_store
 
@@ -40,8 +41,8 @@ def _say_how_it_ended(summary: dict[str, Any], events: Sequence[Event]) -> None:
     if summary.get("state") not in ENDED_STATES:
         summary["state"] = "killed, or its machine went down"
     regions = {name: dict(region) for name, region in summary.get("regions", {}).items()}
-    for event in events:
-        if event.kind == "epoch.published" and event.data["region"] in regions:
-            region = regions[event.data["region"]]
-            region["epoch"] = max(region["epoch"], event.data["epoch"])
+    for event in (decode(event.kind, event.data) for event in events):
+        if isinstance(event, EpochPublished) and event.region in regions:
+            region = regions[event.region]
+            region["epoch"] = max(region["epoch"], event.epoch)
     summary["regions"] = regions

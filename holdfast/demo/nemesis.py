@@ -24,15 +24,6 @@ from holdfast.testing import processes
 Kind = Literal["worker", "driver"]
 Effect = Literal["region reset", "clicks lost", "task retried", "driver restarted"]
 
-MARGIN_TICKS = 8
-"""How far the stream may run ahead of a kill that is due."""
-HUNTING_TICKS = 4
-KEPT_TICKS = 2
-ATTEMPTS_MAX = 5
-PATIENCE_S = 150.0
-BUSY_WITHIN_S = 4.0
-FELT_WITHIN_S = 4.0
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedKill:
@@ -58,6 +49,16 @@ class Kill:
     at: float
     recovered_s: float | None = None
     """Seconds until the next epoch was published."""
+
+
+MARGIN_TICKS = 8
+"""How far the stream may run ahead of a kill that is due."""
+HUNTING_TICKS = 4
+KEPT_TICKS = 2
+ATTEMPTS_MAX = 5
+PATIENCE_S = 150.0
+BUSY_WITHIN_S = 4.0
+FELT_WITHIN_S = 4.0
 
 
 def plan_kills(seed: int, kills: int, ticks: int) -> tuple[PlannedKill, ...]:

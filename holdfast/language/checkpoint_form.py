@@ -36,9 +36,9 @@ def incremental(
 ) -> CheckpointForm:
     """A checkpoint holds what changed since the one before, as often as that pays and the bounds allow.
 
-    `ratio`: the changes since the last whole state have together at most so many times its bytes. `max_deltas`: there
-    are at most so many checkpoints of changes in a row. `restore_within`: a restore is estimated to take at most so
-    many seconds. None: no such bound."""
+    `ratio`: the changes since the last whole state have together at most this multiple of its bytes. `max_deltas`: how many
+    checkpoints of changes there may be in a row. `restore_within`: how many seconds a
+    restore may take by estimate. None: no such bound."""
     _check("ratio", ratio, ratio is None or (_is_number(ratio) and ratio > 0), "a number above 0, or None")
     is_count = max_deltas is None or (type(max_deltas) is int and max_deltas >= 0)
     _check("max_deltas", max_deltas, is_count, "a whole number from 0 up, or None")
@@ -48,7 +48,7 @@ def incremental(
 
 
 def groups(rows: int) -> CheckpointForm:
-    """For window joins: the rows of a window are kept in groups of about so many, and a checkpoint stores the groups
+    """For window joins: the rows of a window are kept in groups of about `rows`, and a checkpoint stores the groups
     that have changed. Steps that bring more rows than that make a group each."""
     is_count = isinstance(rows, int) and not isinstance(rows, bool) and rows > 0
     _check("rows", rows, is_count, "a whole number above 0")

@@ -68,7 +68,7 @@ plain data that `Sink.adopt` understands. What attempts write that are not adopt
 class Source(ABC):
     """Where rows come from. All methods are called by one thread at a time, in the driver.
 
-    Life: `seek(None)` for the initial position or `seek(state)` with what `snapshot` returned; then `next_slice`
+    Life: `open(wake)`; `seek(None)` for the initial position or `seek(state)` with what `snapshot` returned; then `next_slice`
     again and again; each slice is read once (again after a reset, with the same rows). Must hold: reading from one
     snapshot always gives the same rows, or an InputError that names what changed."""
 
@@ -83,6 +83,14 @@ class Source(ABC):
 
     def bound(self) -> None:
         """Only what exists now is wanted: after its last row `next_slice` answers None for ever."""
+
+    def open(self, wake: Callable[[], None]) -> None:
+        """A run begins; comes before `seek`. A source that receives rows by itself (over a network, say) calls `wake` from any
+        thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and
+        need no `wake`. Never call it while holding a lock that `next_slice` takes."""
+
+    def close(self) -> None:
+        """The run has ended, and nothing is asked any more: end threads, let go of connections."""
 
     @abstractmethod
     def seek(self, state: Any | None) -> None:
@@ -110,7 +118,7 @@ class Source(ABC):
         return None
 
     def count_rows(self, piece: Slice) -> int | None:
-        """How many rows a slice has, found with some work if `piece.rows` does not say; None if it cannot be told.
+        """How many rows a slice has, found with some work if `piece.rows` does not say; None if nobody knows.
         Asked after failures that cost rows, and in the background for people who watch."""
         return piece.rows
 

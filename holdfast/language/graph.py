@@ -28,7 +28,7 @@ class StreamRef:
 
 
 class Spec:
-    """What an operator was told: a frozen value, one class per kind of operator, called after it (`TopNSpec`: top_n).
+    """What the user said about an operator: a frozen value, one class per kind of operator, called after it (`TopNSpec`: top_n).
 
     What the kind does with it is found from the class, in `operators/kinds.py`. Here are those that the runtime knows
     by itself; all others are in `language/operators/`. Column expressions are typed Any: this layer must not import
@@ -71,7 +71,7 @@ class HostedSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class RegionSettings:
-    """What `.consistent(…)` was told. Seconds throughout. `trigger` is "periodic", "operator" or "manual"."""
+    """The arguments of `.consistent(…)`. Seconds throughout. `trigger` is "periodic", "operator" or "manual"."""
 
     name: str | None = None
     period_s: float = 2.0
@@ -81,13 +81,13 @@ class RegionSettings:
     reset_timeout_s: float = 180.0
     max_consecutive_resets: int = 5
     retry_for_s: float = 600.0
-    """For so long a cause that may pass by itself is waited for, whatever the number of resets."""
+    """How long a cause that may pass by itself is waited for, whatever the number of resets."""
     keep: int = 3
     """Epochs that are always kept: the newest ones."""
     keep_for_s: float | None = None
     """Younger epochs are kept too."""
     restore_within_s: float | None = None
-    """Checkpoints are formed so that restoring one takes at most so long."""
+    """Checkpoints are formed so that restoring one takes no longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ Any class with `process(row, port)` or `process_batch(table, port)` will do; `Op
 =========================== ==========================================================================================
 
 Without `checkpoint`/`reset` the state is all attributes that do not begin with `_`, and declared variables
-(`count = hf.Value(int, default=0)` in the class), which are checked at every change and whose size can be told. A
+(`count = hf.Value(int, default=0)` in the class), which are checked at every change and whose size is known. A
 checkpoint stores of them what changed, as long as that pays; `checkpoint=hf.full()` or `hf.incremental(…)` where the
 operator is used says otherwise.
 Input ports are numbered in the order written: data ports first, then control ports.

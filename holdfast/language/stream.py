@@ -171,7 +171,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         rows of one key in the order of their positions, and window_rows tells how many the key had so far; so are those of
         `holdfast.tumbling(delta=10, of="mileage")` and `holdfast.tumbling(until="is_end")`.
 
-        Without a window `ttl=holdfast.ttl(3600, on="at")` forgets keys that had no row for so long: the next row of
+        Without a window `ttl=holdfast.ttl(3600, on="at")` forgets keys that had no row for an hour: the next row of
         such a key starts afresh."""
         if window is None:
             if late:
@@ -240,7 +240,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         Epochs are established every `period` (default 2 s), or as `trigger` says: "operator" (the source decides) or
         "manual". Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
         The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
-        `restore_within`: a restore is to take at most so long; checkpoints are formed accordingly, and you are warned
+        `restore_within`: how long a restore may take; checkpoints are formed accordingly, and you are warned
         if the state is too large for it. After `max_consecutive_resets` resets without progress the region is parked; a
         cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`."""
         settings = region_settings(

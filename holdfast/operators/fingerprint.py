@@ -41,9 +41,9 @@ class Fingerprint:
 
     def __str__(self) -> str:
         """For people."""
-        fields = [f"{name}={_told(value)}" for name, value in sorted(self.frame.items())]
+        fields = [f"{name}={_text(value)}" for name, value in sorted(self.frame.items())]
         for name, these in self.entries.items():
-            fields.append(f"{name}=({', '.join(f'{key} {_told(of)}' for key, of in these.items())})")
+            fields.append(f"{name}=({', '.join(f'{key} {_text(of)}' for key, of in these.items())})")
         return " ".join([self.kind, *fields])
 
     def named_entries(self) -> Iterator[tuple[str, Fields]]:
@@ -78,12 +78,12 @@ def _differences(then: Fields, now: Fields) -> Iterator[tuple[str, str]]:
     """The fields that differ, and how."""
     for name in sorted(then.keys() | now.keys()):
         if then.get(name) != now.get(name):
-            yield name, f"was {_told(then.get(name))}, now it is {_told(now.get(name))}"
+            yield name, f"was {_text(then.get(name))}, now it is {_text(now.get(name))}"
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return " ".join(_told(each) for _, each in sorted(value.items()))
+        return " ".join(_text(each) for _, each in sorted(value.items()))
     if isinstance(value, tuple):
         inside = (" ".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in value)
         return f"({', '.join(inside)})"

@@ -20,7 +20,7 @@ from enum import StrEnum
 
 from holdfast.ids import ConnectionId, OperatorName
 from holdfast.protocol.accounts import Account, Loss
-from holdfast.protocol.phases import Phases
+from holdfast.protocol.phases import Machine
 
 MAX_CONSECUTIVE_FAILURES = 5
 
@@ -205,7 +205,7 @@ AutonomousCommand = (
 )
 
 
-class AutonomousMachine:
+class AutonomousMachine(Machine[AutonomousPhase]):
     """Decides what one element outside of regions does. `stateful`: its operators with state; `kept`: those of them
     that store checkpoints of their own."""
 
@@ -215,22 +215,13 @@ class AutonomousMachine:
         stateful: tuple[OperatorName, ...],
         kept: frozenset[OperatorName] = frozenset(),
     ) -> None:
+        super().__init__(f"element {account.element}", AUTONOMOUS_MOVES, AutonomousPhase.NEW)
         self.account = account
         self._stateful = stateful
         self._kept = kept
-        self._phases = Phases(f"element {account.element}", AUTONOMOUS_MOVES, AutonomousPhase.NEW)
         self._ready: frozenset[OperatorName] = frozenset()  # operators that have a state worth a checkpoint
         self.failed_in_a_row = 0
         self._is_saved = False
-
-    @property
-    def phase(self) -> AutonomousPhase:
-        return self._phases.current
-
-    @property
-    def taken(self) -> set[tuple[AutonomousPhase, AutonomousPhase]]:
-        """Moves made so far."""
-        return self._phases.taken
 
     @property
     def may_step(self) -> bool:
@@ -247,10 +238,10 @@ class AutonomousMachine:
     # --- the one method that changes state --------------------------------------------------------------------------
 
     def handle(self, event: AutonomousEvent) -> list[AutonomousCommand]:
-        self._phases.note(event)
+        self._note(event)
         match event:
             case Begin():
-                self._phases.move(_R)
+                self._move(_R)
                 return [RestoreOperator(name) for name in self._stateful]
             case Gathered(taken, rows):
                 return self._on_gathered(taken, rows)
@@ -277,10 +268,10 @@ class AutonomousMachine:
                 return self._save_changes()
             case Stop():
                 if self.phase is _R:
-                    self._phases.move(_D)
+                    self._move(_D)
                 return []
             case InputsOver():
-                self._phases.move(_E)
+                self._move(_E)
                 return [*self._save_changes(), *self._checkpoints(frozenset(self._stateful)), End()]
 
     def _change(self, **fields: object) -> None:
@@ -321,7 +312,7 @@ class AutonomousMachine:
         commands = self._lose(losses)
         commands += [GoOnFromBefore(good)] if good else []
         if self.failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
-            self._phases.move(_G)
+            self._move(_G)
             return [*commands, GiveUp(f"failed {self.failed_in_a_row} times in a row: {event.reason}")]
         return [*commands, *(RestoreOperator(name) for name in spoiled)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.ids import Attempt, ElementName, Epoch
-from holdfast.protocol.messages import BeginEpoch, BeginReset, ControllerRecord, GoOn, Resume
+from holdfast.ids import ElementName, Epoch
+from holdfast.protocol.messages import BeginEpoch, BeginReset, ControllerRecord, GoOn, Numbered, Resume
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,9 @@ class Persist:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Numbered):
     """Write the epoch's manifest from the elements' parts, atomically; answer Published or PublishFailed."""
 
-    epoch: Epoch
-    attempt: Attempt
     parts: dict[ElementName, object] = field(compare=False, default_factory=dict)
 
 
@@ -39,15 +37,13 @@ class AbortEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class StartDrainTimer:
-    epoch: Epoch
-    attempt: Attempt
+class StartDrainTimer(Numbered):
+    """Answer DrainTimedOut when the time for establishing the epoch is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class StartResetTimer:
-    epoch: Epoch
-    attempt: Attempt
+class StartResetTimer(Numbered):
+    """Answer ResetTimedOut when the time for restoring the epoch is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +68,6 @@ class Stop:
 
 
 ControllerCommand = (
-    Persist
-    | BeginEpoch
-    | Resume
-    | BeginReset
-    | GoOn
-    | Publish
-    | CommitSinks
-    | AbortEpoch
-    | StartDrainTimer
-    | StartResetTimer
-    | AwaitSpace
-    | Park
-    | Stop
-)
+    Persist | BeginEpoch | Resume | BeginReset | GoOn | Publish | CommitSinks | AbortEpoch | StartDrainTimer
+    | StartResetTimer | AwaitSpace | Park | Stop
+)  # fmt: skip

@@ -21,42 +21,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, Attempt, ElementName, Epoch
-from holdfast.protocol.commands import (
-    AbortEpoch,
-    AwaitSpace,
-    CommitSinks,
-    ControllerCommand,
-    Park,
-    Persist,
-    Publish,
-    StartDrainTimer,
-    StartResetTimer,
-    Stop,
-)
-from holdfast.protocol.messages import (
-    Acked,
-    BeginEpoch,
-    BeginReset,
-    CommitFailed,
-    Committed,
-    ControllerEvent,
-    ControllerRecord,
-    DrainTimedOut,
-    ElementFailed,
-    EpochDue,
-    GoOn,
-    PatienceOver,
-    Published,
-    PublishFailed,
-    ResetAcked,
-    ResetTimedOut,
-    Resume,
-    ResumeRequested,
-    SpaceReturned,
-    Start,
-    UploadFailed,
-)
-from holdfast.protocol.phases import Phases
+from holdfast.protocol import commands, messages
+from holdfast.protocol.commands import ControllerCommand
+from holdfast.protocol.messages import ControllerEvent
+from holdfast.protocol.phases import Machine
 from holdfast.protocol.shape import MarkerKind, Mode, RegionShape
 
 
@@ -93,7 +61,7 @@ _AT_WORK = frozenset({_R, _E, _U, _C})
 """Phases in which sources are where their elements left them: no reset is under way or certain."""
 
 
-class RegionController:
+class RegionController(Machine[ControllerPhase]):
     """Decides what a region does next.
 
     `mode`: how ordinary epochs are established; a final one always drains.
@@ -101,10 +69,10 @@ class RegionController:
     """
 
     def __init__(self, shape: RegionShape, mode: Mode, max_consecutive_resets: int) -> None:
+        super().__init__(f"controller of {shape.name}", CONTROLLER_MOVES, ControllerPhase.NEW)
         self._shape = shape
         self._mode = mode
         self._max_consecutive_resets = max_consecutive_resets
-        self._phases = Phases(f"controller of {shape.name}", CONTROLLER_MOVES, ControllerPhase.NEW)
         self._published = INITIAL_EPOCH
         self._next_epoch = Epoch(INITIAL_EPOCH + 1)
         self._attempt = FIRST_ATTEMPT
@@ -123,73 +91,59 @@ class RegionController:
             False  # a final epoch is wanted because the input was read to its end: a reset voids that
         )
         self._failure: str | None = None  # happened while an outcome was unknown
-        self.ignored = 0
 
     @property
-    def phase(self) -> ControllerPhase:
-        return self._phases.current
-
-    @property
-    def taken(self) -> set[tuple[ControllerPhase, ControllerPhase]]:
-        """Moves made so far."""
-        return self._phases.taken
-
-    @property
-    def record(self) -> ControllerRecord:
+    def record(self) -> messages.ControllerRecord:
         """What must survive this controller."""
         is_parked = self.phase is ControllerPhase.PARKED
-        return ControllerRecord(
+        return messages.ControllerRecord(
             self._published, self._next_epoch, self._attempt, self._consecutive_resets, is_parked
         )
 
     # --- the one method that changes state ------------------------------------------------------------------------
 
     def handle(self, event: ControllerEvent) -> list[ControllerCommand]:
-        self._phases.note(event)
+        self._note(event)
         match event:
-            case Acked():
+            case messages.Acked():
                 return self._on_acked(event)
-            case ResetAcked():
+            case messages.ResetAcked():
                 return self._on_reset_acked(event)
-            case EpochDue():
+            case messages.EpochDue():
                 return self._on_due(event)
-            case ElementFailed():
+            case messages.ElementFailed():
                 return self._on_element_failed(event)
-            case Published(epoch):
+            case messages.Published(epoch):
                 return self._on_published(epoch)
-            case PublishFailed():
+            case messages.PublishFailed():
                 return self._on_publish_failed(event)
-            case Committed(epoch):
+            case messages.Committed(epoch):
                 return self._on_committed(epoch)
-            case CommitFailed():
+            case messages.CommitFailed():
                 return self._on_commit_failed(event)
-            case UploadFailed():
+            case messages.UploadFailed():
                 return self._on_upload_failed(event)
-            case DrainTimedOut(epoch, attempt):
+            case messages.DrainTimedOut(epoch, attempt):
                 return self._on_drain_timed_out(epoch, attempt)
-            case ResetTimedOut(_, attempt):
+            case messages.ResetTimedOut(_, attempt):
                 return self._on_reset_timed_out(attempt)
-            case PatienceOver():
+            case messages.PatienceOver():
                 self._is_patient = False
                 return []
-            case Start():
+            case messages.Start():
                 return self._on_start(event)
-            case SpaceReturned():
+            case messages.SpaceReturned():
                 return self._on_space_returned()
-            case ResumeRequested():
+            case messages.ResumeRequested():
                 return self._on_resume_requested()
 
-    def _ignore(self) -> list[ControllerCommand]:
-        self.ignored += 1
-        return []
-
-    def _act(self, *commands: ControllerCommand) -> list[ControllerCommand]:
+    def _act(self, *then: ControllerCommand) -> list[ControllerCommand]:
         """Commands, after the record that lets a successor know they may have been performed."""
-        return [Persist(self.record), *commands]
+        return [commands.Persist(self.record), *then]
 
     # --- starting and resetting -------------------------------------------------------------------------------------
 
-    def _on_start(self, event: Start) -> list[ControllerCommand]:
+    def _on_start(self, event: messages.Start) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.NEW:
             return self._ignore()
         self._published = event.published
@@ -198,7 +152,7 @@ class RegionController:
             self._take_over(event.record)
         return self._reset_to_published()
 
-    def _take_over(self, record: ControllerRecord) -> None:
+    def _take_over(self, record: messages.ControllerRecord) -> None:
         """Go on from a predecessor's record. Numbers it may have used are never used again."""
         self._attempt = record.attempt
         self._next_epoch = Epoch(max(record.next_epoch, self._next_epoch))
@@ -221,13 +175,15 @@ class RegionController:
         self._is_patient = True
 
     def _reset_to_published(self) -> list[ControllerCommand]:
-        self._phases.move(ControllerPhase.RESETTING)
+        self._move(ControllerPhase.RESETTING)
         self._attempt = Attempt(self._attempt + 1)
         self._waiting = set(self._shape.elements)
         self._failure = None
         self._end_due = False  # sources go back; they have to reach the end of their input again
-        begin = BeginReset(self._published, self._attempt, self._consecutive_resets, self._shape.starts())
-        timer = StartResetTimer(self._published, self._attempt)
+        begin = messages.BeginReset(
+            self._published, self._attempt, self._consecutive_resets, self._shape.starts()
+        )
+        timer = commands.StartResetTimer(self._published, self._attempt)
         return self._act(*self._abandon_epoch(), timer, begin)
 
     def _abandon_epoch(self) -> list[ControllerCommand]:
@@ -235,12 +191,12 @@ class RegionController:
             return []
         abandoned, self._epoch = self._epoch, None
         self._parts = {}
-        return [AbortEpoch(abandoned)]
+        return [commands.AbortEpoch(abandoned)]
 
     def _park(self, reason: str) -> list[ControllerCommand]:
-        self._phases.move(ControllerPhase.PARKED)
+        self._move(ControllerPhase.PARKED)
         self._failure = None
-        return self._act(*self._abandon_epoch(), Park(reason))
+        return self._act(*self._abandon_epoch(), commands.Park(reason))
 
     def _on_resume_requested(self) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.PARKED:
@@ -248,14 +204,14 @@ class RegionController:
         self._progress()
         return self._reset_to_published()
 
-    def _on_reset_acked(self, event: ResetAcked) -> list[ControllerCommand]:
+    def _on_reset_acked(self, event: messages.ResetAcked) -> list[ControllerCommand]:
         is_current = self.phase is ControllerPhase.RESETTING and event.attempt == self._attempt
         if not is_current or event.element not in self._waiting:
             return self._ignore()
         self._waiting.discard(event.element)
         if self._waiting:
             return []
-        go_on = self._act(GoOn(self._published, self._attempt, self._shape.elements))
+        go_on = self._act(messages.GoOn(self._published, self._attempt, self._shape.elements))
         return go_on + self._run()
 
     def _on_reset_timed_out(self, attempt: Attempt) -> list[ControllerCommand]:
@@ -268,7 +224,7 @@ class RegionController:
 
     # --- establishing -------------------------------------------------------------------------------------------------
 
-    def _on_due(self, event: EpochDue) -> list[ControllerCommand]:
+    def _on_due(self, event: messages.EpochDue) -> list[ControllerCommand]:
         if self.phase is ControllerPhase.STOPPED:
             return self._ignore()
         if event.final and event.sticky:
@@ -284,12 +240,12 @@ class RegionController:
 
     def _run(self) -> list[ControllerCommand]:
         """Go on running, or begin what became due meanwhile."""
-        self._phases.move(ControllerPhase.RUNNING)
+        self._move(ControllerPhase.RUNNING)
         is_wanted = self._due or self._stop_due or self._end_due
         return self._begin_epoch() if is_wanted else []
 
     def _begin_epoch(self) -> list[ControllerCommand]:
-        self._phases.move(ControllerPhase.ESTABLISHING)
+        self._move(ControllerPhase.ESTABLISHING)
         self._is_final = self._stop_due or self._end_due
         goes_on = self._mode == "async" and not self._is_final and not self._drained_due
         self._style = "token" if goes_on else "drain"
@@ -299,14 +255,14 @@ class RegionController:
         self._waiting = set(self._shape.elements)
         self._parts = {}
         told = self._shape.elements if self._style == "token" else self._shape.starts()
-        timer = StartDrainTimer(epoch, self._attempt)
-        return self._act(timer, BeginEpoch(epoch, self._attempt, self._style, told))
+        timer = commands.StartDrainTimer(epoch, self._attempt)
+        return self._act(timer, messages.BeginEpoch(epoch, self._attempt, self._style, told))
 
     def _is_establishing(self, epoch: Epoch, attempt: Attempt) -> bool:
         is_current = epoch == self._epoch and attempt == self._attempt
         return is_current and self.phase is ControllerPhase.ESTABLISHING
 
-    def _on_acked(self, event: Acked) -> list[ControllerCommand]:
+    def _on_acked(self, event: messages.Acked) -> list[ControllerCommand]:
         is_current = self._is_establishing(event.epoch, event.attempt)
         if not is_current or event.element not in self._waiting:
             return self._ignore()
@@ -314,10 +270,10 @@ class RegionController:
         self._parts[event.element] = event.part
         if self._waiting:
             return []
-        self._phases.move(ControllerPhase.PUBLISHING)
-        return self._act(Publish(event.epoch, self._attempt, self._parts))
+        self._move(ControllerPhase.PUBLISHING)
+        return self._act(commands.Publish(event.epoch, self._attempt, self._parts))
 
-    def _on_upload_failed(self, event: UploadFailed) -> list[ControllerCommand]:
+    def _on_upload_failed(self, event: messages.UploadFailed) -> list[ControllerCommand]:
         if not self._is_establishing(event.epoch, event.attempt):
             return self._ignore()
         if event.no_space:
@@ -336,17 +292,17 @@ class RegionController:
     def _on_published(self, epoch: Epoch) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.PUBLISHING or epoch != self._epoch:
             return self._ignore()
-        self._phases.move(ControllerPhase.COMMITTING)
+        self._move(ControllerPhase.COMMITTING)
         self._published = epoch
         self._epoch = None
         self._parts = {}
         self._furthest = 0
         self._progress()
         goes_on = self._style == "drain" and not self._is_final and self._failure is None
-        resume = [Resume(epoch, self._attempt, self._shape.elements)] if goes_on else []
-        return self._act(*resume, CommitSinks(epoch))
+        resume = [messages.Resume(epoch, self._attempt, self._shape.elements)] if goes_on else []
+        return self._act(*resume, commands.CommitSinks(epoch))
 
-    def _on_publish_failed(self, event: PublishFailed) -> list[ControllerCommand]:
+    def _on_publish_failed(self, event: messages.PublishFailed) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.PUBLISHING or event.epoch != self._epoch:
             return self._ignore()
         if event.no_space:
@@ -357,13 +313,13 @@ class RegionController:
         if self.phase is not ControllerPhase.COMMITTING or epoch != self._published:
             return self._ignore()
         if self._is_final:
-            self._phases.move(ControllerPhase.STOPPED)
-            return self._act(Stop(epoch))
+            self._move(ControllerPhase.STOPPED)
+            return self._act(commands.Stop(epoch))
         if self._failure is not None:
             return self._fail(self._failure)
         return self._run()
 
-    def _on_commit_failed(self, event: CommitFailed) -> list[ControllerCommand]:
+    def _on_commit_failed(self, event: messages.CommitFailed) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.COMMITTING or event.epoch != self._published:
             return self._ignore()
         reason = f"epoch {event.epoch} could not be made visible: {event.reason}"
@@ -371,7 +327,7 @@ class RegionController:
 
     # --- failures and space -------------------------------------------------------------------------------------------
 
-    def _on_element_failed(self, event: ElementFailed) -> list[ControllerCommand]:
+    def _on_element_failed(self, event: messages.ElementFailed) -> list[ControllerCommand]:
         if event.attempt != self._attempt:
             return self._ignore()
         reason = f"{event.element} failed: {event.reason}"
@@ -388,9 +344,9 @@ class RegionController:
 
     def _pause(self, reason: str) -> list[ControllerCommand]:
         # No Persist: nothing in the record changes here, and a full store could not take it.
-        self._phases.move(ControllerPhase.PAUSED)
+        self._move(ControllerPhase.PAUSED)
         self._failure = None
-        return [*self._abandon_epoch(), AwaitSpace(reason)]
+        return [*self._abandon_epoch(), commands.AwaitSpace(reason)]
 
     def _on_space_returned(self) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.PAUSED:

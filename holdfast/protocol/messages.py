@@ -16,47 +16,48 @@ from dataclasses import dataclass, field
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol.shape import MarkerKind
 
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """What belongs to an epoch, and to the attempt in which it is established or restored."""
+
+    epoch: Epoch
+    attempt: Attempt
+
+
 # --- control messages: commands of the controller, events of the elements -----------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class BeginEpoch:
+class BeginEpoch(Numbered):
     """Establish `epoch`. Style `drain`: to the start elements, sources pause until Resume.
     Style `token`: to every element at once, sources go on after the pin. A final epoch is always `drain` style."""
 
-    epoch: Epoch
-    attempt: Attempt
     style: MarkerKind
     elements: tuple[ElementName, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Numbered):
     """Drain style only: the epoch is published, sources go on."""
 
-    epoch: Epoch
-    attempt: Attempt
     elements: tuple[ElementName, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class BeginReset:
+class BeginReset(Numbered):
     """Restore `epoch` under the new `attempt`. Sent to the start elements; the others learn it by marker.
     `consecutive` counts resets without progress: the rim waits longer the higher it is, and sends PatienceOver when
     the user's time since the first of them is over."""
 
-    epoch: Epoch
-    attempt: Attempt
     consecutive: int
     elements: tuple[ElementName, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class GoOn(Numbered):
     """Every element of the region has restored `epoch`; sources go on."""
 
-    epoch: Epoch
-    attempt: Attempt
     elements: tuple[ElementName, ...]
 
 
@@ -84,30 +85,24 @@ class MarkerArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class TokensWait:
+class TokensWait(Numbered):
     """It has taken long enough: on these links the epoch's token lies in the queue, behind batches. If it is on all
     links that have not delivered it, the element pins now and captures those batches (style `token`)."""
 
-    epoch: Epoch
-    attempt: Attempt
     links: frozenset[ConnectionId]
 
 
 @dataclass(frozen=True, slots=True)
-class UploadFinished:
+class UploadFinished(Numbered):
     """The background upload of a pin is durable. `part` is the element's share of the manifest."""
 
-    epoch: Epoch
-    attempt: Attempt
     part: object = field(compare=False, default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class UploadBroke:
+class UploadBroke(Numbered):
     """The background upload of a pin failed; nothing of it remains."""
 
-    epoch: Epoch
-    attempt: Attempt
     no_space: bool
     reason: str = ""
     may_pass: bool = False
@@ -139,22 +134,17 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Numbered):
     """Record the current version of every operator, source position and prepared sink output for `epoch`, with the
     batches emitted since this element's own outgoing token, and those that wait ahead of the token on the links
     `captured` (style `token`)."""
 
-    epoch: Epoch
-    attempt: Attempt
     captured: frozenset[ConnectionId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class Upload(Numbered):
     """Make the pin durable in the background; answer UploadFinished or UploadBroke."""
-
-    epoch: Epoch
-    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +155,8 @@ class KeepOutputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(Numbered):
     """Drop volatile state and pending uploads; load `epoch` (0: initial state), seek sources, roll sinks to it."""
-
-    epoch: Epoch
-    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,15 +274,13 @@ class CommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class DrainTimedOut:
-    epoch: Epoch
-    attempt: Attempt
+class DrainTimedOut(Numbered):
+    """The epoch was not established in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class ResetTimedOut:
-    epoch: Epoch
-    attempt: Attempt
+class ResetTimedOut(Numbered):
+    """The reset was not answered by all in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,22 +299,9 @@ class ResumeRequested:
 
 
 ControllerEvent = (
-    Start
-    | EpochDue
-    | Acked
-    | UploadFailed
-    | ElementFailed
-    | ResetAcked
-    | Published
-    | PublishFailed
-    | Committed
-    | CommitFailed
-    | DrainTimedOut
-    | ResetTimedOut
-    | PatienceOver
-    | SpaceReturned
-    | ResumeRequested
-)
+    Start | EpochDue | Acked | UploadFailed | ElementFailed | ResetAcked | Published | PublishFailed | Committed
+    | CommitFailed | DrainTimedOut | ResetTimedOut | PatienceOver | SpaceReturned | ResumeRequested
+)  # fmt: skip
 
 ElementEvent = (
     BeginEpoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 P = TypeVar("P", bound=Enum)
 
@@ -19,38 +19,42 @@ class ProtocolViolation(AssertionError):
     """
 
 
-class Phases(Generic[P]):
-    """Current phase of one machine, and how it got there.
+class Machine(Generic[P]):
+    """The current phase of one machine, and how it got there.
 
-    `taken` holds every move made, so that tests can demand that each legal move was seen.
+    `taken` holds every move made, so that tests can demand that each legal move was seen; `ignored` counts events that
+    came too late, or twice.
     """
-
-    __slots__ = ("_history", "_owner", "_table", "current", "taken")
 
     def __init__(self, owner: str, table: Mapping[P, frozenset[P]], start: P) -> None:
         self._owner = owner
         self._table = table
         self._history: deque[object] = deque(maxlen=HISTORY_LENGTH)
-        self.current = start
+        self.phase = start
         self.taken: set[tuple[P, P]] = set()
+        self.ignored = 0
 
-    def note(self, event: object) -> None:
-        """Remember an event for the story."""
+    def _note(self, event: object) -> None:
         self._history.append(event)
 
-    def move(self, to: P) -> None:
-        """Go to `to`, or raise if the table does not know the move."""
-        if to not in self._table[self.current]:
-            raise self.violation(f"no move from {self.current.value} to {to.value}")
-        self._history.append(to)
-        self.taken.add((self.current, to))
-        self.current = to
+    def _ignore(self) -> list[Any]:
+        """No commands."""
+        self.ignored += 1
+        return []
 
-    def violation(self, what: str) -> ProtocolViolation:
+    def _move(self, to: P) -> None:
+        """Go to `to`, or raise if the table does not know the move."""
+        if to not in self._table[self.phase]:
+            raise self._violation(f"no move from {self.phase.value} to {to.value}")
+        self._history.append(to)
+        self.taken.add((self.phase, to))
+        self.phase = to
+
+    def _violation(self, what: str) -> ProtocolViolation:
         """The error to raise for `what`, with the recent events and phases, oldest first."""
         story = "\n".join(f"  -> {h.value}" if isinstance(h, Enum) else f"  {h}" for h in self._history)
         return ProtocolViolation(
-            f"{self._owner} in phase {self.current.value}: {what}. Its recent story:\n{story}"
+            f"{self._owner} in phase {self.phase.value}: {what}. Its recent story:\n{story}"
         )
 
 

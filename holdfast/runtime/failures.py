@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import errno
 import re
+from dataclasses import dataclass
 
-from holdfast.errors import (
-    EngineGoneError,
-    HoldfastError,
-    InputError,
-    MismatchError,
-    NoSpaceError,
-    RegionParkedError,
-    StateError,
-    StepFailed,
-    StoreError,
-    TopologyError,
-)
+from holdfast import errors
+from holdfast.ids import ElementName
 
+_FATAL = (errors.InputError, errors.StateError, errors.MismatchError, errors.TopologyError, errors.StoreError)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
 
 _OUTAGE = re.compile(
@@ -26,13 +18,19 @@ _OUTAGE = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why the region last went back, waits or gave up, and the element it is about, if it is one."""
+
+    reason: str = ""
+    element: ElementName | None = None
+
+
 def is_fatal(error: BaseException) -> bool:
     """True if no reset can help: the user, the input or the store must change first, or the process must end."""
-    if isinstance(error, NoSpaceError | StepFailed):
+    if isinstance(error, errors.NoSpaceError | errors.StepFailed):
         return False
-    if isinstance(error, InputError | StateError | MismatchError | TopologyError | StoreError):
-        return True
-    return not isinstance(error, Exception)
+    return isinstance(error, _FATAL) or not isinstance(error, Exception)
 
 
 def may_pass(error: BaseException) -> bool:
@@ -49,7 +47,7 @@ def may_pass(error: BaseException) -> bool:
 def check_engine(is_alive: bool, error: BaseException) -> None:
     """Raises EngineGoneError, caused by `error`, if what runs the steps is not there any more."""
     if not is_alive:
-        raise EngineGoneError(
+        raise errors.EngineGoneError(
             f"Spark is gone: {story_of(error)}.",
             cure="Run again: it goes on from the last published epoch.",
         ) from error
@@ -59,13 +57,13 @@ def is_no_space(error: BaseException) -> bool:
     """True if a full disk is all that is wrong: waiting helps, a reset alone does not."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return isinstance(error, NoSpaceError)
+    return isinstance(error, errors.NoSpaceError)
 
 
 def story_of(error: BaseException) -> str:
     """One sentence for the event log and for people. Spark wraps a worker's exception in a long text with the Python
     traceback inside: the sentence people need is that traceback's last line."""
-    if isinstance(error, HoldfastError):
+    if isinstance(error, errors.HoldfastError):
         return str(error)
     text = str(error)
     inner = [line for line in text.splitlines() if _RAISED.match(line)]
@@ -75,9 +73,9 @@ def story_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {first.strip()}"[:500]
 
 
-def parked_error(region: str, resets: int, reason: str, epoch: int) -> RegionParkedError:
+def parked_error(region: str, resets: int, reason: str, epoch: int) -> errors.RegionParkedError:
     """What people hear of a region that gave up."""
-    return RegionParkedError(
+    return errors.RegionParkedError(
         f"region {region!r} is parked after {resets} resets without progress; the last failure was: {reason}.",
         cure=f"Its state at epoch {epoch} is intact: mend the cause and run again (while the run still lives, "
         "`holdfast resume` goes on with it).",

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from holdfast.checkpoint.stored_names import schema_record
-from holdfast.clock import Clock, SystemClock
+from holdfast.checkpoint.stored_names import record_name
+from holdfast.clock import Clock, Every, SystemClock
 from holdfast.compiler.compile import compile_graph
 from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ElementName, OwnerToken, RegionName
 from holdfast.language.graph import Graph, SourceSpec
 from holdfast.runtime.element.alone_life import AloneLife
-from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
-from holdfast.runtime.reporter import Reporter
+from holdfast.runtime.telling.event_log import EventLog
+from holdfast.runtime.telling.events import MailArrived, RunEnded, RunFailed, RunRefused, RunStarted, Summary
+from holdfast.runtime.telling.feed import Feed, Subscriber
+from holdfast.runtime.telling.run_log import RunLog
 from holdfast.runtime.wiring import Surroundings, Wiring
 from holdfast.store.base import Identity, Store
 
 Until = Literal["available"] | None
 MONITOR_S = 0.05
 JOIN_S = 30.0
+SUMMARY_S = 1.0
+MAIL_S = 0.25
 
 
 class Job:
@@ -40,6 +46,8 @@ class Job:
         until: Until = None,
         clock: Clock | None = None,
         take_over: bool = False,
+        subscribers: Sequence[Subscriber] = (),
+        rest_s: float = REST_S,
     ) -> None:
         self.graph = graph
         self._engine = engine
@@ -47,6 +55,9 @@ class Job:
         self._until = until
         self._clock = clock or SystemClock()
         self._take_over = take_over
+        self._rest_s = rest_s
+        self._event_log = EventLog(store)
+        self.feed = Feed(self._event_log, RunLog(self._clock), *subscribers)
         self._signals = Signals()
         self._failure: BaseException | None = None
         self._ended = threading.Event()
@@ -57,12 +68,13 @@ class Job:
         self.regions: dict[RegionName, Region] = {}
         self.loops: dict[ElementName, ElementLoop] = {}
         self._started_at = self._clock.monotonic()
+        self._summaries = Every(self._clock, SUMMARY_S, at_once=False)
+        self._mail = Every(self._clock, MAIL_S)
 
     # --- life ---------------------------------------------------------------------------------------------------
 
     def start(self) -> Job:
         """Own the store, compile, wire and start the threads. Errors here leave nothing behind."""
-        self._reporter = Reporter(self, self._store, self._clock)
         token = OwnerToken(0)
         identity = Identity("none", self.graph.name)
         if self._store is not None:
@@ -83,8 +95,8 @@ class Job:
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
             self._wiring.find_beginnings(self._until == "available")
         except BaseException as error:
-            self._reporter.event("run.refused", {"error": type(error).__name__, "message": str(error)})
-            self._reporter.flush()
+            self.feed.announce(RunRefused(type(error).__name__, str(error)))
+            self._event_log.flush()
             self._let_go_of_store()
             raise
         self._start_threads()
@@ -163,7 +175,7 @@ class Job:
         with self._signals.condition:
             if self._failure is None:
                 self._failure = error
-                self._reporter.event("run.failed", {"error": type(error).__name__, "message": str(error)})
+                self.feed.announce(RunFailed(type(error).__name__, str(error)))
             self._ended.set()
             self._signals.condition.notify_all()
 
@@ -223,7 +235,7 @@ class Job:
                 self._watch_regions()
                 self._end_cycles()
                 self._read_mail()
-                self._reporter.tick()
+                self._report()
                 if all(r.done.is_set() for r in self.regions.values()) and self._autonomous_over():
                     self._ended.set()
                 with self._signals.condition:
@@ -231,6 +243,17 @@ class Job:
         except BaseException as error:
             self.fail(error)
         self._signals.notify()
+
+    def _report(self, final: bool = False) -> None:
+        """Late rows and a summary, each second and at the end; then the event log is written."""
+        if final or self._summaries.due():
+            for event in (event for loop in self.loops.values() for event in loop.late_rows()):
+                self.feed.announce(event)
+            self.feed.announce(Summary(self.status()))
+        if final:
+            uptime_s = round(self._clock.monotonic() - self._started_at, 1)
+            self.feed.announce(RunEnded(self.graph.name, self._state(), uptime_s))
+        self._event_log.flush()
 
     def _watch_regions(self) -> None:
         for region in self.regions.values():
@@ -264,10 +287,10 @@ class Job:
         return all(loop.finished for loop in self.loops.values() if isinstance(loop.life, AloneLife))
 
     def _read_mail(self) -> None:
-        if self._store is None or not self._reporter.mail_due():
+        if self._store is None or not self._mail.due():
             return
         for command, data in self._store.collect_mail():
-            self._reporter.event("mail", {"command": command})
+            self.feed.announce(MailArrived(command))
             match command:
                 case "stop":
                     self.ask_to_stop()
@@ -276,7 +299,7 @@ class Job:
                 case "epoch":
                     self.trigger_epoch()
                 case "savepoint" | "savepoint.delete":
-                    answer(self.regions, command, data, self._reporter.event)
+                    answer(self.regions, command, data, self.feed.announce)
 
     def _shut_down(self) -> None:
         """End everything, once: a second call finds a session that may be gone with the first."""
@@ -296,8 +319,9 @@ class Job:
             if thread is not threading.current_thread():
                 thread.join(JOIN_S)
         self._threads.clear()
+        self._wiring.close_connectors()
         self._wiring.close_books()
-        self._reporter.flush(final=True)
+        self._report(final=True)
         self._let_go_of_store()
         self._engine.stop()
 
@@ -318,8 +342,9 @@ class Job:
             token,
             self._clock,
             self._signals,
-            self._reporter.event,
+            self.feed,
             self.fail,
+            self._rest_s,
         )
 
     def _use_stored_schemas(self) -> None:
@@ -327,7 +352,7 @@ class Job:
             if isinstance(op.spec, SourceSpec):
                 if self._until == "available":
                     op.spec.source.bound()
-                raw = None if self._store is None else self._store.load_record(schema_record(op.name))
+                raw = None if self._store is None else self._store.load_record(record_name("schema", op.name))
                 if raw is not None:
                     op.spec.source.use_schema(pa.ipc.read_schema(pa.py_buffer(raw)))
 
@@ -337,11 +362,11 @@ class Job:
         for op in self.graph.operators.values():
             if isinstance(op.spec, SourceSpec):
                 schema = op.spec.source.schema().serialize().to_pybytes()
-                if self._store.load_record(schema_record(op.name)) != schema:
-                    self._store.save_record(schema_record(op.name), schema)
+                if self._store.load_record(record_name("schema", op.name)) != schema:
+                    self._store.save_record(record_name("schema", op.name), schema)
 
     def _start_threads(self) -> None:
-        self._reporter.event("run.started", {"topology": self.graph.name, "until": self._until})
+        self.feed.announce(RunStarted(self.graph.name, self._until))
         bodies = [(loop.run, f"element-{name}") for name, loop in self.loops.items()]
         bodies += [(region.run, f"region-{name}") for name, region in self.regions.items()]
         bodies.append((self._monitor, "monitor"))

@@ -1,4 +1,4 @@
-"""Counters of a run, for `status`, the live display and the event log. Thread-safe, cheap."""
+"""Counters of a run, for `status`, the live display and the event log. Thread-safe, cheap. They subscribe to its events."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.clock import Clock
+from holdfast.runtime.telling.events import ElementFailed, EpochPublished, ResetBegun, RunEvent
+
 
 @dataclass
 class ElementMetrics:
     """What one element has done in this run."""
 
+    element: str
     steps: int = 0
     rows: int = 0
     bytes: int = 0
@@ -27,6 +31,10 @@ class ElementMetrics:
     recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=50))
     """(monotonic time, rows) of recent steps, for a rate."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def on_event(self, event: RunEvent) -> None:
+        if isinstance(event, ElementFailed) and event.element == self.element:
+            self.failures += 1
 
     def step_done(self, now: float, seconds: float, rows: int, size: int) -> None:
         with self.lock:
@@ -74,24 +82,31 @@ class ElementMetrics:
 class RegionMetrics:
     """What one region has done in this run."""
 
+    region: str
+    clock: Clock
+    period_s: float
     epoch: int = 0
     epochs_published: int = 0
     published_at: float | None = None
     resets: int = 0
     rows_replayed: int = 0
-    epoch_s: deque[float] = field(default_factory=lambda: deque(maxlen=100))
-    """Seconds from begin to publish of recent epochs."""
+    last_epoch_ms: float | None = None
+    """From begin to publish."""
     bytes_written: int = 0
     epochs_late: int = 0
     """Epochs that took longer than the period: the next one had to wait."""
 
-    def published(self, epoch: int, now: float, seconds: float, size: int, period: float) -> None:
-        self.epoch = epoch
-        self.epochs_late += seconds > period
-        self.epochs_published += 1
-        self.published_at = now
-        self.epoch_s.append(seconds)
-        self.bytes_written += size
+    def on_event(self, event: RunEvent) -> None:
+        match event:
+            case EpochPublished(region=self.region):
+                self.epoch = event.epoch
+                self.epochs_late += event.ms > self.period_s * 1000
+                self.epochs_published += 1
+                self.published_at = self.clock.monotonic()
+                self.last_epoch_ms = event.ms
+                self.bytes_written += event.bytes
+            case ResetBegun(region=self.region) if event.attempt > 1 and event.consecutive:
+                self.resets += 1
 
     def as_dict(self, now: float, phase: str, reason: str) -> dict[str, Any]:
         return {
@@ -103,6 +118,6 @@ class RegionMetrics:
             "resets": self.resets,
             "rows_replayed": self.rows_replayed,
             "bytes_written": self.bytes_written,
-            "last_epoch_ms": round(self.epoch_s[-1] * 1000, 1) if self.epoch_s else None,
+            "last_epoch_ms": self.last_epoch_ms,
             "reason": reason,
         }

@@ -6,6 +6,7 @@ refused before anything is written.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,8 +21,8 @@ from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.borders import stored_borders
-from holdfast.runtime.element.loop import ElementLoop, Ends
-from holdfast.runtime.element.own_checkpoints import OwnCheckpoints, TellEvent
+from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
+from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
@@ -30,7 +31,10 @@ from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.region.epochs import RegionEpochs, sources_of_regions
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.source_positions import SourceNow, beginnings
+from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
+
+logger = logging.getLogger("holdfast.run")
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,9 @@ class Surroundings:
     token: OwnerToken
     clock: Clock
     signals: Signals
-    tell: TellEvent
+    feed: Feed
     fail: Callable[[BaseException], None]
+    rest_s: float = REST_S
 
 
 class Wiring:
@@ -58,7 +63,7 @@ class Wiring:
         self.connections: dict[ConnectionId, Connection] = {
             c.id: Queue(c.id, around.signals, unbounded=c.control) for c in plan.connections
         }
-        self._books = AccountBooks(around.store, plan, around.token, around.tell)
+        self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
 
     @property
     def in_regions(self) -> list[RegionLife]:
@@ -80,8 +85,11 @@ class Wiring:
         for element in self.plan.elements:
             budget = None if element.region is None else self.regions[element.region].restoring.budget
             worker = Worker(self.plan, element, around.engine, around.clock, budget)
-            loop = ElementLoop(element, worker, around.engine, self._ends(element), around.clock)
+            loop = ElementLoop(
+                element, worker, around.engine, self._ends(element), around.clock, around.rest_s
+            )
             self.loops[element.name] = loop
+            around.feed.subscribe(loop.metrics.on_event)
             if element.region is not None:
                 self._live_in_region(loop, by_name[element.region])
 
@@ -107,7 +115,9 @@ class Wiring:
         assert around.store is not None
         live = around.engine.live
         epochs = RegionEpochs(self.plan, plan, around.store, around.identity, around.token, live)
-        self.regions[plan.name] = Region(plan, epochs, around.signals, around.clock, around.tell, around.fail)
+        region = Region(plan, epochs, around.signals, around.clock, around.feed.announce, around.fail)
+        self.regions[plan.name] = region
+        around.feed.subscribe(region.metrics.on_event)
 
     def _ends(self, element: ElementPlan) -> Ends:
         inputs = {c.id: self.connections[c.id] for c in element.inputs}
@@ -137,6 +147,7 @@ class Wiring:
         self._number_rows()
         self._books.begin()
         self._create_entries()
+        self._open_sources()
 
     def _place_sources(self) -> None:
         """Find where each source goes on, or refuse."""
@@ -155,8 +166,8 @@ class Wiring:
 
     def _live_alone(self, loop: ElementLoop, bounded: bool) -> None:
         around = self._around
-        own = OwnCheckpoints(loop.worker, around.store, around.clock, around.tell)
-        life = AloneLife(loop, self._books, own, around.engine, around.tell, around.fail)
+        own = OwnCheckpoints(loop.worker, around.store, around.clock, around.feed.announce)
+        life = AloneLife(loop, self._books, own, around.engine, around.feed.announce, around.fail)
         life.bounded = bounded
 
     def _borders(self) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:
@@ -180,6 +191,27 @@ class Wiring:
             there = set(store.entries())
             for entry in sorted({e for loop in self.loops.values() for e in loop.worker.entries} - there):
                 store.create_entry(entry)
+
+    # --- the outside world --------------------------------------------------------------------------------------
+
+    def _open_sources(self) -> None:
+        try:
+            for loop in self.loops.values():
+                for run in loop.worker.sources:
+                    run.source.open(loop.wake)
+        except BaseException:
+            self.close_connectors()
+            raise
+
+    def close_connectors(self) -> None:
+        """The run is over: sources and sinks let go of what they hold. One that cannot is told of, and no more."""
+        for op in self.plan.graph.operators.values():
+            if isinstance(op.spec, SourceSpec | SinkSpec):
+                connector = op.spec.source if isinstance(op.spec, SourceSpec) else op.spec.sink
+                try:
+                    connector.close()
+                except Exception:
+                    logger.warning("%r could not be closed", op.name, exc_info=True)
 
     # --- what was lost ------------------------------------------------------------------------------------------
 

@@ -7,7 +7,9 @@ renamed or removed by holdfast; a visible name belongs to one epoch and partitio
 from __future__ import annotations
 
 import re
+import secrets
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
@@ -21,6 +23,7 @@ from holdfast.durable import (
     fsync_directory,
     remove_quietly,
     rename_into_place,
+    rename_to_new_name,
     tells_of_no_space,
     translate_os_errors,
     write_staged,
@@ -28,11 +31,10 @@ from holdfast.durable import (
 from holdfast.errors import ConfigError, DamagedError, FencedError, MismatchError, NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId, TaskWriter
-from holdfast.sinks import ledger as ledgers
+from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId, TaskWriter
 from holdfast.sinks.arrow_files import write_table
 from holdfast.sinks.merge import MergeTask, data_files, has_rows, merge, part_number, runs_of
-from holdfast.sinks.staging import HIDDEN, Staging
+from holdfast.sinks.staged_files import StagedFileSink
 from holdfast.sinks.task_files import ParquetTaskWriter, show
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ Format = Literal["csv", "json", "parquet"]
 PROBE_BYTES = 256 << 10
 
 
-class FileSink(Sink):
+class FileSink(StagedFileSink):
     """Files in a directory that every reader can list: rows appear once and never disappear.
 
     Example::
@@ -52,11 +54,10 @@ class FileSink(Sink):
     Within a region one file per partition and epoch appears after the epoch is published, named
     `part-<sink>-e000000012-p0000.parquet`; what a step wrote into a file of 4 MB or more stays a file of its own.
     `partition_files` puts an upper bound on the files per epoch, at any size. `options` go to Spark's writer. Outside a
-    region every step's files appear at once. The directory must be one that driver and executors share; other files in it
-    are left alone.
+    region every step's files appear at once, under names that carry the run: no run writes over what another one wrote. The
+    directory must be one that driver and executors share; other files in it are left alone.
     """
 
-    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     reason: ClassVar[str] = "files are staged per epoch and renamed into place after the epoch is published"
 
     def __init__(
@@ -72,7 +73,7 @@ class FileSink(Sink):
             raise ConfigError(f"{format!r} is no format of a file sink.", cure="Use csv, json or parquet.")
         if partition_files is not None and partition_files < 1:
             raise ConfigError(f"an epoch cannot have {partition_files} files.", cure="Give at least 1.")
-        self._output = Path(path.removeprefix("file://")).absolute()
+        super().__init__(Path(path.removeprefix("file://")).absolute())
         self._format, self._header = format, header and format == "csv"
         self._options = {
             str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in (options or {}).items()
@@ -91,30 +92,22 @@ class FileSink(Sink):
             "linesep",
         }
         self._partition_files = partition_files
-        self._context: SinkContext | None = None
-        self._steps: list[str] = []
         self._sums: dict[str, tuple[int, int]] = {}  # of files of these steps and of those being prepared
-        self._after = 0  # the epoch prepared or restored last: it must be visible before the next one
 
     # --- a run ---
 
     def open(self, context: SinkContext) -> None:
-        self._context = context
-        self._ledger = self._output / HIDDEN / context.sink / ledgers.NAME
-        if context.region is not None:
-            ledgers.refuse_foreign(ledgers.Ledger.read(self._ledger), context, self._ledger)
-        self._staging = Staging.open(self._output, context.sink, context.token, context.job_id)
-        self._steps = []
+        super().open(context)
+        # Of all runs, also of those with no store or another one: outside of regions it is in the names of files.
+        self._run_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
 
-    @property
-    def _run(self) -> SinkContext:
-        assert self._context is not None, "open() comes first"
-        return self._context
+    def _step_directory(self, step: StepId) -> Path:
+        return self._staging.step(step, "" if self.is_staged else self._run_id)
 
     # --- a step ---
 
     def write_spark(self, frame: DataFrame, step: StepId) -> int | None:
-        directory = self._staging.step(step)
+        directory = self._step_directory(step)
         positions = [name for name in POSITION_COLUMNS if name in frame.columns]
         writer = (frame.drop(*positions) if positions else frame).write.format(self._format)
         if self._format == "csv":
@@ -137,7 +130,7 @@ class FileSink(Sink):
         return None
 
     def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
-        directory = self._staging.step(step)
+        directory = self._step_directory(step)
         keep = [name for name in table.column_names if name not in POSITION_COLUMNS]
         with translate_os_errors(str(directory)):
             fp("sink.write")
@@ -151,14 +144,14 @@ class FileSink(Sink):
     def task_writer(self, step: StepId) -> TaskWriter | None:
         if self._format != "parquet" or set(self._options) - {"compression"}:
             return None
-        directory = self._staging.step(step)
+        directory = self._step_directory(step)
         with translate_os_errors(str(directory)):
             fp("sink.write")
             directory.mkdir(parents=True)
         return ParquetTaskWriter(str(directory), self._options.get("compression", "snappy"))
 
     def adopt(self, step: StepId, written: Sequence[Any]) -> None:
-        directory = self._staging.step(step)
+        directory = self._step_directory(step)
         sums = show(directory, written)
         if self._run.region is not None:
             self._sums |= sums
@@ -166,42 +159,34 @@ class FileSink(Sink):
 
     def _written(self, directory: Path, step: StepId) -> None:
         if self._run.region is not None:
-            self._steps.append(self._staging.relative(directory))
+            self.stage(self._staging.relative(directory))
             return
         self._run.check_owner()
         files = data_files(directory)
-        with translate_os_errors(str(self._output)):
+        with translate_os_errors(str(self._directory)):
             for number, path in enumerate(files):
                 if has_rows(str(path), self._format, self._header):
-                    name = f"t{self._run.token}-a{step.attempt}-s{step.step:09}"
-                    rename_into_place(path, self._output / self._final(name, number, path))
+                    name = f"t{self._run.token}-r{self._run_id}-a{step.attempt}-s{step.step:09}"
+                    rename_to_new_name(path, self._directory / self._final(name, number, path))
         self._staging.forget([self._staging.relative(directory)])
 
     # --- an epoch ---
 
-    def seal(self, epoch: Epoch) -> Any:
-        sealed, self._steps = self._steps, []
-        return sealed
-
-    def prepare(self, epoch: Epoch, sealed: Any) -> Any:
-        with translate_os_errors(str(self._staging.owned)):
-            fp("sink.prepare")
-            merged = self._staging.merged(epoch)
-            planned = self._tasks(f"e{epoch:09}", sealed, merged)
-            try:
-                done = self._run.run_tasks(merge, [task for task, _ in planned])
-            except NoSpaceError:
-                self._staging.forget([self._staging.relative(merged)])
-                raise
-            files = [
-                [self._staging.relative(Path(staged.path)), final, staged.size, staged.crc]
-                for (_, final), staged in zip(planned, done, strict=True)
-                if staged is not None
-            ]
-            fsync_directory(self._staging.owned)
-            fp("sink.prepared")
-        after, self._after = self._after, int(epoch)
-        return {"files": files, "leftovers": [*sealed, self._staging.relative(merged)], "after": after}
+    def make_durable(self, epoch: Epoch, sealed: list[Any]) -> dict[str, Any]:
+        merged = self._staging.merged(epoch)
+        planned = self._tasks(f"e{epoch:09}", sealed, merged)
+        try:
+            done = self._run.run_tasks(merge, [task for task, _ in planned])
+        except NoSpaceError:
+            self._staging.forget([self._staging.relative(merged)])
+            raise
+        files = [
+            [self._staging.relative(Path(staged.path)), final, staged.size, staged.crc]
+            for (_, final), staged in zip(planned, done, strict=True)
+            if staged is not None
+        ]
+        fsync_directory(self._staging.owned)
+        return {"files": files, "leftovers": [*sealed, self._staging.relative(merged)]}
 
     def _tasks(self, name: str, steps: list[str], merged: Path) -> list[tuple[MergeTask, str]]:
         """One task per final file, with that file's name."""
@@ -230,39 +215,19 @@ class FileSink(Sink):
         return f"part-{self._run.sink}-{name}-p{number:04}{_suffix(path, self._format)}"
 
     def commit(self, epoch: Epoch, prepared: Any) -> None:
-        with translate_os_errors(str(self._output)):
-            fp("sink.commit.begin")
-            self._run.check_owner()
-            found = ledgers.Ledger.read(self._ledger)
-            ledgers.check_writer(found, self._run, self._ledger)
-            if found is not None and found.epoch >= epoch:
-                return  # visible already; readers may even have taken the files away
-            self._refuse_gap(found, epoch, prepared["after"])
-            todo = [move for file in prepared["files"] if (move := self._move(*file))]
-            for source, target in todo:
-                rename_into_place(source, target)
-            for directory in {self._output, *(source.parent for source, _ in todo)}:
-                fsync_directory(directory)
-            fp("sink.commit.applied")
-            self._record(epoch)
-            fp("sink.commit.recorded")
-        self._staging.forget(prepared["leftovers"])
+        with translate_os_errors(str(self._directory)):
+            super().commit(epoch, prepared)
 
-    def _refuse_gap(self, found: ledgers.Ledger | None, epoch: Epoch, after: int) -> None:
-        """Epochs become visible in order: showing this one would make an earlier one count as done.
-
-        Without a ledger nothing can be said (it may have been lost), so only a known gap is refused.
-        """
-        if found is not None and found.epoch < after:
-            raise DamagedError(
-                f"epoch {epoch} cannot be shown in {self._output}: epoch {after} before it is not visible yet "
-                f"(the ledger has {found.epoch}).",
-                cure="Nothing was changed or removed. Restore epoch by epoch, or report this as a bug.",
-            )
+    def show(self, epoch: Epoch, prepared: Any) -> None:
+        todo = [move for file in prepared["files"] if (move := self._move(*file))]
+        for source, target in todo:
+            rename_into_place(source, target)
+        for directory in {self._directory, *(source.parent for source, _ in todo)}:
+            fsync_directory(directory)
 
     def _move(self, staged: str, final: str, size: int, crc: int) -> tuple[Path, Path] | None:
         """What gives one file its visible name; None if it has it already. Refuses before anything is changed."""
-        source, target = self._staging.home / staged, self._output / final
+        source, target = self._staging.home / staged, self._directory / final
         here, there = _size(source), _size(target)
         if there is not None:
             if here is not None:
@@ -276,48 +241,27 @@ class FileSink(Sink):
             raise _damaged(source, "is missing" if here is None else f"has {here} bytes instead of {size}")
         return source, target
 
-    def _record(self, epoch: Epoch) -> None:
-        context = self._run
-        if not self._staging.own.is_dir():
-            raise FencedError(f"{self._staging.own} was removed by a newer owner.", cure="Stop this run.")
-        entry = ledgers.Ledger(context.job_id, context.sink, int(epoch), int(context.token))
-        entry.write(self._ledger, self._staging.own / "ledger.tmp")
-
     # --- after a failure ---
 
-    def verify(self, epoch: Epoch, prepared: Any | None) -> None:
-        self._run.check_owner()
-        found = ledgers.Ledger.read(self._ledger)
-        ledgers.check(found, self._run, self._ledger, epoch)
-        begins = prepared is None and epoch > 0 and found is None
-        self._refuse_later_files(epoch)
-        if begins:
-            self._refuse_files_of_others()
-            self._staging.refuse_unfinished()
-        self._staging.refuse_newer_owner()
+    def check(self, epoch: Epoch, prepared: Any | None, committed: Epoch | None) -> None:
+        newest = max(self._visible(), key=lambda found: found[1], default=None)
+        if newest is not None:
+            self._refuse_visible(*newest, epoch, begins=prepared is None and committed is None)
+        super().check(epoch, prepared, committed)
         if prepared is not None:
             self._verify(prepared)
-            for file in prepared["files"] if found is None or found.epoch < epoch else ():
+            for file in prepared["files"] if committed is None or committed < epoch else ():
                 self._move(*file)
 
     def restore(self, epoch: Epoch, prepared: Any | None) -> None:
-        self.verify(epoch, prepared)
-        if prepared is not None:
-            self.commit(epoch, prepared)
-        elif epoch > 0:
-            self._record(epoch)  # from here on this output is this job's
         with translate_os_errors(str(self._staging.home)):
-            fp("reset.sink.rollback")
-            self._steps, self._after = [], int(epoch)
-            self._sums.clear()
-            self._staging.clear()
+            super().restore(epoch, prepared)
+        self._sums.clear()
 
-    def is_withheld(self, epoch: Epoch, prepared: Any) -> bool:
-        """Every file of the epoch still lies where it was staged, and the epoch before is the last that was shown."""
-        found = ledgers.Ledger.read(self._ledger)
-        shown = 0 if found is None else found.epoch
-        return shown == prepared["after"] and all(
-            _size(self._staging.home / staged) == size and _size(self._output / final) is None
+    def is_untouched(self, prepared: Any) -> bool:
+        """Every file of the epoch still lies where it was staged."""
+        return all(
+            _size(self._staging.home / staged) == size and _size(self._directory / final) is None
             for staged, final, size, _crc in prepared["files"]
         )
 
@@ -328,18 +272,15 @@ class FileSink(Sink):
             if source.exists() and checksum_file(source) != (crc, size):
                 raise _damaged(source, "is not what was written: its checksum differs")
 
-    def _refuse_later_files(self, epoch: Epoch) -> None:
-        """Visible files of a later epoch mean that the store is older than the output, even if the ledger is lost."""
-        for path, of_epoch in self._visible():
-            if of_epoch > epoch:
-                raise MismatchError(
-                    f"this store is older than the output: {path} is of epoch {of_epoch}, the store has {epoch}.",
-                    cure="Use the newest store of this job, or write into another directory.",
-                )
-
-    def _refuse_files_of_others(self) -> None:
-        """A job that begins here (a fork) has shown nothing at all."""
-        for path, _ in self._visible():
+    def _refuse_visible(self, path: Path, of_epoch: int, epoch: Epoch, begins: bool) -> None:
+        """A visible file of a later epoch means that the store is older than the output, even if the ledger is lost. A
+        job that begins here (a fork) has shown nothing at all."""
+        if of_epoch > epoch:
+            raise MismatchError(
+                f"this store is older than the output: {path} is of epoch {of_epoch}, the store has {epoch}.",
+                cure=f"Use the newest store of this job, or {self.elsewhere}.",
+            )
+        if begins:
             raise MismatchError(
                 f"{path} was written by another job than this one, which begins here.",
                 cure="Write into another directory.",
@@ -348,7 +289,7 @@ class FileSink(Sink):
     def _visible(self) -> Iterator[tuple[Path, int]]:
         """Visible files of this sink's epochs, whoever wrote them."""
         pattern = re.compile(rf"part-{re.escape(self._run.sink)}-e(\d{{9,}})-p\d{{4,}}\..*")
-        for path in self._output.iterdir():
+        for path in self._directory.iterdir():
             if matched := pattern.fullmatch(path.name):
                 yield path, int(matched[1])
 
@@ -363,7 +304,7 @@ class FileSink(Sink):
         return True
 
     def describe(self) -> str:
-        return f"{self._format} files in {self._output}"
+        return f"{self._format} files in {self._directory}"
 
 
 def _size(path: Path) -> int | None:

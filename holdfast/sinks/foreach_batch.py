@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,16 +13,15 @@ from holdfast.durable import checksum_file, translate_os_errors
 from holdfast.errors import ConfigError, DamagedError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId
-from holdfast.sinks import ledger as ledgers
+from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId
 from holdfast.sinks.merge import MergeTask, data_files, merge
-from holdfast.sinks.staging import HIDDEN, Staging
+from holdfast.sinks.staged_files import StagedFileSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class ForeachBatch(Sink):
+class ForeachBatch(StagedFileSink):
     """Calls `fn(rows, id)`; `rows` is a DataFrame (a pyarrow.Table in runs without Spark).
 
     Example::
@@ -39,6 +38,8 @@ class ForeachBatch(Sink):
     An epoch without rows makes no call.
     """
 
+    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
+
     def __init__(
         self,
         fn: Callable[[Any, int], object],
@@ -53,8 +54,7 @@ class ForeachBatch(Sink):
                 'per="epoch" needs a staging directory.', cure="Give staging='some/shared/directory'."
             )
         self._fn, self._per = fn, per
-        self._directory = Path(staging or ".").absolute()
-        self._steps: list[str] = []
+        super().__init__(Path(staging or ".").absolute())
         self._arrow = False
         # The class says why in general; an instance can say it precisely.
         self.__dict__["reason"] = (
@@ -64,79 +64,51 @@ class ForeachBatch(Sink):
         )
 
     def open(self, context: SinkContext) -> None:
-        self._context = context
         if self._per == "epoch":
-            self._ledger = self._directory / HIDDEN / context.sink / ledgers.NAME
-            if context.region is not None:
-                ledgers.refuse_foreign(ledgers.Ledger.read(self._ledger), context, self._ledger)
-            self._staging = Staging.open(self._directory, context.sink, context.token, context.job_id)
-        self._steps = []
+            super().open(context)
+        else:
+            self._context = context
 
     @property
-    def _staged(self) -> bool:
+    def is_staged(self) -> bool:
         """Outside a region there are no epochs: every step is handed over at once."""
-        return self._per == "epoch" and self._context.region is not None
+        return self._per == "epoch" and super().is_staged
 
     def write_spark(self, frame: DataFrame, step: StepId) -> int | None:
         fp("sink.write")
         frame = frame.drop(*[name for name in POSITION_COLUMNS if name in frame.columns])
-        if not self._staged:
+        if not self.is_staged:
             self._fn(frame, step.step)
             return None
         directory = self._staging.step(step)
         frame.write.mode("error").parquet(f"file://{directory}")
-        self._steps.append(self._staging.relative(directory))
+        self.stage(self._staging.relative(directory))
         return None
 
     def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
         fp("sink.write")
         self._arrow = True
         table = table.drop_columns([name for name in POSITION_COLUMNS if name in table.column_names])
-        if not self._staged:
+        if not self.is_staged:
             self._fn(table, step.step)
             return int(table.num_rows)
         directory = self._staging.step(step)
         with translate_os_errors(str(directory)):
             directory.mkdir(parents=True)
             pq.write_table(table, directory / "part-00000.parquet")
-        self._steps.append(self._staging.relative(directory))
+        self.stage(self._staging.relative(directory))
         return int(table.num_rows)
 
-    def seal(self, epoch: Epoch) -> Any:
-        sealed, self._steps = self._steps, []
-        return sealed
-
-    def prepare(self, epoch: Epoch, sealed: Any) -> Any:
-        if self._per != "epoch":
-            return None
-        with translate_os_errors(str(self._directory)):
-            fp("sink.prepare")
-            files = [path for step in sealed for path in data_files(self._staging.home / step)]
-            tasks = [MergeTask("parquet", False, (str(path),), str(path)) for path in files]
-            done = [staged for staged in self._context.run_tasks(merge, tasks) if staged is not None]
-            fp("sink.prepared")
+    def make_durable(self, epoch: Epoch, sealed: list[Any]) -> dict[str, Any]:
+        files = [path for step in sealed for path in data_files(self._staging.home / step)]
+        tasks = [MergeTask("parquet", False, (str(path),), str(path)) for path in files]
+        done = [staged for staged in self._run.run_tasks(merge, tasks) if staged is not None]
         entries = [[self._staging.relative(Path(staged.path)), staged.size, staged.crc] for staged in done]
         return {"files": entries, "leftovers": list(sealed), "arrow": self._arrow}
 
-    def commit(self, epoch: Epoch, prepared: Any) -> None:
-        if prepared is None:
-            return
-        fp("sink.commit.begin")
-        self._context.check_owner()
-        found = ledgers.Ledger.read(self._ledger)
-        ledgers.check_writer(found, self._context, self._ledger)
-        if found is not None and found.epoch >= epoch:
-            return
+    def show(self, epoch: Epoch, prepared: Any) -> None:
         if prepared["files"]:
             self._fn(self._rows(prepared), int(epoch))
-        fp("sink.commit.applied")
-        self._record(epoch)
-        fp("sink.commit.recorded")
-        self._staging.forget(prepared["leftovers"])
-
-    def _record(self, epoch: Epoch) -> None:
-        entry = ledgers.Ledger(self._context.job_id, self._context.sink, int(epoch), int(self._context.token))
-        entry.write(self._ledger, self._staging.own / "ledger.tmp")
 
     def _rows(self, prepared: Any) -> Any:
         paths = [self._staging.home / name for name, _, _ in prepared["files"]]
@@ -151,21 +123,6 @@ class ForeachBatch(Sink):
 
         session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
         return session.read.parquet(*[f"file://{path}" for path in paths])
-
-    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
-        if self._per != "epoch":
-            return
-        found = ledgers.Ledger.read(self._ledger)
-        ledgers.check(found, self._context, self._ledger, epoch)
-        self._staging.refuse_newer_owner()
-        if prepared is not None:
-            self.commit(epoch, prepared)
-        elif epoch > 0 and found is None:
-            self._staging.refuse_unfinished()
-            self._record(epoch)  # from here on these rows are this job's
-        fp("reset.sink.rollback")
-        self._steps = []
-        self._staging.clear()
 
     def describe(self) -> str:
         return f"{getattr(self._fn, '__name__', 'a function')} per {self._per}"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from holdfast.durable import checksum, write_file
 from holdfast.errors import DamagedError, FencedError, MismatchError
-from holdfast.ids import Epoch
 from holdfast.language.connectors import SinkContext
 
 NAME = "ledger.json"
@@ -74,14 +73,4 @@ def refuse_foreign(found: Ledger | None, context: SinkContext, path: Path) -> No
         raise MismatchError(
             f"{path} says that this output was written by another job ({found.job}, not {context.job_id}).",
             cure="Write into another directory, or use the store this output was made with.",
-        )
-
-
-def check(found: Ledger | None, context: SinkContext, path: Path, epoch: Epoch) -> None:
-    """Before a restore: refuse a foreign output, and one that is ahead of the store."""
-    check_writer(found, context, path)
-    if found is not None and found.epoch > epoch:
-        raise MismatchError(
-            f"this store is older than the output: {path} has epoch {found.epoch}, the store has {epoch}.",
-            cure="Use the newest store of this job, or write into another directory.",
         )

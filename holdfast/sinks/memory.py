@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from holdfast.errors import MismatchError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId
+from holdfast.sinks.staged import StagedSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,20 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Shelf:
-    """What one name holds. `pending` are unsealed steps, `sealed` epochs not visible yet."""
+    """What one name holds. `sealed`: epochs that are not visible yet."""
 
     job: str = ""
     visible: list[pa.Table] = field(default_factory=list)
-    pending: list[pa.Table] = field(default_factory=list)
     sealed: dict[int, list[pa.Table]] = field(default_factory=dict)
-    committed: int = 0
+    committed: Epoch | None = None
 
 
 _shelves: dict[str, _Shelf] = {}
 _lock = threading.Lock()
 
 
-class MemorySink(Sink):
+class MemorySink(StagedSink):
     """Keeps rows in a process-wide shelf under `name`; rows of a region are visible once their epoch is committed.
 
     Example::
@@ -46,14 +45,14 @@ class MemorySink(Sink):
     empty too: rows of earlier epochs are not written again.
     """
 
-    guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "exactly-once"
     reason: ClassVar[str] = (
         "rows are shown when their epoch is published; they are gone when the process ends"
     )
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self._name = name
-        self._region: str | None = None
+        self.elsewhere = f"call MemorySink.clear({name!r})"
 
     @staticmethod
     def table(name: str) -> pa.Table | None:
@@ -75,12 +74,11 @@ class MemorySink(Sink):
             _shelves.pop(name, None)
 
     def open(self, context: SinkContext) -> None:
-        self._region = context.region
+        super().open(context)
         with _lock:
             if name_is_foreign(self._name, context.job_id):
                 _shelves[self._name] = _Shelf(context.job_id)
-            shelf = _shelves[self._name]
-            shelf.pending, shelf.sealed = [], {}
+            _shelves[self._name].sealed = {}
 
     def write_spark(self, frame: DataFrame, step: StepId) -> int | None:
         return self.write_arrow(frame.toArrow(), step)
@@ -88,50 +86,38 @@ class MemorySink(Sink):
     def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
         fp("sink.write")
         kept = table.drop_columns([name for name in POSITION_COLUMNS if name in table.column_names])
-        with _lock:
-            shelf = _shelves[self._name]
-            (shelf.visible if self._region is None else shelf.pending).append(kept)
+        if self.is_staged:
+            self.stage(kept)
+        else:
+            with _lock:
+                _shelves[self._name].visible.append(kept)
         return int(table.num_rows)
 
-    def seal(self, epoch: Epoch) -> Any:
+    def committed_epoch(self) -> Epoch | None:
+        with _lock:
+            return _shelves[self._name].committed
+
+    def make_durable(self, epoch: Epoch, sealed: list[Any]) -> dict[str, Any]:
+        with _lock:
+            _shelves[self._name].sealed[int(epoch)] = sealed
+        return {"rows": sum(table.num_rows for table in sealed)}
+
+    def show(self, epoch: Epoch, prepared: Any) -> None:
         with _lock:
             shelf = _shelves[self._name]
-            shelf.sealed[int(epoch)], shelf.pending = shelf.pending, []
-            return sum(table.num_rows for table in shelf.sealed[int(epoch)])
+            shelf.visible += shelf.sealed.pop(int(epoch), [])
+            shelf.committed = epoch
 
-    def prepare(self, epoch: Epoch, sealed: Any) -> Any:
-        fp("sink.prepare")
-        fp("sink.prepared")
-        return {"rows": sealed}
+    def note_committed(self, epoch: Epoch) -> None:
+        with _lock:
+            _shelves[self._name].committed = epoch
 
-    def commit(self, epoch: Epoch, prepared: Any) -> None:
-        fp("sink.commit.begin")
+    def abandon(self, epoch: Epoch) -> None:
         with _lock:
-            shelf = _shelves[self._name]
-            if shelf.committed < epoch:
-                shelf.visible += shelf.sealed.pop(int(epoch), [])
-                shelf.committed = int(epoch)
-        fp("sink.commit.applied")
-        fp("sink.commit.recorded")
-
-    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
-        with _lock:
-            committed = _shelves[self._name].committed
-        if committed > epoch:
-            raise MismatchError(
-                f"this store is older than the rows in memory {self._name!r}: epoch {epoch} and epoch {committed}.",
-                cure=f"Call MemorySink.clear({self._name!r}), or use the newest store of this job.",
-            )
-        if prepared is not None:
-            self.commit(epoch, prepared)
-        fp("reset.sink.rollback")
-        with _lock:
-            shelf = _shelves[self._name]
-            shelf.pending, shelf.sealed = [], {}
+            _shelves[self._name].sealed = {}
 
     def is_withheld(self, epoch: Epoch, prepared: Any) -> bool:
-        with _lock:
-            return _shelves[self._name].committed < epoch
+        return (self.committed_epoch() or 0) < epoch
 
     def describe(self) -> str:
         return f"memory {self._name!r}"

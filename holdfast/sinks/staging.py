@@ -3,6 +3,7 @@
     t<token>/own/                     made when the owner opens the sink; temporary files of the ledger
     t<token>/own/job-<job>/           whose it is; empty
     t<token>/a<attempt>/s<step>/      what one step wrote
+    t<token>/a<attempt>-r<run>/s<step>/   the same outside of regions, where owners of different stores may have one token
     t<token>/e<epoch>-<try>/          files merged from several steps of one epoch
 
 Names carry owner, attempt and step, so no two writers ever use the same one. A newer owner removes older owners'
@@ -56,9 +57,9 @@ class Staging:
     def own(self) -> Path:
         return self.owned / "own"
 
-    def step(self, step: StepId) -> Path:
-        """Where a step writes. Not made here: Spark wants to make it itself."""
-        return self.owned / f"a{step.attempt}" / f"s{step.step}"
+    def step(self, step: StepId, run: str = "") -> Path:
+        """Where a step writes, outside of regions of which run. Not made here: Spark wants to make it itself."""
+        return self.owned / f"a{step.attempt}{run and '-r'}{run}" / f"s{step.step}"
 
     def merged(self, epoch: Epoch) -> Path:
         """A new directory for an epoch's merged files; a second try of the same epoch gets another one."""

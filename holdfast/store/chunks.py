@@ -26,12 +26,10 @@ SUMMARY = struct.Struct("<QII")
 
 
 def encode(entry: str, key: str, number: int, count: int, data: bytes) -> bytes:
-    """A chunk with its header."""
     return _head(entry, key, number, count, data) + data
 
 
 def decode(chunk: bytes, place: Path | str, entry: str, key: str, number: int, count: int) -> bytes:
-    """A chunk's bytes, verified."""
     data = chunk[HEAD_BYTES:]
     if chunk[:HEAD_BYTES] != _head(entry, key, number, count, data):
         raise sealed_file.damaged(place, f"holds a damaged chunk {number} of {entry}/{key}")

@@ -18,7 +18,6 @@ NAME = "identity"
 
 
 def encode(identity: Identity) -> bytes:
-    """The record's bytes."""
     fields = {"format": identity.format, "job_id": identity.job_id, "topology": identity.topology}
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -35,12 +34,10 @@ def decode(place: Path | str, payload: bytes) -> Identity:
 
 
 def seal(identity: Identity) -> bytes:
-    """The record as a sealed file or object."""
     return sealed_file.seal(NAME, sealed_file.NO_JOB, NAME, encode(identity))
 
 
 def unseal(place: Path | str, data: bytes) -> Identity:
-    """The identity in a sealed file or object, verified."""
     return decode(place, sealed_file.unseal(data, place, NAME, sealed_file.NO_JOB, NAME))
 
 

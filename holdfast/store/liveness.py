@@ -1,4 +1,5 @@
-"""Is the process that an owner record names still running? For stores that have no lock of the operating system.
+"""Does an owner live? For stores that have no lock of the operating system: is its process still running, and the thread
+that shows signs of life for it.
 
 A process id alone proves nothing: ids are reused, and other machines and containers have their own. Here a process is
 the machine's boot, the id space it was counted in, its number and the moment it started. Only if boot and id space are
@@ -7,13 +8,19 @@ this process's own can its end be proven; otherwise nobody but the lease can tel
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import HoldfastError
 from holdfast.store import locks
 
+logger = logging.getLogger("holdfast")
+
+_BEATS_PER_LEASE = 4
 _PRIVATE = ("boot", "space", "started", "nonce")
 _ENDED = frozenset("ZXx")
 
@@ -71,3 +78,38 @@ def _started(pid: int) -> int | None:
     # The name is in parentheses and may hold anything, parentheses too.
     state, *fields = text.rpartition(")")[2].split()
     return None if state in _ENDED else int(fields[18])
+
+
+class Heart:
+    """Beats several times per lease until it is stopped. A beat that fails is told; the next one comes soon. It refers to
+    nothing but what it is given: an owner object that nobody refers to any more can go, and stops it."""
+
+    def __init__(self, lease_s: float, beat: Callable[[], None], end: Callable[[], None]) -> None:
+        """`beat` shows a sign of life; `end` takes it away."""
+        self._lease_s = lease_s
+        self._beat = beat
+        self._end = end
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No further beats. The lease ends by itself."""
+        self._stopped.set()
+
+    def let_go(self) -> None:
+        """Stop, and let the lease end now if the store can be told."""
+        self.stop()
+        # A beat under way could show the sign again after it was taken away.
+        self._thread.join(self._lease_s)
+        try:
+            self._end()
+        except HoldfastError as error:
+            logger.info("the lease ends by itself: %s", error.message)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._lease_s / _BEATS_PER_LEASE):
+            try:
+                self._beat()
+            except HoldfastError as error:
+                logger.warning("the lease could not be renewed: %s", error.message)

@@ -53,7 +53,6 @@ _by_name: dict[str, _Memory] = {}
 
 
 def forget(name: str) -> None:
-    """Drop what is stored under a name."""
     _by_name.pop(name, None)
 
 

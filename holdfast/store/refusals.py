@@ -11,7 +11,6 @@ from holdfast.ids import Epoch, RegionName
 
 
 def key_of(place: str, entry: str, key: str) -> str:
-    """A key as errors name it."""
     return f"{place} ({entry}/{key})"
 
 
@@ -27,7 +26,6 @@ def not_owned(place: str) -> StoreError:
 
 
 def owned(place: str, info: Mapping[str, Any] | None) -> OwnedError:
-    """The error that names a live owner."""
     who = "another run"
     if info:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.get("since", 0)))
@@ -39,7 +37,6 @@ def owned(place: str, info: Mapping[str, Any] | None) -> OwnedError:
 
 
 def fenced(place: object, token: int | None) -> FencedError:
-    """The error of an owner that was replaced."""
     return FencedError(
         f"{place} has a newer owner than this run (token {token}).",
         cure="This run stops here; the newer one goes on from the last published epoch.",

@@ -13,7 +13,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError, MismatchError, StoreError
@@ -28,7 +31,6 @@ _NOT_A_FILE = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 
 
 def seal(kind: str, job: str, name: str, payload: bytes) -> bytes:
-    """The bytes of a sealed file."""
     head = f"{MAGIC} {kind} {VERSION} {job} {name} {len(payload)}".encode()
     return b"%b %08x\n%b" % (head, checksum(payload, checksum(head)), payload)
 
@@ -63,7 +65,6 @@ def refuse_newer(path: Path | str, version: str) -> None:
 
 
 def damaged(path: Path | str, what: str) -> DamagedError:
-    """The error for bytes that are not what was written."""
     return DamagedError(f"{path} {what}.", cure=RESTORE)
 
 
@@ -88,16 +89,24 @@ def _open(path: Path, flags: int, what: str) -> int | None:
         raise reading_failed(path, error) from error
 
 
-def read_whole(path: Path) -> bytes | None:
-    """All bytes of a regular file. None: there is no such file."""
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO | None]:
+    """A regular file to be read. None: there is no such file. StoreError if reading fails."""
     fd = open_regular(path)
     if fd is None:
-        return None
+        yield None
+        return
     try:
         with os.fdopen(fd, "rb") as file:
-            return file.read()
+            yield file
     except OSError as error:
         raise reading_failed(path, error) from error
+
+
+def read_whole(path: Path) -> bytes | None:
+    """All bytes of a regular file. None: there is no such file."""
+    with opened(path) as file:
+        return None if file is None else file.read()
 
 
 def read_sealed(path: Path, kind: str, job: str, name: str) -> bytes | None:
@@ -120,7 +129,6 @@ def list_directory(path: Path) -> list[str]:
 
 
 def reading_failed(path: Path, error: OSError) -> StoreError:
-    """The error for bytes that could not be read at all."""
     return StoreError(
         f"reading {path} failed: {error.strerror or error}.", cure="Check the disk and the permissions."
     )

@@ -23,7 +23,6 @@ def opened(local: Path) -> BinaryIO:
 
 
 def size_of(local: Path) -> int:
-    """Bytes of a local file that is to be stored."""
     with opened(local) as file:
         return os.fstat(file.fileno()).st_size
 
@@ -62,5 +61,4 @@ def receive(ref: SegmentRef, local: Path, where: str, stored: Iterable[bytes]) -
 
 
 def staged_beside(local: Path) -> Path:
-    """A new hidden name in the same directory."""
     return local.with_name(f".{local.name}.{secrets.token_hex(4)}")

@@ -37,7 +37,6 @@ def compare_rows(golden: AnyRows, found: AnyRows, what: str = "rows") -> None:
 
 
 def compare_sequence(golden: AnyRows, found: AnyRows, what: str = "rows") -> None:
-    """The same rows in the same order."""
     wanted, got = [frozen(row) for row in _rows(golden)], [frozen(row) for row in _rows(found)]
     for number, (a, b) in enumerate(zip(wanted, got, strict=False)):
         if a != b:

@@ -39,7 +39,6 @@ class Process:
 
 
 def new_tag(prefix: str = "run") -> str:
-    """A tag no other run has."""
     if not Path("/proc/self/environ").exists() or not hasattr(os, "pidfd_open"):
         raise ConfigError(
             "processes are found in /proc, which this system does not have.",
@@ -49,7 +48,6 @@ def new_tag(prefix: str = "run") -> str:
 
 
 def members(tag: str) -> list[Process]:
-    """Every living process that carries the tag."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [found for pid in pids if carries(pid, tag) and (found := look(pid)) is not None]
 

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 import pyarrow as pa
@@ -36,6 +36,7 @@ SINK_FAILPOINTS = (
     "sink.commit.recorded",
     "reset.sink.rollback",
 )
+S = TypeVar("S", bound=Sink)
 SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
 
 
@@ -46,13 +47,20 @@ def context(
 
 
 def rows(first: int, count: int = 2) -> pa.Table:
-    """`count` rows numbered from `first`."""
     numbers = list(range(first, first + count))
     return pa.table({"n": numbers, "word": [f"w{n}" for n in numbers]}, schema=SCHEMA)
 
 
 def tuples(first: int, count: int = 2) -> list[tuple[Any, ...]]:
     return [(n, f"w{n}") for n in range(first, first + count)]
+
+
+def opened_sink(sink: S, token: int = 1, epoch: int = 0, prepared: Any = None, **settings: Any) -> S:
+    """The sink as an owner has it at the beginning of a run."""
+    sink.open(context(token, **settings))
+    if settings.get("region", "r") is not None:
+        sink.restore(Epoch(epoch), prepared)
+    return sink
 
 
 class SinkConformance(ABC):
@@ -67,11 +75,7 @@ class SinkConformance(ABC):
         """What a reader sees now, in any order."""
 
     def opened(self, token: int = 1, epoch: int = 0, prepared: Any = None, **settings: Any) -> Sink:
-        sink = self.make()
-        sink.open(context(token, **settings))
-        if settings.get("region", "r") is not None:
-            sink.restore(Epoch(epoch), prepared)
-        return sink
+        return opened_sink(self.make(), token, epoch, prepared, **settings)
 
     def epoch(self, sink: Sink, number: int, *tables: pa.Table, attempt: int = 0, step: int = 0) -> Any:
         """Write, seal and prepare an epoch; its rows are not visible yet."""

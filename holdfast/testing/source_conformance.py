@@ -34,7 +34,6 @@ def read_all(source: Source, limit: int = 100_000) -> list[Slice]:
 
 
 def rows_of(source: Source, pieces: list[Slice], stamp: Stamp | None = None) -> list[tuple[Any, ...]]:
-    """The rows of slices as tuples, in order."""
     return [row for piece in pieces for row in as_tuples(source.read_arrow(piece, stamp))]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
+from many_schedules import first_failure
 
 from holdfast.chaos.mixed.books import SimBooks
 from holdfast.chaos.mixed.connection import SimConnection
@@ -196,24 +197,11 @@ def covers_nothing(covered: Covered | None, account: Account) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Hunt:
-    """How many schedules it took, and what the checkers said."""
-
-    schedules: int
-    failure: SimulationFailed
-
-
-def hunt(defect: type | None = None) -> Hunt | None:
+def hunt(defect: type | None = None) -> SimulationFailed:
     simulator: type[MixedSimulator] = MixedSimulator
     if defect is not None:
         simulator = type("Defective", (MixedSimulator,), {place_of(defect): planted(defect)})
-    for seed in range(SCHEDULES_MAX):
-        try:
-            simulator(seed).run()
-        except SimulationFailed as failure:
-            return Hunt(seed + 1, failure)
-    return None
+    return first_failure(lambda seed: simulator(seed).run(), SCHEDULES_MAX)
 
 
 def place_of(defect: type) -> str:
@@ -260,10 +248,9 @@ DEFECTS: dict[type, str] = {
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 def test_a_planted_defect_is_found(defect: type) -> None:
-    found = hunt(defect)
-    assert found is not None, f"{SCHEDULES_MAX} schedules did not find {defect.__name__}"
-    assert DEFECTS[defect] in str(found.failure)
-    assert f"holdfast.chaos.mixed --seed {found.failure.seed}" in str(found.failure)
+    failure = hunt(defect)
+    assert DEFECTS[defect] in str(failure)
+    assert f"holdfast.chaos.mixed --seed {failure.seed}" in str(failure)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +268,4 @@ def test_a_defect_of_the_accounts_is_found(
     monkeypatch: pytest.MonkeyPatch, function: str, defect: object, told: str
 ) -> None:
     monkeypatch.setattr(accounts, function, defect)
-    found = hunt()
-    assert found is not None, f"{SCHEDULES_MAX} schedules did not find a defect in {function}"
-    assert told in str(found.failure)
+    assert told in str(hunt())

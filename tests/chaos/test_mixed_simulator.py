@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
 import pytest
+from many_schedules import WORKERS, in_processes
 
-from holdfast.chaos.mixed.graph import LANES_MAX, MixedGraph, random_graph
-from holdfast.chaos.mixed.outcome import MixedOutcome
-from holdfast.chaos.mixed.simulator import MixedSimulator, main, simulate_mixed
+from holdfast.chaos.mixed.graph import MixedGraph, random_graph
+from holdfast.chaos.mixed.simulator import MixedSimulator, simulate_mixed
+from holdfast.chaos.outcome import MixedOutcome
+from holdfast.chaos.shapes import LANES_MAX
 from holdfast.protocol.autonomous import AUTONOMOUS_MOVES
 from holdfast.protocol.controller import CONTROLLER_MOVES, ControllerPhase
 from holdfast.protocol.phases import legal_moves
 
 SCHEDULES = 20_000
 CHUNK = 500
-WORKERS = 2
-
-
-def run_all() -> MixedOutcome:
-    chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
-    total = MixedOutcome()
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for outcome in pool.map(simulate_mixed, chunks):
-            total.add(outcome)
-    return total
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a busy machine may take long
 def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(tell: Callable[..., None]) -> None:
     began = time.perf_counter()
-    total = run_all()
+    chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
+    total = in_processes(simulate_mixed, MixedOutcome(), chunks)
     elapsed_s = time.perf_counter() - began
     tell(
         "mixed simulator",
@@ -87,23 +75,3 @@ def test_a_schedule_without_faults_counts_nothing() -> None:
         for element in simulator.graph.elements:
             for sink, _ in element.sinks:
                 assert simulator.checkers.shown[sink] == element.rows, f"seed {seed}: {sink} is not complete"
-
-
-def test_a_seed_tells_the_same_story_in_every_process() -> None:
-    stories = {
-        subprocess.run(
-            [sys.executable, "-m", "holdfast.chaos.mixed", "--seed", "18"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    (story,) = stories
-    assert "run 1 begins with" in story
-
-
-def test_the_command_counts_schedules(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seed", "5", "--count", "3"]) == 0
-    assert capsys.readouterr().out.startswith("3 schedules, ")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
+from many_schedules import first_failure
 
 from holdfast.chaos.outcome import SimulationFailed
 from holdfast.chaos.simulator import Simulator
@@ -77,8 +78,8 @@ class ReadsWhileDrained(ElementMachine):
 
 class LateGoOnOpensSources(ElementMachine):
     def _on_go_on(self, event: GoOn) -> list[ElementCommand]:
-        if self.phase is ElementPhase.PAUSED and event.attempt == self._attempt:
-            self._phases.move(ElementPhase.RUNNING)
+        if self.phase is ElementPhase.PAUSED and event.attempt == self.attempt:
+            self._move(ElementPhase.RUNNING)
             return []
         return super()._on_go_on(event)
 
@@ -115,7 +116,7 @@ class PublishesWithOneAckMissing(RegionController):
     def _on_acked(self, event: Acked) -> list[ControllerCommand]:
         commands = super()._on_acked(event)
         if self.phase is ControllerPhase.ESTABLISHING and len(self._waiting) == 1:
-            self._phases.move(ControllerPhase.PUBLISHING)
+            self._move(ControllerPhase.PUBLISHING)
             return [*commands, *self._act(Publish(event.epoch, self._attempt, self._parts))]
         return commands
 
@@ -238,15 +239,7 @@ class HasNoFence(SimStore):
         return super().publish(epoch, attempt, parts, self.owner)
 
 
-@dataclass(frozen=True)
-class Hunt:
-    """How many schedules it took, and what the checkers said."""
-
-    schedules: int
-    failure: SimulationFailed
-
-
-def hunt(defect: type) -> Hunt | None:
+def hunt(defect: type) -> SimulationFailed:
     options: dict[str, type] = {}
     if issubclass(defect, ElementMachine):
         options["world_class"] = type("DefectiveWorld", (World,), {"machine_class": defect})
@@ -256,12 +249,7 @@ def hunt(defect: type) -> Hunt | None:
         options["world_class"] = defect
     else:
         options["store_class"] = defect
-    for seed in range(SCHEDULES_MAX):
-        try:
-            Simulator(seed, **options).run()
-        except SimulationFailed as failure:
-            return Hunt(seed + 1, failure)
-    return None
+    return first_failure(lambda seed: Simulator(seed, **options).run(), SCHEDULES_MAX)
 
 
 DEFECTS: dict[type, str] = {
@@ -303,7 +291,6 @@ DEFECTS: dict[type, str] = {
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 def test_a_planted_defect_is_found(defect: type) -> None:
-    found = hunt(defect)
-    assert found is not None, f"{SCHEDULES_MAX} schedules did not find {defect.__name__}"
-    assert DEFECTS[defect] in str(found.failure)
-    assert f"--seed {found.failure.seed}" in str(found.failure)
+    failure = hunt(defect)
+    assert DEFECTS[defect] in str(failure)
+    assert f"--seed {failure.seed}" in str(failure)

@@ -4,22 +4,18 @@ Twenty thousand in `make chaos`; of these `make test` takes some thousands, othe
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
 import pytest
 from faults import fired
+from many_schedules import WORKERS, in_processes
 from sampling import Extent
 
 from holdfast.chaos.outcome import Outcome
 from holdfast.chaos.shapes import LANES_MAX, NAMED, random_scene
-from holdfast.chaos.simulator import Simulator, main, simulate
+from holdfast.chaos.simulator import Simulator, simulate
 from holdfast.protocol.controller import CONTROLLER_MOVES
 from holdfast.protocol.element import ELEMENT_MOVES
 from holdfast.protocol.phases import legal_moves
@@ -27,15 +23,6 @@ from holdfast.protocol.phases import legal_moves
 SCHEDULES = 20_000
 CHUNK = 500
 CHUNKS_SAMPLED = 12
-WORKERS = 2
-
-
-def run_all(chunks: list[range]) -> Outcome:
-    total = Outcome()
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for outcome in pool.map(simulate, chunks):
-            total.add(outcome)
-    return total
 
 
 @pytest.mark.slow
@@ -46,7 +33,7 @@ def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(
     chunks = [range(first, first + CHUNK) for first in range(0, SCHEDULES, CHUNK)]
     chunks = extent.of(chunks, keep=CHUNKS_SAMPLED)
     began = time.perf_counter()
-    total = run_all(chunks)
+    total = in_processes(simulate, Outcome(), chunks)
     fired("simulated fault", total.faults)
     elapsed_s = time.perf_counter() - began
     element_legal, element_taken = legal_moves(ELEMENT_MOVES), total.element_moves
@@ -82,23 +69,3 @@ def test_shapes_include_cycles_diamonds_and_fused_sources() -> None:
     ), "no diamond"
     assert max(len(lanes) for s in scenes for lanes in s.lanes.values()) <= LANES_MAX
     assert "figure 3" in NAMED
-
-
-def test_a_seed_tells_the_same_story_in_every_process() -> None:
-    stories = {
-        subprocess.run(
-            [sys.executable, "-m", "holdfast.chaos.simulator", "--seed", "17"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    (story,) = stories
-    assert "controller (new) <- Start" in story
-
-
-def test_the_command_counts_schedules(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seed", "5", "--count", "3"]) == 0
-    assert capsys.readouterr().out.startswith("3 schedules, ")

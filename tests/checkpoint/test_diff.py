@@ -114,11 +114,11 @@ def test_waiting_rows_that_left_are_removed_and_new_ones_added(store: Store) -> 
 
 def test_positions_of_sources_and_small_states_are_told_before_and_after(store: Store) -> None:
     changed = diff(store)
-    old, new = changed["rows"].blob or (None, None)
+    old, new = changed["rows"].value or (None, None)
     assert old != new
     assert changed["rows"].parts == {}
-    assert changed["register"].blob is not None
-    for rows, value in zip((FIRST, FIRST + SECOND), changed["counts"].blob or (), strict=True):
+    assert changed["register"].value is not None
+    for rows, value in zip((FIRST, FIRST + SECOND), changed["counts"].value or (), strict=True):
         expected: dict[str, int] = {}
         for row in rows:
             expected[str(row["user"])] = expected.get(str(row["user"]), 0) + 1

@@ -17,7 +17,7 @@ from killing import kill_at_every_call
 from holdfast import failpoints
 from holdfast.checkpoint import savepoints
 from holdfast.checkpoint.change.offline import prune
-from holdfast.checkpoint.retention import Collected, Collector, Retention, choose, collect
+from holdfast.checkpoint.retention import Collected, Collector, Retention, choose
 from holdfast.checkpoint.savepoints import Savepoints
 from holdfast.errors import DamagedError, OwnedError, TopologyError
 from holdfast.ids import Epoch, RegionName
@@ -90,7 +90,7 @@ def test_pieces_go_with_the_last_epoch_that_needs_them() -> None:
     fabricated.publish(store, 1, {"a", "b"})
     fabricated.publish(store, 2, {"b", "c"})
     fabricated.publish(store, 3, {"c", "d"})
-    assert collect(store, REGION, Retention(2)) == Collected((Epoch(1),), 1)
+    assert Collector(store, REGION, Retention(2)).collect() == Collected((Epoch(1),), 1)
     assert stored(store) == {"b", "c", "d"}
     assert store.epochs(REGION) == [2, 3]
 
@@ -122,7 +122,7 @@ def test_pieces_of_an_upload_under_way_stay() -> None:
     store = owned()
     fabricated.publish(store, 1, {"a"})
     fabricated.put(store, {"e2-a1-x", "e1-a1-old"})
-    collect(store, REGION, under_way=["e2-a1-"])
+    Collector(store, REGION).collect(under_way=["e2-a1-"])
     assert stored(store) == {"a", "e2-a1-x"}
 
 
@@ -133,10 +133,10 @@ def test_a_savepoint_outlives_retention_until_its_name_is_deleted() -> None:
     names.add("kept", Epoch(1), 0.0)
     for epoch in (2, 3, 4):
         fabricated.publish(store, epoch, {f"p{epoch}"})
-    collect(store, REGION, Retention(1))
+    Collector(store, REGION, Retention(1)).collect()
     assert (store.epochs(REGION), stored(store)) == ([1, 4], {"a", "p4"})
     names.remove("kept")
-    collect(store, REGION, Retention(1))
+    Collector(store, REGION, Retention(1)).collect()
     assert (store.epochs(REGION), stored(store)) == ([4], {"p4"})
 
 
@@ -145,7 +145,7 @@ def test_other_regions_are_not_touched() -> None:
     fabricated.publish(store, 1, {"a"})
     store.create_entry("op@another")
     store.put("op@another", {"x": b""})
-    collect(store, REGION)
+    Collector(store, REGION).collect()
     assert store.keys("op@another") == ["x"]
 
 
@@ -156,7 +156,7 @@ def test_a_damaged_manifest_stops_a_collection_before_it_deletes_anything() -> N
     with store._db.changing() as connection:  # type: ignore[attr-defined]
         database.put(connection, "epochs", REGION, 3, value=b"holdfast-manifest 1 crc32=00000000\n{}")
     with pytest.raises(DamagedError, match="epoch 3"):
-        collect(store, REGION, Retention(1))
+        Collector(store, REGION, Retention(1)).collect()
     assert len(store.epochs(REGION)) == len(stored(store)) == 5
 
 
@@ -194,7 +194,7 @@ def killed_while_collecting(kind: str, here: Path, failpoint: str) -> None:
             failpoints.arm(failpoint)
             store = make(kind, here)
             store.acquire()
-            collect(store, REGION, Retention(2))
+            Collector(store, REGION, Retention(2)).collect()
         finally:
             os._exit(1)
     _, status = os.waitpid(pid, 0)
@@ -246,7 +246,7 @@ def test_a_collection_killed_anywhere_is_finished_by_the_next_one(
     assert {2, 5, 6} <= set(after.epochs(REGION))
     assert set(savepoints.read(after, REGION)) == {"kept"}
     after.acquire()
-    collect(after, REGION, Retention(2))
+    Collector(after, REGION, Retention(2)).collect()
     assert set(after.keys(ENTRY)) == needed
     assert after.epochs(REGION) == [2, 5, 6]
     after.release()

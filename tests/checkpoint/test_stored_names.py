@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import get_args
 
 import pytest
 
 from holdfast.checkpoint import stored_names
 from holdfast.checkpoint.blobs import put_blobs
-from holdfast.checkpoint.retention import collect
+from holdfast.checkpoint.retention import Collector
 from holdfast.checkpoint.stored_names import batch_key, entry_of, own_entries, own_key, region_of, state_key
 from holdfast.ids import Epoch, RegionName, is_safe_name
 from holdfast.store.memory import MemoryStore
@@ -52,10 +53,10 @@ def test_a_key_belongs_to_one_piece() -> None:
 
 
 def test_a_record_belongs_to_one_thing() -> None:
-    makers = [value for name, value in vars(stored_names).items() if name.endswith("_record")]
-    assert len(makers) == 7
-    records = [check_name("record", make(name)) for make in makers for name in NAMES]
-    assert len(set(records)) == len(records)
+    kinds = get_args(stored_names.RecordOf)
+    assert len(kinds) == 7
+    records = [check_name("record", stored_names.record_name(of, name)) for of in kinds for name in NAMES]
+    assert len({*records, stored_names.BOOKS}) == len(records) + 1
 
 
 @pytest.mark.parametrize("region", ["autonomous", "main"])
@@ -75,7 +76,7 @@ def test_a_sweep_leaves_what_is_not_the_regions(region: str) -> None:
     for entry in (*theirs, f"op@{region}"):
         store.create_entry(entry)
         store.put(entry, {"piece": b"needed by somebody"})
-    store.save_record(stored_names.own_record("loose"), b'{"number": 1}')
-    collect(store, RegionName(region))
+    store.save_record(stored_names.record_name("state", "loose"), b'{"number": 1}')
+    Collector(store, RegionName(region)).collect()
     assert [entry for entry in store.entries() if not store.keys(entry)] == [f"op@{region}"]
     store.close()

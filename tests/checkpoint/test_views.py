@@ -17,7 +17,7 @@ from holdfast.checkpoint.look.epochs import choose_region, newest_manifest, open
 from holdfast.checkpoint.look.state_rows import rows_that_count
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.kinds import stored_rows
-from holdfast.operators.stored.told_aggregations import functions_of, told_aggregation
+from holdfast.operators.stored.rows import functions_of, told_aggregation
 from holdfast.sinks import MemorySink
 from holdfast.state.aggregates.aggregation import Aggregation, finish, partial
 from holdfast.testing import run_local

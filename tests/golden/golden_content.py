@@ -15,15 +15,10 @@ from holdfast.checkpoint.look.epochs import choose_epoch, open_reader, read_mani
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.own_records import OwnCheckpoint
 from holdfast.checkpoint.parts import Chained, Groups, OperatorPart
-from holdfast.checkpoint.stored_names import BOOKS, account_record, positions_record
+from holdfast.checkpoint.stored_names import BOOKS, record_name
 from holdfast.ids import ConnectionId, RegionName
 from holdfast.state.values import codec
 from holdfast.store.base import Store
-
-SIZE_MAX = 400_000
-"""Bytes of a golden directory."""
-DELTAS = 2
-"""So many at least lie behind a base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +52,12 @@ class Content:
     """Connections by which rows entered the region. All of them are in the epoch."""
     exits: tuple[str, ...] = ()
     """Connections by which rows left the region. All that the epoch knows of were taken."""
+
+
+SIZE_MAX = 400_000
+"""Bytes of a golden directory."""
+DELTAS = 2
+"""So many at least lie behind a base."""
 
 
 def lacking(root: Path, wanted: Content) -> list[str]:
@@ -138,14 +139,14 @@ def _beside(store: Store, manifest: Manifest, wanted: Content) -> Iterator[str]:
         if not _account(store, name)["lost_rows"]:
             yield f"{name}: lost rows"
     for name in wanted.positions:
-        raw = store.load_record(positions_record(name))
+        raw = store.load_record(record_name("positions", name))
         if raw is None or codec.decode(raw)["in_flight"] is not None:
             yield f"{name}: a position of its own, with nothing on its way"
 
 
 def _account(store: Store, element: str) -> dict[str, Any]:
     """As the element itself wrote it in the run that the books tell of; those were written when the run began."""
-    books, raw = store.load_record(BOOKS), store.load_record(account_record(element))
+    books, raw = store.load_record(BOOKS), store.load_record(record_name("account", element))
     found = None if books is None or raw is None else codec.decode(raw)["account"]
     if found is None or codec.decode(books)["closed"] or codec.decode(books)["run"] != found["run"]:
         return {"step": 0, "in_flight": 0, "absorbed": {}, "lost_rows": 0, "sent": {}, "taken": {}}

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import holdfast as hf
+
 Row = dict[str, Any]
 
 MTIME_NS = 1_600_000_000_000_000_000
@@ -28,6 +30,14 @@ def rows_of(directory: Path, pattern: str = "part-*.json") -> list[Row]:
     """The rows of all files, by the names of the files."""
     paths = sorted(directory.glob(pattern))
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+def totals_of(orders: hf.Stream) -> hf.Stream:
+    """What each user has ordered so far."""
+    amount = "amount"
+    least, most, mean = hf.min(amount), hf.max(amount), hf.avg(amount)
+    named = {"n": hf.count(), "total": hf.sum(amount), "low": least, "top": most, "mean": mean}
+    return orders.aggregate("user", **named, name="totals")
 
 
 def copy_as_checked_out(golden: Path, root: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from golden_files import Row, rows_of
+from golden_files import Row, rows_of, totals_of
 
 import holdfast as hf
 from holdfast.testing import compare_changelog, compare_sequence
@@ -76,15 +76,7 @@ def topology(root: Path, resumed: bool = False) -> hf.Topology:
     register.sink(hf.FileSink(str(root / "output" / "register"), "json"), name="register_out")
     paced = orders.map_arrow(slowly, "id long, user string, amount long", name="slowly")
     positive = paced.isolate().map_arrow(unchanged, "id long, user string, amount long", name="unchanged")
-    totals = positive.isolate().aggregate(
-        "user",
-        n=hf.count(),
-        total=hf.sum("amount"),
-        low=hf.min("amount"),
-        top=hf.max("amount"),
-        mean=hf.avg("amount"),
-        name="totals",
-    )
+    totals = totals_of(positive.isolate())
     totals.sink(hf.FileSink(str(root / "output" / "totals"), "json"), name="totals_out")
     loose = made.source(hf.Rows([(n,) for n in range(12 if resumed else 10)], "n long"), name="loose")
     tally = loose.apply(Tally, "n long, seen long", name="tally").checkpoint(every=0.01)

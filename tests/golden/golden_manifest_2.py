@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from golden_content import Content
-from golden_files import Row, set_times, write_rows
+from golden_files import Row, set_times, totals_of, write_rows
 from golden_manifest_2_model import CLICKS, CLICKS_LATER, computed, page_of, stamp
 
 import holdfast as hf
@@ -162,15 +162,7 @@ def topology(root: Path, resumed: bool = False) -> hf.Topology:
 def in_region(orders: hf.Stream, payments: hf.Stream) -> dict[str, hf.Stream]:
     """One stream per sink."""
     kept = orders.isolate().map_arrow(unchanged, ORDER, name="unchanged").isolate()
-    totals = kept.aggregate(
-        "user",
-        n=hf.count(),
-        total=hf.sum("amount"),
-        low=hf.min("amount"),
-        top=hf.max("amount"),
-        mean=hf.avg("amount"),
-        name="totals",
-    )
+    totals = totals_of(kept)
     ended = "user string, ended string, orders long, said string"
     window = hf.sliding(20, 10, on="at", delay=2)
     every = hf.latest(rows=1000)

@@ -20,7 +20,6 @@ from holdfast.checkpoint.look.describe import describe_epoch, first_rows
 from holdfast.checkpoint.look.epochs import (
     choose_epoch,
     choose_region,
-    identity_of,
     open_reader,
     read_manifest,
     regions,
@@ -65,7 +64,7 @@ def test_every_manifest_version_has_a_golden_store() -> None:
 
 
 def test_the_present_format_of_stores_has_a_golden_store() -> None:
-    assert FORMAT in {identity_of(reader(HERE / name)).format for name in VERSIONS}
+    assert FORMAT in {reader(HERE / name).read_identity().format for name in VERSIONS}
 
 
 @every_store

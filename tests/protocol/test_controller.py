@@ -428,5 +428,5 @@ def test_answers_about_another_epoch_or_attempt_are_stale_while_establishing() -
 def test_an_illegal_move_tells_the_recent_story() -> None:
     controller = running()
     with pytest.raises(ProtocolViolation, match="no move from running to committing") as told:
-        controller._phases.move(ControllerPhase.COMMITTING)
+        controller._move(ControllerPhase.COMMITTING)
     assert "ResetAcked(element='op3'" in str(told.value)

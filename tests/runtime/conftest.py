@@ -11,6 +11,8 @@ from pathlib import Path
 import campaign
 import pytest
 
+from holdfast.sinks.memory import MemorySink
+
 
 @pytest.fixture(scope="session")
 def fast_directory() -> Iterator[Path]:
@@ -21,6 +23,13 @@ def fast_directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir=where))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a MemorySink's shelf, emptied behind the test."""
+    yield request.node.name
+    MemorySink.clear(request.node.name)
 
 
 @pytest.fixture(scope="session")

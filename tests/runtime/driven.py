@@ -2,13 +2,58 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place
 from holdfast.state.columns.hashing import HASH_COLUMN
+
+
+class Weak:
+    """Passes rows on, and fails at those of which `fails_at` says so, `failures` times. Subclass it."""
+
+    failures = 0
+
+    def fails_at(self, row: Any) -> bool:
+        raise NotImplementedError
+
+    def process(self, row: Any, port: int) -> Any:
+        if type(self).failures and self.fails_at(row):
+            type(self).failures -= 1
+            raise ValueError("a passing weakness")
+        time.sleep(0.003)
+        return row
+
+
+def with_one_hash(table: pa.Table) -> pa.Table:
+    """All keys have the same hash."""
+    return table.append_column(HASH_COLUMN, pa.array(np.full(table.num_rows, 1234567)))
+
+
+def drive(
+    driven: Driven,
+    rows: int,
+    data: st.DataObject,
+    table_of: Callable[[int, int], pa.Table],
+    may_collide: bool = True,
+) -> Iterator[tuple[int, int]]:
+    """That many rows in steps cut anywhere, with rescales in between; behind each step it says which rows were in it.
+    `table_of`: the rows between two numbers."""
+    collide = may_collide and data.draw(st.integers(0, 3)) == 0
+    cuts = sorted(data.draw(st.sets(st.integers(0, rows), max_size=12)) | {0, rows})
+    for begin, end in itertools.pairwise(cuts):
+        table = table_of(begin, end)
+        driven.step(with_one_hash(table) if collide else table, data.draw(st.integers(0, 3)))
+        if data.draw(st.integers(0, 4)) == 0:
+            driven.rescale(data.draw(st.integers(1, 4)))
+        yield begin, end
 
 
 class Driven:

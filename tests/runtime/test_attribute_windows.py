@@ -5,23 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import time
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import driven
 import pyarrow as pa
 import pytest
 from attribute_model import KINDS, WINDOWS, Row, Window, drawn, emitted_by, logic_of, naive, table_of
-from driven import Driven
+from driven import Driven, with_one_hash
 
 import holdfast as hf
 from holdfast.errors import RegionParkedError
 from holdfast.language.operators.values import DeltaWindow, MarkedWindow
-from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.windows.attributes import in_units
 from holdfast.state.windows.row_windows import ROWS
 from holdfast.store.urls import open_store
@@ -48,9 +45,7 @@ def test_results_depend_neither_on_cuts_nor_on_partitions(
     colliding = chance.random() < 0.3
     for begin, end in itertools.pairwise(cuts):
         table = table_of(rows[begin:end], begin, arrow)
-        if colliding:  # all keys have the same hash
-            table = table.append_column(HASH_COLUMN, pa.array(np.full(table.num_rows, 1234567)))
-        driven.step(table, chance.randint(0, 3))
+        driven.step(with_one_hash(table) if colliding else table, chance.randint(0, 3))
         if chance.random() < 0.2:
             driven.rescale(chance.randint(1, 4))
     compare_sequence(naive(rows, window, keyed=bool(by)), emitted_by(driven))
@@ -108,24 +103,9 @@ ROWS_IN = [(f"k{n % 5}" if n % 7 else None, n * n % 17 + n, n % 9 == 4, n) for n
 SHAPES = [hf.tumbling(delta=12, of="a"), hf.sliding(delta=12, of="a", every=3), hf.tumbling(until="end")]
 
 
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name
-    yield name
-    hf.MemorySink.clear(name)
-
-
-class Weak:
-    """Passes rows on, and fails in the middle as often as it was told."""
-
-    failures = 0
-
-    def process(self, row: Any, port: int) -> Any:
-        if row.total >= 250 and Weak.failures:
-            Weak.failures -= 1
-            raise ValueError("a passing weakness")
-        time.sleep(0.003)
-        return (row.k, row.window_rows, row.total)
+class Weak(driven.Weak):
+    def fails_at(self, row: Any) -> bool:
+        return bool(row.total >= 250)
 
 
 def attributed(shelf: str, window: Window, rows_per_step: int = 7) -> hf.Topology:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,6 @@ from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, Rows, compare_rows, run_local, submit_local
 
 NUMBERS = [(n,) for n in range(60)]
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield request.node.name
-    MemorySink.clear(request.node.name)
 
 
 class FailsAt33:

@@ -76,9 +76,10 @@ def check(losses: Sequence[SinkLosses], again: str) -> None:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_kills_at_random_moments_cost_no_more_than_is_counted(graph: Graph, place: Place, note: Note) -> None:
-    name = "test_kills_at_random_moments_cost_no_more_than_is_counted"
-    kill_and_check(graph, place, note, KILLS, f"{name}[{graph}]")
+def test_kills_at_random_moments_cost_no_more_than_is_counted(
+    graph: Graph, place: Place, note: Note, request: pytest.FixtureRequest
+) -> None:
+    kill_and_check(graph, place, note, KILLS, request.node.name)
 
 
 @pytest.mark.chaos
@@ -86,10 +87,9 @@ def test_kills_at_random_moments_cost_no_more_than_is_counted(graph: Graph, plac
 @pytest.mark.parametrize("campaign", range(CAMPAIGNS))
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_many_kills_at_random_moments_cost_no_more_than_is_counted(
-    graph: Graph, campaign: int, place: Place, note: Note
+    graph: Graph, campaign: int, place: Place, note: Note, request: pytest.FixtureRequest
 ) -> None:
-    name = "test_many_kills_at_random_moments_cost_no_more_than_is_counted"
-    kill_and_check(graph, place, note, KILLS_OF_A_CAMPAIGN, f"{name}[{graph}-{campaign}]")
+    kill_and_check(graph, place, note, KILLS_OF_A_CAMPAIGN, request.node.name)
 
 
 @pytest.mark.parametrize("graph", ["chain", "own"])
@@ -110,9 +110,10 @@ def taken_over_and_checked(graph: Graph, place: Place, note: Note, test: str) ->
 
 
 @pytest.mark.parametrize("graph", ["chain"])
-def test_a_driver_that_was_only_asleep_hands_out_no_row_twice(graph: Graph, place: Place, note: Note) -> None:
-    name = "test_a_driver_that_was_only_asleep_hands_out_no_row_twice"
-    taken_over_and_checked(graph, place, note, f"{name}[{graph}]")
+def test_a_driver_that_was_only_asleep_hands_out_no_row_twice(
+    graph: Graph, place: Place, note: Note, request: pytest.FixtureRequest
+) -> None:
+    taken_over_and_checked(graph, place, note, request.node.name)
 
 
 @pytest.mark.chaos
@@ -120,10 +121,9 @@ def test_a_driver_that_was_only_asleep_hands_out_no_row_twice(graph: Graph, plac
 @pytest.mark.parametrize("campaign", range(CAMPAIGNS))
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_drivers_that_were_only_asleep_hand_out_no_row_twice(
-    graph: Graph, campaign: int, place: Place, note: Note
+    graph: Graph, campaign: int, place: Place, note: Note, request: pytest.FixtureRequest
 ) -> None:
-    name = "test_drivers_that_were_only_asleep_hand_out_no_row_twice"
-    taken_over_and_checked(graph, place, note, f"{name}[{graph}-{campaign}]")
+    taken_over_and_checked(graph, place, note, request.node.name)
 
 
 def kill_and_check(graph: Graph, place: Place, note: Note, kills: int, test: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,6 @@ from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, run_local, submit_local
 
 STEP = 5
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield request.node.name
-    MemorySink.clear(request.node.name)
 
 
 @pytest.fixture

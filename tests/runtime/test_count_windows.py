@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import driven
 import numpy as np
 import pyarrow as pa
 import pytest
-from driven import Driven
+from driven import Driven, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,24 +30,13 @@ from holdfast.testing import compare_rows, compare_sequence, run_local
 
 INPUT = pa.schema([("k", pa.string()), ("v", pa.int64()), ("x", pa.float64())])
 AGGREGATES = (
-    ("n", "count", None),
-    ("total", "sum", "v"),
-    ("top", "max", "v"),
-    ("low", "min", "x"),
-    ("mean", "avg", "v"),
-    ("newest", "last", "v"),
-    ("all", "collect", "v"),
-)
+    ("n", "count", None), ("total", "sum", "v"), ("top", "max", "v"), ("low", "min", "x"), ("mean", "avg", "v"),
+    ("newest", "last", "v"), ("all", "collect", "v"),
+)  # fmt: skip
 RESULTS = [
-    (ROWS, pa.int64()),
-    ("n", pa.int64()),
-    ("total", pa.int64()),
-    ("top", pa.int64()),
-    ("low", pa.float64()),
-    ("mean", pa.float64()),
-    ("newest", pa.int64()),
-    ("all", list_of(pa.int64())),
-]
+    *((name, pa.int64()) for name in (ROWS, "n", "total", "top")), ("low", pa.float64()), ("mean", pa.float64()),
+    ("newest", pa.int64()), ("all", list_of(pa.int64())),
+]  # fmt: skip
 
 Row = tuple[str | None, int | None]
 """(key, value), in position order."""
@@ -120,16 +108,9 @@ def test_results_depend_neither_on_cuts_nor_on_partitions(
     window = CountWindow(*data.draw(shapes))
     by = data.draw(st.sampled_from([("k",), ("k",), ()]))
     rows: list[Row] = data.draw(st.lists(a_row, max_size=90))
-    partitions, colliding = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 3)) == 0
-    driven = Driven(logic_of(window, by), partitions, tmp_path_factory.mktemp("count"))
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=12)) | {0, len(rows)})
-    for begin, end in itertools.pairwise(cuts):
-        table = table_of(rows[begin:end], begin)
-        if colliding:  # all keys have the same hash
-            table = table.append_column(HASH_COLUMN, pa.array(np.full(table.num_rows, 1234567)))
-        driven.step(table, data.draw(st.integers(0, 3)))
-        if data.draw(st.integers(0, 4)) == 0:
-            driven.rescale(data.draw(st.integers(1, 4)))
+    driven = Driven(logic_of(window, by), data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("count"))
+    for _ in drive(driven, len(rows), data, lambda begin, end: table_of(rows[begin:end], begin)):
+        pass
     # A row completes one window at most: sorted by its position, the results are those of the model, one for one.
     emitted = sorted(emitted_by(driven), key=lambda row: row["__hf_row"])
     compare_sequence(naive(rows, window, keyed=bool(by)), emitted)
@@ -185,24 +166,13 @@ def test_a_step_reads_only_what_its_own_keys_keep(tmp_path: Path, monkeypatch: p
 ROWS_IN = [(f"k{n % 5}" if n % 7 else None, n) for n in range(120)]
 
 
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name
-    yield name
-    hf.MemorySink.clear(name)
-
-
-class Weak:
-    """Passes rows on, and fails in the middle as often as it was told."""
-
-    failures = 0
+class Weak(driven.Weak):
+    def fails_at(self, row: Any) -> bool:
+        return bool(row.n >= 80)
 
     def process(self, row: Any, port: int) -> Any:
-        if row.n >= 80 and Weak.failures:
-            Weak.failures -= 1
-            raise ValueError("a passing weakness")
-        time.sleep(0.003)
-        return (row.k, row.window_rows, row.n)
+        passed = super().process(row, port)
+        return (passed.k, passed.window_rows, passed.n)
 
 
 def counted(shelf: str, window: CountWindow, rows_per_step: int = 7) -> hf.Topology:

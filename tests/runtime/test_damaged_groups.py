@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, Rows, run_local
 
 KEPT = [(n, n) for n in range(60)]
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield request.node.name
-    MemorySink.clear(request.node.name)
 
 
 def joined(shelf: str, asking: list[tuple[int]], in_region: bool) -> Topology:

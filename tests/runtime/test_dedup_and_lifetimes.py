@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from driven import Driven
+from driven import Driven, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,6 @@ from holdfast.clock import SystemClock
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.aggregates.running import RowAggregate
 from holdfast.operators.rows.dedup import Dedup
-from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.expiry import remembering
 from holdfast.testing import compare_sequence, run_local
 
@@ -76,9 +75,9 @@ def naive_lives(rows: Sequence[Row], ttl: Ttl) -> list[dict[str, Any]]:
 # --- the operators, driven by hand ---
 
 
-def table_of(rows: Sequence[Row], first: int, colliding: bool = False) -> pa.Table:
+def table_of(rows: Sequence[Row], first: int) -> pa.Table:
     times = [None if second is None else second * SECOND for _, second in rows]
-    table = pa.table(
+    return pa.table(
         {
             "k": pa.array([key for key, _ in rows], pa.string()),
             "at": pa.array(times, pa.int64()).cast(UTC),
@@ -88,7 +87,6 @@ def table_of(rows: Sequence[Row], first: int, colliding: bool = False) -> pa.Tab
             "__hf_row": pa.array(range(first, first + len(rows)), pa.int64()),
         }
     )
-    return table.append_column(HASH_COLUMN, pa.array(np.full(len(rows), 1234567))) if colliding else table
 
 
 keys = st.sampled_from(["a", "b", "", None, "long enough to be no prefix of another"])
@@ -100,17 +98,10 @@ lifetimes = st.builds(
 )
 
 
-def drive(driven: Driven, rows: Sequence[Row], data: st.DataObject) -> list[list[Row]]:
-    """All rows in steps, with rescales in between; what each step had."""
-    colliding = data.draw(st.integers(0, 3)) == 0
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=12)) | {0, len(rows)})
-    steps = []
-    for begin, end in itertools.pairwise(cuts):
-        steps.append(list(rows[begin:end]))
-        driven.step(table_of(rows[begin:end], begin, colliding), data.draw(st.integers(0, 3)))
-        if data.draw(st.integers(0, 4)) == 0:
-            driven.rescale(data.draw(st.integers(1, 4)))
-    return steps
+def in_steps(driven: Driven, rows: Sequence[Row], data: st.DataObject) -> list[int]:
+    """How many rows each step had."""
+    steps = drive(driven, len(rows), data, lambda begin, end: table_of(rows[begin:end], begin))
+    return [end - begin for begin, end in steps]
 
 
 @settings(max_examples=80, deadline=None)
@@ -122,7 +113,7 @@ def test_the_first_row_of_each_life_passes(
     ttl = data.draw(st.one_of(st.none(), lifetimes))
     logic = Dedup.plan(("k",), ttl, INPUT, stamped=True)
     driven = Driven(logic, data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("dedup"))
-    drive(driven, rows, data)
+    in_steps(driven, rows, data)
     passed = naive_dedup(rows, ttl)
     assert sorted(row["v"] for row in driven.emitted) == passed
     assert all(row["v"] == row["__hf_row"] for row in driven.emitted), "rows keep their positions"
@@ -139,7 +130,7 @@ def test_an_aggregate_starts_afresh_after_its_key_was_forgotten(
     aggregation = remembering(("k",), AGGREGATES, INPUT)
     logic = RowAggregate(aggregation, OUTPUT, True, ttl, "each")
     driven = Driven(logic, data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("lives"))
-    drive(driven, rows, data)
+    in_steps(driven, rows, data)
     emitted = sorted(driven.emitted, key=lambda row: row["__hf_row"])
     hidden = ("__hf_source", "__hf_ordinal", "__hf_row")
     compare_sequence(
@@ -156,10 +147,10 @@ def test_changes_tell_what_each_key_of_the_step_has_come_to(
     ttl = data.draw(lifetimes)
     logic = RowAggregate(remembering(("k",), AGGREGATES, INPUT), OUTPUT, False, ttl, "changes")
     driven = Driven(logic, data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("changes"))
-    steps = drive(driven, rows, data)
+    steps = in_steps(driven, rows, data)
     each, wanted = iter(naive_lives(rows, ttl)), []
     for step in steps:
-        wanted += list({row["k"]: row for row in itertools.islice(each, len(step))}.values())
+        wanted += list({row["k"]: row for row in itertools.islice(each, step)}.values())
     by_newest = sorted(driven.emitted, key=lambda row: row["newest"])
     compare_sequence(sorted(wanted, key=lambda row: row["newest"]), by_newest)
 
@@ -195,13 +186,6 @@ def test_processing_time_is_the_step_s_and_never_falls(tmp_path: Path) -> None:
 
 
 # --- whole runs ---
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name
-    yield name
-    hf.MemorySink.clear(name)
 
 
 def test_dropped_rows_are_in_the_status_and_order_goes_on(tmp_path: Path, shelf: str) -> None:

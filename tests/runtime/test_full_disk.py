@@ -9,7 +9,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from faults import fired
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.ids import Epoch, RegionName
-from holdfast.runtime.reporter import Reporter
+from holdfast.runtime.telling.events import RunEvent, encode
+from holdfast.runtime.telling.feed import Feed
 from holdfast.sources import Beacon
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, submit_local
@@ -95,13 +96,13 @@ class Ballast:
 def note_events() -> list[list[Any]]:
     """Every event that the run tells from now on, [kind, data]: a full store cannot keep its own log."""
     told: list[list[Any]] = []
-    tell = Reporter.event
+    announce = Feed.announce
 
-    def note(reporter: Reporter, kind: str, data: Mapping[str, Any]) -> None:
-        told.append([kind, dict(data)])
-        tell(reporter, kind, data)
+    def note(feed: Feed, event: RunEvent) -> None:
+        told.append(list(encode(event)))
+        announce(feed, event)
 
-    Reporter.event = note  # type: ignore[method-assign]
+    Feed.announce = note  # type: ignore[method-assign]
     return told
 
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import driven
 import pyarrow as pa
 import pytest
-from driven import Driven
+from driven import Driven, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_python_model import (
@@ -31,7 +30,6 @@ from keyed_python_model import (
 
 import holdfast as hf
 from holdfast.errors import RegionParkedError, StateError
-from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.segment import open_segment
 from holdfast.state.variables.wakeups import SUFFIX
 from holdfast.store.urls import open_store
@@ -51,15 +49,8 @@ def test_every_key_sees_the_same_whatever_the_cuts_and_partitions(
     driven = Driven(
         logic_of(Everything, delay=delay), data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("keyed")
     )
-    colliding = data.draw(st.integers(0, 3)) == 0
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=12)) | {0, len(rows)})
-    for begin, end in itertools.pairwise(cuts):
-        table = table_of(rows[begin:end], begin)
-        if colliding:  # all keys have the same hash
-            table = table.append_column(HASH_COLUMN, pa.array(np.full(table.num_rows, 1234567)))
-        driven.step(table, data.draw(st.integers(0, 3)))
-        if data.draw(st.integers(0, 4)) == 0:
-            driven.rescale(data.draw(st.integers(1, 4)))
+    for _ in drive(driven, len(rows), data, lambda begin, end: table_of(rows[begin:end], begin)):
+        pass
     assert by_key(driven.emitted) == naive(rows, delay)
 
 
@@ -193,24 +184,9 @@ def test_batches_and_rows_give_the_same(tmp_path: Path) -> None:
     assert both[0] == both[1] == both[2]
 
 
-class Weak:
-    """Passes rows on, and fails in the middle as often as it was told."""
-
-    failures = 0
-
-    def process(self, row: Any, port: int) -> Any:
-        if row.rise is not None and row.v >= 80 and Weak.failures:
-            Weak.failures -= 1
-            raise ValueError("a passing weakness")
-        time.sleep(0.002)
-        return row
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name
-    yield name
-    hf.MemorySink.clear(name)
+class Weak(driven.Weak):
+    def fails_at(self, row: Any) -> bool:
+        return row.rise is not None and row.v >= 80
 
 
 ROWS_IN = [(f"k{n % 5}" if n % 7 else None, n) for n in range(120)]

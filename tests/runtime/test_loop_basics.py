@@ -51,13 +51,6 @@ def store(fast_directory: Path, tmp_path: Path) -> Iterator[str]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a MemorySink's shelf."""
-    yield request.node.name
-    MemorySink.clear(request.node.name)
-
-
 def numbers(
     operator: Any, shelf: str, *, rows: Any = NUMBERS, schema: str = "n long, total long", **region: Any
 ) -> Topology:

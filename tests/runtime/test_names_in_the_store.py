@@ -19,12 +19,6 @@ from holdfast.testing import run_local
 LONG = 100
 
 
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield request.node.name
-    hf.MemorySink.clear(request.node.name)
-
-
 @pytest.fixture(params=["file", "sqlite", "memory"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     kind = request.param

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ from holdfast.language.topology import Topology
 from holdfast.runtime.region.restore_budget import RestoreBudget
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, Rows, run_local
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield request.node.name
-    MemorySink.clear(request.node.name)
 
 
 def counting(shelf: str, rows: int, within: float | None) -> Topology:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from driven import Driven
+from driven import Driven, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,11 +81,8 @@ def test_rows_leave_in_the_order_of_time_whatever_the_cut(
     if data.draw(st.booleans()):  # one source only
         rows, delays = [(0, time) for _, time in rows], {0: delays[0]}
     driven = Driven(logic_of(delays), data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("sort"))
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=10)) | {0, len(rows)})
-    for begin, end in itertools.pairwise(cuts):
-        driven.step(table_of(rows[begin:end], begin), data.draw(st.integers(0, 3)))
-        if data.draw(st.integers(0, 4)) == 0:
-            driven.rescale(data.draw(st.integers(1, 4)))
+    for _ in drive(driven, len(rows), data, lambda begin, end: table_of(rows[begin:end], begin), False):
+        pass
     wanted, late = naive(rows, delays)
     assert [row["n"] for row in driven.emitted] == wanted
     assert [row["__hf_row"] for row in driven.emitted] == list(range(len(wanted)))

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import holdfast as hf
 from holdfast.checkpoint.manifest import decode
 from holdfast.checkpoint.restore_time import Speed
@@ -20,12 +18,6 @@ from holdfast.language.connectors import Slice
 from holdfast.language.operators import aggregates
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, Rows, run_local
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield request.node.name
-    MemorySink.clear(request.node.name)
 
 
 class Epochs(Rows):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from driven import Driven
+from driven import Driven, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +20,6 @@ from holdfast.language.operators.rows import top_n_schema, top_n_spec
 from holdfast.language.operators.values import TimeWindow
 from holdfast.operators.rows.ranked import TopOfWindows, TopRows
 from holdfast.operators.shared.timed import TimedPort
-from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.segment import open_segment
 from holdfast.testing import run_local
 
@@ -80,7 +78,7 @@ def comparable(rows: Sequence[Row]) -> list[str]:
 # --- the operator, driven by hand ---
 
 
-def table_of(rows: Sequence[Row], colliding: bool = False) -> pa.Table:
+def table_of(rows: Sequence[Row]) -> pa.Table:
     table = pa.Table.from_pylist(list(rows), schema=INPUT)
     positions = {
         "__hf_source": pa.array(np.zeros(len(rows), dtype=np.int32)),
@@ -89,7 +87,7 @@ def table_of(rows: Sequence[Row], colliding: bool = False) -> pa.Table:
     }
     for name, column in positions.items():
         table = table.append_column(name, column)
-    return table.append_column(HASH_COLUMN, pa.array(np.full(len(rows), 1234567))) if colliding else table
+    return table
 
 
 keys = st.sampled_from(["a", "b", "", None])
@@ -109,17 +107,6 @@ some_rows = st.one_of(st.lists(a_row, max_size=12), st.lists(a_row, min_size=30,
 orders = st.sampled_from([["-x"], ["x"], ["-s", "x"], ["x", "-s"], ["-at"], ["s", "-n"]])
 
 
-def drive(driven: Driven, rows: Sequence[Row], data: st.DataObject, by: Sequence[str]) -> Iterator[int]:
-    """Step by step; yields how many rows have been applied."""
-    colliding = bool(by) and data.draw(st.integers(0, 3)) == 0
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=8)) | {0, len(rows)})
-    for begin, end in itertools.pairwise(cuts):
-        driven.step(table_of(rows[begin:end], colliding), data.draw(st.integers(0, 3)))
-        if data.draw(st.integers(0, 4)) == 0:
-            driven.rescale(data.draw(st.integers(1, 4)))
-        yield end
-
-
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_changed_list_leaves_whole_and_others_do_not(
@@ -131,7 +118,7 @@ def test_a_changed_list_leaves_whole_and_others_do_not(
     logic = TopRows.plan(count, by, spec.order, INPUT, top_n_schema(INPUT, spec))
     driven = Driven(logic, data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("top"))
     before: dict[Any, list[Row]] = {}
-    for end in drive(driven, rows, data, by):
+    for _, end in drive(driven, len(rows), data, lambda begin, end: table_of(rows[begin:end]), bool(by)):
         groups = defaultdict(list)
         for row in rows[:end]:
             groups[tuple(row[name] for name in by)].append(row)
@@ -178,7 +165,7 @@ def test_the_best_of_a_window_leave_when_it_is_complete(
     port = TimedPort(("k",), "at", {0: "s0"}, {0: delay * SECOND})
     logic = TopOfWindows.plan(count, spec.order, window, port, INPUT, top_n_schema(INPUT, spec))
     driven = Driven(logic, data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("tops"))
-    for _ in drive(driven, rows, data, ()):
+    for _ in drive(driven, len(rows), data, lambda begin, end: table_of(rows[begin:end]), False):
         pass
     assert comparable(driven.emitted) == comparable(best_of_windows(rows, window, count, order))
 

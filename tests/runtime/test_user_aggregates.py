@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import pickle
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -97,13 +96,6 @@ def test_a_function_is_given_all_rows_of_a_window_in_their_order(
 
 
 # --- whole runs ---
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name
-    yield name
-    hf.MemorySink.clear(name)
 
 
 def ran(shelf: str, store: Path, fn: Any, type_: Any) -> list[dict[str, Any]]:

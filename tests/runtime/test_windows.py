@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from driven import Driven
+from driven import Driven, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,11 +133,8 @@ def test_results_depend_neither_on_cuts_nor_on_partitions(
     driven = Driven(
         logic_of(window, delays), data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("windows")
     )
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=6)) | {0, len(rows)})
-    for begin, end in itertools.pairwise(cuts):
-        driven.step(table_of(rows[begin:end], list(range(begin, end))), data.draw(st.integers(0, 3)))
-        if data.draw(st.integers(0, 4)) == 0:
-            driven.rescale(data.draw(st.integers(1, 4)))
+    for _ in drive(driven, len(rows), data, lambda a, b: table_of(rows[a:b], list(range(a, b))), False):
+        pass
     wanted, late = naive(rows, window, delays)
     assert results_of(driven, window) == complete(wanted, rows, window, delays)
     assert driven.counts.get("late", 0) == late

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,19 @@ import pyarrow as pa
 import pytest
 
 from holdfast import failpoints
-from holdfast.errors import ConfigError, DamagedError, FencedError, MismatchError, NoSpaceError
+from holdfast.errors import ConfigError, DamagedError, FencedError, MismatchError, NoSpaceError, StoreError
 from holdfast.ids import Attempt, Epoch
 from holdfast.language.connectors import StepId
+from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sinks.merge import MergeTask, has_rows, header_length, merge
-from holdfast.testing.sink_conformance import context, rows
+from holdfast.sources import Rows
+from holdfast.testing import run_local
+from holdfast.testing.sink_conformance import context, opened_sink, rows
 
 
-def opened(out: Path, token: int = 1, epoch: int = 0, prepared: Any = None, **settings: Any) -> FileSink:
-    sink = FileSink(str(out), "csv")
-    sink.open(context(token, **settings))
-    sink.restore(Epoch(epoch), prepared)
-    return sink
+def opened(out: Path, *given: Any, **settings: Any) -> FileSink:
+    return opened_sink(FileSink(str(out), "csv"), *given, **settings)
 
 
 def prepare(sink: FileSink, epoch: int, steps: int = 2) -> Any:
@@ -289,3 +290,58 @@ def test_wrong_settings_are_refused(tmp_path: Path, settings: dict[str, Any]) ->
 def test_sink_name_must_be_a_safe_file_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be part of a file name"):
         FileSink(str(tmp_path)).open(context(sink="../x"))
+
+
+# --- outside of regions ---
+
+
+def write_outside(out: Path, token: int, first: int) -> FileSink:
+    """A run outside of regions, with whatever store gives it this token, that writes two steps."""
+    sink = FileSink(str(out), "csv")
+    sink.open(context(token, region=None))
+    for step in range(2):
+        sink.write_arrow(rows(first + 2 * step), StepId(Attempt(token), step))
+    return sink
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (1, 1), (0, 1), (2, 1)])
+def test_outside_of_regions_a_second_run_leaves_the_first_ones_files_alone(
+    tmp_path: Path, first: int, second: int
+) -> None:
+    """Tokens of runs with no store are 0; a new store, or one that was deleted, begins with 1 again."""
+    write_outside(tmp_path, first, 0)
+    before = {name: (tmp_path / name).read_bytes() for name in visible(tmp_path)}
+    write_outside(tmp_path, second, 10)
+    after = {name: (tmp_path / name).read_bytes() for name in visible(tmp_path)}
+    assert len(before) == 2
+    assert len(after) == 4
+    assert {name: after[name] for name in before} == before
+
+
+def test_outside_of_regions_a_run_does_not_stumble_over_what_a_killed_one_staged(tmp_path: Path) -> None:
+    killed = FileSink(str(tmp_path), "parquet")
+    killed.open(context(0, region=None))
+    assert killed.task_writer(StepId(Attempt(0), 0)) is not None  # the step's directory is made, and stays
+    write_outside(tmp_path, 0, 0)
+    assert len(visible(tmp_path)) == 2
+
+
+def test_outside_of_regions_a_name_that_is_taken_is_never_replaced(tmp_path: Path) -> None:
+    sink = write_outside(tmp_path, 0, 0)
+    before = {name: (tmp_path / name).read_bytes() for name in visible(tmp_path)}
+    with pytest.raises(StoreError, match="File exists"):
+        sink.write_arrow(rows(50), StepId(Attempt(0), 0))
+    assert {name: (tmp_path / name).read_bytes() for name in visible(tmp_path)} == before
+
+
+def test_runs_with_no_store_another_store_or_a_deleted_one_leave_all_outputs(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    stores = [None, None, "one", "two", "one"]
+    for number, store in enumerate(stores):
+        if store is not None and (tmp_path / store).exists():
+            shutil.rmtree(tmp_path / store)
+        made = Topology("runs")
+        made.source(Rows([(number,)], "n long"), name="numbers").sink(FileSink(str(out), "csv"), name="out")
+        run_local(made, None if store is None else f"file:{tmp_path / store}", until="available")
+    found = [(out / name).read_text().split() for name in visible(out)]
+    assert sorted(found) == [["n", str(number)] for number in range(len(stores))]

@@ -12,14 +12,11 @@ from holdfast.errors import DamagedError
 from holdfast.ids import Attempt, Epoch
 from holdfast.language.connectors import StepId
 from holdfast.sinks import FileSink, merge
-from holdfast.testing.sink_conformance import context, rows
+from holdfast.testing.sink_conformance import opened_sink, rows
 
 
-def opened(out: Path, token: int = 1, epoch: int = 0, prepared: Any = None, **settings: Any) -> FileSink:
-    sink = FileSink(str(out), "parquet")
-    sink.open(context(token, **settings))
-    sink.restore(Epoch(epoch), prepared)
-    return sink
+def opened(out: Path, *given: Any, **settings: Any) -> FileSink:
+    return opened_sink(FileSink(str(out), "parquet"), *given, **settings)
 
 
 def write(sink: FileSink, step: int, partitions: int = 2) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from faults import DRIVER_KILLED, fired
 
 from holdfast.chaos.kills import HEADER, Kill, table
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
+from holdfast.runtime.engines.spark import keyed
 from holdfast.sinks import MemorySink
 
 
@@ -41,6 +44,28 @@ class OnSpark:
         for name in names:
             MemorySink.clear(name)
         return tables
+
+
+@pytest.fixture(params=[False, True], ids=["short way", "shuffle"])
+def shuffled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Rows come to keyed operators by the short way, or by Spark's shuffle."""
+    if request.param:
+        monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
+    return bool(request.param)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Callable[..., Path]:
+    """parts(tables) writes each of them as a file of a new directory."""
+
+    def write(tables: Iterable[pa.Table], **options: Any) -> Path:
+        directory = tmp_path / "in"
+        directory.mkdir()
+        for number, each in enumerate(tables):
+            pq.write_table(each, directory / f"part-{number}.parquet", **options)
+        return directory
+
+    return write
 
 
 @pytest.fixture

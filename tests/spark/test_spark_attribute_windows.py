@@ -4,6 +4,7 @@ aggregate that the user wrote, over them."""
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,16 @@ DELTA, EVERY = 30, 4
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(parts: Callable[..., Path]) -> Path:
     random = np.random.default_rng(5)
-    directory = tmp_path / "in"
-    directory.mkdir()
+    tables = []
     far = np.cumsum(random.integers(0, 5, 1000))
     for number in range(2):
         part = slice(500 * number, 500 * number + 500)
-        table = pa.table(
-            {
-                "k": pa.array([f"k{n}" if n else None for n in random.integers(0, 6, 500)]),
-                "a": far[part],
-                "end": random.random(500) < 0.1,
-                "v": random.integers(0, 100, 500),
-            }
-        )
-        pq.write_table(table, directory / f"part-{number}.parquet")
-    return directory
+        keys = pa.array([f"k{n}" if n else None for n in random.integers(0, 6, 500)])
+        ends, values = random.random(500) < 0.1, random.integers(0, 100, 500)
+        tables.append(pa.table({"k": keys, "a": far[part], "end": ends, "v": values}))
+    return parts(tables)
 
 
 def by_hand(files: Path) -> list[list[dict[str, Any]]]:

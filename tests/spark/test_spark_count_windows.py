@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import pytest
 import holdfast as hf
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
-from holdfast.runtime.engines.spark import keyed
 from holdfast.testing import compare_rows
 
 pytestmark = pytest.mark.spark
@@ -23,19 +23,10 @@ SIZE, EVERY = 12, 4
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(parts: Callable[..., Path]) -> Path:
     random = np.random.default_rng(5)
-    directory = tmp_path / "in"
-    directory.mkdir()
-    for number in range(3):
-        table = pa.table(
-            {
-                "k": pa.array([f"k{n}" if n else None for n in random.integers(0, 9, 700)]),
-                "v": random.integers(0, 100, 700),
-            }
-        )
-        pq.write_table(table, directory / f"part-{number}.parquet")
-    return directory
+    keys = ([f"k{n}" if n else None for n in random.integers(0, 9, 700)] for _ in range(3))
+    return parts(pa.table({"k": pa.array(of), "v": random.integers(0, 100, 700)}) for of in keys)
 
 
 def by_hand(files: Path) -> list[dict[str, Any]]:
@@ -55,13 +46,8 @@ def by_hand(files: Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
-def test_windows_hold_the_last_rows_of_their_keys(
-    on_spark: Any, files: Path, shuffled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shuffled:
-        monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
-
+@pytest.mark.usefixtures("shuffled")
+def test_windows_hold_the_last_rows_of_their_keys(on_spark: Any, files: Path) -> None:
     def build(topology: Topology) -> Stream:
         source = hf.Files(str(files), "parquet", "k string, v long", max_rows_per_step=410)
         rows = topology.source(source, name="in").consistent(period=0.3).filter("v <> 7")

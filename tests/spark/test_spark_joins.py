@@ -14,13 +14,11 @@ import pytest
 import holdfast as hf
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
-from holdfast.runtime.engines.spark import keyed
 from holdfast.testing import compare_rows
 
 pytestmark = pytest.mark.spark
 
 BEGIN_US, STEP_US, ROWS = 1_790_000_000_000_000, 10_000, 1_000
-WAYS = pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
 
 
 @pytest.fixture
@@ -57,17 +55,10 @@ def streams(topology: Topology, here: Path) -> tuple[Stream, Stream]:
     return found[0], found[1]
 
 
-def choose(way: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if way:
-        monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
-
-
-@WAYS
+@pytest.mark.usefixtures("shuffled")
 def test_an_interval_join_gives_what_sparks_own_join_gives(
-    on_spark: Any, spark: Any, tables: dict[str, pa.Table], tmp_path: Path, shuffled: bool, monkeypatch: Any
+    on_spark: Any, spark: Any, tables: dict[str, pa.Table], tmp_path: Path
 ) -> None:
-    choose(shuffled, monkeypatch)
-
     def build(topology: Topology) -> Stream:
         left, right = streams(topology, tmp_path)
         return left.filter("v <> 3").join(
@@ -88,12 +79,10 @@ def _near() -> Any:
     return (F.col("k") == F.col("other")) & apart.between(-200_000, 100_000)
 
 
-@WAYS
+@pytest.mark.usefixtures("shuffled")
 def test_an_asof_join_gives_what_pandas_gives_and_windows_may_follow(
-    on_spark: Any, tables: dict[str, pa.Table], tmp_path: Path, shuffled: bool, monkeypatch: Any
+    on_spark: Any, tables: dict[str, pa.Table], tmp_path: Path
 ) -> None:
-    choose(shuffled, monkeypatch)
-
     def build(topology: Topology) -> Stream:
         left, right = streams(topology, tmp_path)
         joined = left.asof_join(right, "k", on="at", tolerance=0.5, name="j", delay=0)
@@ -113,12 +102,10 @@ def test_an_asof_join_gives_what_pandas_gives_and_windows_may_follow(
     assert (both["w"].fillna(0) == both["w_wanted"]).all()
 
 
-@WAYS
+@pytest.mark.usefixtures("shuffled")
 def test_a_window_join_by_arrival_counts_rows_over_all_partitions(
-    on_spark: Any, tables: dict[str, pa.Table], tmp_path: Path, shuffled: bool, monkeypatch: Any
+    on_spark: Any, tables: dict[str, pa.Table], tmp_path: Path
 ) -> None:
-    choose(shuffled, monkeypatch)
-
     def build(topology: Topology) -> Stream:
         left, right = streams(topology, tmp_path)
         return left.join(

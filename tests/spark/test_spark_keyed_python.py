@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,15 @@ GAP = dt.timedelta(seconds=20)
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(parts: Callable[..., Path]) -> Path:
     random = np.random.default_rng(5)
-    directory = tmp_path / "in"
-    directory.mkdir()
+    tables = []
     for number in range(3):
         seconds = np.arange(number * 400, number * 400 + 400) + random.integers(-3, 3, 400)
-        table = pa.table(
-            {
-                "k": pa.array([f"k{n}" if n else None for n in random.integers(0, 12, 400)]),
-                "at": pa.array([BEGIN + dt.timedelta(seconds=int(s)) for s in seconds]),
-                "v": random.integers(0, 100, 400),
-            }
-        )
-        pq.write_table(table, directory / f"part-{number}.parquet")
-    return directory
+        keys = pa.array([f"k{n}" if n else None for n in random.integers(0, 12, 400)])
+        moments = pa.array([BEGIN + dt.timedelta(seconds=int(s)) for s in seconds])
+        tables.append(pa.table({"k": keys, "at": moments, "v": random.integers(0, 100, 400)}))
+    return parts(tables)
 
 
 def operator() -> Any:

@@ -13,7 +13,6 @@ import pytest
 import holdfast as hf
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
-from holdfast.runtime.engines.spark import keyed
 from holdfast.testing import compare_rows, compare_sequence, run_local
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -75,12 +74,7 @@ def golden(files: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
-def test_they_give_on_spark_what_they_give_without(
-    on_spark: Any, files: Path, shuffled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shuffled:
-        monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
+def test_they_give_on_spark_what_they_give_without(on_spark: Any, files: Path, shuffled: bool) -> None:
     found = on_spark.several(lambda topology: streams(topology, files, shuffled))
     wanted = golden(files)
     for name, table in zip(NAMES, found, strict=True):

@@ -40,21 +40,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(parts: Callable[..., Path]) -> Path:
     """Three files of several row groups, so that steps of 700 rows begin and end inside of them."""
     random = np.random.default_rng(7)
-    directory = tmp_path / "in"
-    directory.mkdir()
-    for number in range(3):
-        table = pa.table(
-            {
-                "note": pa.array([f"n{n}" for n in range(ROWS // 3)]),
-                "k": pa.array([f"key-{n}" for n in random.integers(0, KEYS, ROWS // 3)]),
-                "v": random.integers(-(10**6), 10**6, ROWS // 3),
-            }
-        )
-        pq.write_table(table, directory / f"part-{number}.parquet", row_group_size=300)
-    return directory
+    notes = pa.array([f"n{n}" for n in range(ROWS // 3)])
+    keys = ([f"key-{n}" for n in random.integers(0, KEYS, ROWS // 3)] for _ in range(3))
+    values = (random.integers(-(10**6), 10**6, ROWS // 3) for _ in range(3))
+    tables = (pa.table({"note": notes, "k": k, "v": v}) for k, v in zip(keys, values, strict=True))
+    return parts(tables, row_group_size=300)
 
 
 def read(topology: Topology, files: Path) -> Stream:

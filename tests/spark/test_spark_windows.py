@@ -82,12 +82,8 @@ def naive(rows: Any) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
-def test_windows_hold_what_sparks_own_hold(
-    on_spark: Any, spark: Any, files: Path, shuffled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shuffled:
-        monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
+@pytest.mark.usefixtures("shuffled")
+def test_windows_hold_what_sparks_own_hold(on_spark: Any, spark: Any, files: Path) -> None:
     got = on_spark(lambda t: windowed(read(t, files)))
     compare_rows(naive(by_spark(spark, files)), naive(got.to_pylist()))
     counts = [element["counts"] for element in on_spark.status["elements"].values()]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import failpoints
 from holdfast.durable import checksum
 from holdfast.errors import HoldfastError
 from holdfast.ids import Epoch, RegionName
@@ -139,6 +140,16 @@ def operations(store: Store, tmp_path: Path) -> dict[str, Callable[[], object]]:
         "delete_entry": lambda: store.delete_entry("entry"),
         "collect_mail": store.collect_mail,
     }
+
+
+def token_after_a_kill(kind: str, point: str, tmp_path: Path) -> int:
+    """The token that the next owner gets when one was killed while it acquired the store."""
+    child = Child(lambda: (failpoints.arm(f"{point}=kill"), make(kind, tmp_path).acquire()))
+    assert child.wait() == -signal.SIGKILL
+    store = make(kind, tmp_path)
+    token = store.acquire()
+    store.close()
+    return token
 
 
 NAMES = tuple(operations(FileStore("unused"), Path("unused")))

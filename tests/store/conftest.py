@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import failpoints
-from holdfast.testing import redis_server
-from holdfast.testing.redis_server import RedisServer
+
+from . import redis_server
+from .redis_server import RedisServer
 
 SHM = Path("/dev/shm")
 

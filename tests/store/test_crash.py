@@ -30,6 +30,7 @@ from .children import (
     patched,
     prepare,
     state,
+    token_after_a_kill,
 )
 
 Change = Callable[[Store], object]
@@ -65,22 +66,27 @@ def a_place(tmp_path: Path, number: int) -> Path:
     return place
 
 
+def killed_at_call(place: Path, calls: tuple[str, ...], number: int, change: Change) -> int:
+    """The exit code of an owner that is killed at the `number`-th of these calls, or comes to the end of the change."""
+    prepare("files", place)
+
+    def act() -> None:
+        store = make("files", place)
+        store.acquire()
+        with patched() as monkeypatch:
+            at_call(calls, number, kill_myself, monkeypatch)
+            change(store)
+
+    return Child(act).wait()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_files_killed_at_any_call_leave_the_old_state_or_the_new(name: str, tmp_path: Path) -> None:
     change = by_name(name, tmp_path)
     allowed = before_and_after("files", tmp_path, change)
     for number in range(1, 200):
         place = a_place(tmp_path, number)
-        prepare("files", place)
-
-        def act(place: Path = place, number: int = number) -> None:
-            store = make("files", place)
-            store.acquire()
-            with patched() as monkeypatch:
-                at_call(CALLS, number, kill_myself, monkeypatch)
-                change(store)
-
-        code = Child(act).wait()
+        code = killed_at_call(place, CALLS, number, change)
         store = make("files", place)
         store.acquire()
         found = state(store)
@@ -128,14 +134,7 @@ def test_killed_at_a_failpoint_the_state_is_old_or_new(
 @pytest.mark.parametrize("point", ["lease.acquire", "lease.acquired"])
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
 def test_killed_while_acquiring_the_next_one_acquires(kind: str, point: str, tmp_path: Path) -> None:
-    def act() -> None:
-        failpoints.arm(f"{point}=kill")
-        make(kind, tmp_path).acquire()
-
-    assert Child(act).wait() == -signal.SIGKILL
-    store = make(kind, tmp_path)
-    assert store.acquire() == (2 if point == "lease.acquired" else 1)
-    store.close()
+    assert token_after_a_kill(kind, point, tmp_path) == (2 if point == "lease.acquired" else 1)
 
 
 def fail_with(code: int) -> Callable[[], None]:
@@ -210,21 +209,16 @@ def test_a_published_epoch_whose_directory_fails_to_sync_is_reported_not_repeate
 
 @pytest.mark.parametrize("call", ["rename", "fsync", "write", "unlink"])
 def test_shortening_a_chain_survives_a_kill(call: str, tmp_path: Path) -> None:
+    def fill(store: Store) -> None:
+        with patched() as monkeypatch:
+            monkeypatch.setattr(packs, "PACKS_MAX", 4)
+            for step in range(6):
+                store.put("entry", {"k": bytes([step]), f"k{step}": b"x"})
+                store.append_events([("done", {"step": step})])
+
     for number in range(1, 60):
         place = a_place(tmp_path, number)
-        prepare("files", place)
-
-        def act(place: Path = place, number: int = number) -> None:
-            store = make("files", place)
-            store.acquire()
-            with patched() as monkeypatch:
-                monkeypatch.setattr(packs, "PACKS_MAX", 4)
-                at_call((call,), number, kill_myself, monkeypatch)
-                for step in range(6):
-                    store.put("entry", {"k": bytes([step]), f"k{step}": b"x"})
-                    store.append_events([("done", {"step": step})])
-
-        code = Child(act).wait()
+        code = killed_at_call(place, (call,), number, fill)
         reader = FileStore(place / "store")
         steps = [event.data["step"] for event in reader.events() if event.kind == "done"]
         last = max(steps, default=-1)

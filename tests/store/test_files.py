@@ -16,7 +16,7 @@ from holdfast.durable import checksum
 from holdfast.errors import FencedError, NoSpaceError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import Store
-from holdfast.store.files import event_log, lease, packs, segments
+from holdfast.store.files import events_and_mail, lease, packs, segments
 from holdfast.store.files.file_store import FileStore, link_segment
 from holdfast.testing.store_conformance import TOPOLOGY
 from holdfast.testing.store_races import RacingStores
@@ -204,7 +204,7 @@ def test_the_event_log_is_bounded(store: FileStore) -> None:
     for step in range(60):
         store.append_events([("filler", {"step": step, "text": "x" * 50_000})] * 2)
     sizes = [path.stat().st_size for path in (store.root / "events").iterdir()]
-    assert sum(sizes) <= event_log.SEGMENTS * event_log.SEGMENT_BYTES
+    assert sum(sizes) <= events_and_mail.SEGMENTS * events_and_mail.SEGMENT_BYTES
     assert store.events()[-1].data["step"] == 59
     assert store.events_dropped == 0
     store.append_events([("large", {"x": "y" * 10_000_000})])
@@ -214,7 +214,7 @@ def test_the_event_log_is_bounded(store: FileStore) -> None:
 
 
 def test_events_of_many_short_runs_are_bounded(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_log, "FILES_MAX", 5)
+    monkeypatch.setattr(events_and_mail, "FILES_MAX", 5)
     store.close()
     for run in range(12):
         again = FileStore(store.root)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import DamagedError
-from holdfast.store import sealed_file
+from holdfast.store import identity_record, sealed_file
 from holdfast.store.base import Identity
-from holdfast.store.files import identity
 from holdfast.store.files.file_store import FileStore
 
 
@@ -34,6 +33,6 @@ def test_a_store_that_another_process_makes_meanwhile_is_not_called_damaged(
 def test_data_without_an_identity_is_damage(tmp_path: Path) -> None:
     root = tmp_path / "store"
     FileStore(root).open("t")
-    (root / identity.FILE).unlink()
+    (root / identity_record.NAME).unlink()
     with pytest.raises(DamagedError, match="holds a store's data"):
         FileStore(root).open("t")

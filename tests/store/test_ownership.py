@@ -15,7 +15,7 @@ from holdfast.store import locks, sealed_file
 from holdfast.store.base import Store
 from holdfast.store.files import lease
 
-from .children import NAMES, Child, at_call, make, operations, patched, prepare, state
+from .children import NAMES, REGION, Child, at_call, make, operations, patched, prepare, state
 
 OWNED, FENCED = OwnedError.exit_code, FencedError.exit_code
 KINDS = ("files", "sqlite")
@@ -133,14 +133,31 @@ def assert_refused(kind: str, tmp_path: Path, child: Child) -> None:
     store.close()
 
 
+def stopped_before_a_change_and_refused(kind: str, name: str, tmp_path: Path) -> None:
+    prepare(kind, tmp_path)
+    child = stopped_owner(kind, tmp_path, lambda store: (stop_myself(), operations(store, tmp_path)[name]()))
+    assert_refused(kind, tmp_path, child)
+
+
+def stopped_inside_publish_and_refused(kind: str, step: str, tmp_path: Path) -> list[int]:
+    """The epochs that are there then."""
+    prepare(kind, tmp_path)
+
+    def act(store: Store) -> None:
+        failpoints.arm(f"ckpt.manifest.{step}=stop")
+        operations(store, tmp_path)["publish"]()
+        store.check_owner()
+
+    assert_refused(kind, tmp_path, stopped_owner(kind, tmp_path, act))
+    return list(make(kind, tmp_path).epochs(REGION))
+
+
 @both
 @pytest.mark.parametrize("name", NAMES)
 def test_an_owner_stopped_before_a_change_is_refused_when_it_wakes(
     kind: str, name: str, tmp_path: Path
 ) -> None:
-    prepare(kind, tmp_path)
-    child = stopped_owner(kind, tmp_path, lambda store: (stop_myself(), operations(store, tmp_path)[name]()))
-    assert_refused(kind, tmp_path, child)
+    stopped_before_a_change_and_refused(kind, name, tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -160,29 +177,14 @@ def test_an_owner_stopped_right_before_its_rename_is_refused(name: str, tmp_path
 
 @pytest.mark.parametrize("step", ["tmp_written", "fsynced", "renamed"])
 def test_an_owner_stopped_inside_publish_is_refused(step: str, tmp_path: Path) -> None:
-    prepare("files", tmp_path)
-
-    def act(store: Store) -> None:
-        failpoints.arm(f"ckpt.manifest.{step}=stop")
-        operations(store, tmp_path)["publish"]()
-
-    child = stopped_owner("files", tmp_path, act)
-    assert_refused("files", tmp_path, child)
     # After the rename the epoch was published before the take-over, and the new owner has seen it.
-    reader = make("files", tmp_path)
-    assert 2 in reader.epochs("main") if step == "renamed" else reader.epochs("main") == [1]
+    found = stopped_inside_publish_and_refused("files", step, tmp_path)
+    assert 2 in found if step == "renamed" else found == [1]
 
 
 @pytest.mark.parametrize("step", ["tmp_written", "renamed"])
 def test_an_owner_stopped_around_its_transaction_is_refused(step: str, tmp_path: Path) -> None:
-    prepare("sqlite", tmp_path)
-
-    def act(store: Store) -> None:
-        failpoints.arm(f"ckpt.manifest.{step}=stop")
-        operations(store, tmp_path)["publish"]()
-
-    child = stopped_owner("sqlite", tmp_path, act)
-    assert_refused("sqlite", tmp_path, child)
+    stopped_inside_publish_and_refused("sqlite", step, tmp_path)
 
 
 def test_an_acquirer_stopped_anywhere_never_shares_the_store(tmp_path: Path) -> None:

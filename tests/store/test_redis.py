@@ -16,8 +16,9 @@ from holdfast.store.redis import server_settings as redis_settings
 from holdfast.store.redis.redis_store import RedisStore
 from holdfast.store.redis.server_settings import Settings
 from holdfast.store.redis.values import seal_identity
-from holdfast.testing.redis_server import RedisServer
 from holdfast.testing.store_races import RacingStores
+
+from .redis_server import RedisServer
 
 REGION = RegionName("main")
 

@@ -16,7 +16,8 @@ from holdfast.ids import Epoch, RegionName
 from holdfast.store.base import SegmentRef
 from holdfast.store.redis import segments as redis_segments
 from holdfast.store.redis.redis_store import RedisStore
-from holdfast.testing.redis_server import RedisServer
+
+from .redis_server import RedisServer
 
 REGIONS = (RegionName("main"), RegionName("other"))
 NO_STATE = ("clock", "events", "events:count", "mail", "alive")

@@ -20,8 +20,9 @@ from holdfast.ids import Epoch, RegionName
 from holdfast.store.redis import segments as redis_segments
 from holdfast.store.redis.connection import Command, Line
 from holdfast.store.redis.redis_store import RedisStore
-from holdfast.testing.redis_server import RedisServer
 from tests.store.proxy import Proxy
+
+from .redis_server import RedisServer
 
 REGION = RegionName("main")
 

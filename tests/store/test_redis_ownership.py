@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from holdfast import failpoints
 from holdfast.errors import FencedError, OwnedError, StoreError
 from holdfast.store import liveness
-from holdfast.store.base import Store
 from holdfast.store.redis.redis_store import RedisStore
-from holdfast.testing.redis_server import RedisServer
 
-from .children import NAMES, Child, make, operations, prepare
-from .test_ownership import assert_refused, stop_myself, stopped_owner
+from .children import NAMES, Child, make, prepare, token_after_a_kill
+from .redis_server import RedisServer
+from .test_ownership import (
+    stopped_before_a_change_and_refused,
+    stopped_inside_publish_and_refused,
+)
 
 
 @pytest.fixture
@@ -52,22 +52,13 @@ def until(true: Callable[[], bool]) -> None:
 def test_an_owner_stopped_before_a_change_is_refused_when_it_wakes(
     kind: str, name: str, tmp_path: Path
 ) -> None:
-    prepare(kind, tmp_path)
-    child = stopped_owner(kind, tmp_path, lambda store: (stop_myself(), operations(store, tmp_path)[name]()))
-    assert_refused(kind, tmp_path, child)
+    stopped_before_a_change_and_refused(kind, name, tmp_path)
 
 
 @pytest.mark.parametrize("step", ["tmp_written", "fsynced", "renamed"])
 def test_an_owner_stopped_inside_publish_is_refused(kind: str, step: str, tmp_path: Path) -> None:
-    prepare(kind, tmp_path)
-
-    def act(store: Store) -> None:
-        failpoints.arm(f"ckpt.manifest.{step}=stop")
-        operations(store, tmp_path)["publish"]()
-        store.check_owner()
-
-    assert_refused(kind, tmp_path, stopped_owner(kind, tmp_path, act))
-    assert make(kind, tmp_path).epochs("main") == ([1, 2] if step == "renamed" else [1])
+    found = stopped_inside_publish_and_refused(kind, step, tmp_path)
+    assert found == ([1, 2] if step == "renamed" else [1])
 
 
 def test_a_beating_heart_keeps_a_far_owner_and_its_end_gives_the_store_away(
@@ -124,14 +115,7 @@ def test_a_copy_of_the_owning_process_is_not_the_owner(kind: str, tmp_path: Path
 
 @pytest.mark.parametrize("point", ["lease.acquire", "lease.acquired"])
 def test_killed_while_acquiring_the_next_one_acquires(kind: str, point: str, tmp_path: Path) -> None:
-    def act() -> None:
-        failpoints.arm(f"{point}=kill")
-        make(kind, tmp_path).acquire()
-
-    assert Child(act).wait() == -signal.SIGKILL
-    store = make(kind, tmp_path)
-    assert store.acquire() in (1, 2)
-    store.close()
+    assert token_after_a_kill(kind, point, tmp_path) in (1, 2)
 
 
 def test_a_process_is_known_by_more_than_its_number() -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from holdfast.cli.store_status import read_status
 from holdfast.store.redis.redis_store import RedisStore
-from holdfast.testing.redis_server import RedisServer
 
 from . import redis_job
+from .redis_server import RedisServer
 
 PROGRAM = Path(redis_job.__file__)
 

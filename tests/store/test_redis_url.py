@@ -15,8 +15,9 @@ from holdfast.ids import Epoch, RegionName
 from holdfast.store.redis.redis_store import RedisStore
 from holdfast.store.redis.url import PASSWORD_VARIABLE, parse
 from holdfast.store.urls import open_store
-from holdfast.testing import redis_server
-from holdfast.testing.redis_server import RedisServer
+
+from . import redis_server
+from .redis_server import RedisServer
 
 SECRET = "hunter2%2Fx"
 CLEAR = "hunter2/x"

@@ -30,16 +30,6 @@ SHARE = 100
 WAIT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class EpochBytes:
-    """One epoch: its form, and what it brought into the store."""
-
-    form: str
-    deltas: int
-    segments: int
-    everything: int
-
-
 def bench_checkpoint_bytes(
     size_mb: int = SIZE_MB,
     cycles: int = CYCLES,
@@ -66,6 +56,16 @@ def bench_checkpoint_bytes(
         return report(found[1:], round(run.state_bytes()[1] * changed), keys) | {
             "configuration": place.configuration(keys=keys, keys_changed_per_epoch=changed)
         }
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBytes:
+    """One epoch: its form, and what it brought into the store."""
+
+    form: str
+    deltas: int
+    segments: int
+    everything: int
 
 
 def _step(run: FilledRun, path: Path, keys: Any, number: int) -> None:

@@ -10,45 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.bench.measure.inputs import KEYED_SCHEMA, Inputs, write_keyed
+from holdfast.bench.measure.inputs import Inputs, write_keyed
 from holdfast.bench.measure.place import Place
 from holdfast.bench.measure.side_holdfast import CountingStore, StepTimes, watch_steps
+from holdfast.bench.subjects.keyed import keyed_topology
 from holdfast.bench.subjects.state_growth import epochs_of, filling_inputs, wait_for_epochs
 from holdfast.errors import HoldfastError
-from holdfast.language.operators import aggregates
-from holdfast.language.stream import Stream
-from holdfast.language.topology import Topology
 from holdfast.runtime.job import Job
 from holdfast.runtime.live_directory import ENV
-from holdfast.sinks import FileSink
-from holdfast.sources import Files
 from holdfast.state.keyed.segment import open_segment
 
 FILLING_ROWS = 1_000_000
 MEMORY = Path("/dev/shm")
-
-
-def aggregated(rows: Stream) -> Stream:
-    """The aggregate of the keyed benchmarks."""
-    return rows.aggregate(
-        "key",
-        emit="changes",
-        name="by_key",
-        total=aggregates.sum("value"),
-        n=aggregates.count(),
-        top=aggregates.max("value"),
-    )
-
-
-def graph(files: Path, out: Path, region: Mapping[str, object] | None) -> Topology:
-    """The benchmark's graph, in a region with these settings, or in none."""
-    topology = Topology("bench")
-    source = Files(str(files), format="parquet", schema=KEYED_SCHEMA, max_files_per_step=1)
-    rows = topology.source(source, name="in")
-    if region is not None:
-        rows = rows.consistent(name="bench", **region)  # type: ignore[arg-type]
-    aggregated(rows).sink(FileSink(str(out), format="parquet"), name="out")
-    return topology
 
 
 class SlicedInputs(Inputs):
@@ -92,7 +65,7 @@ class FilledRun:
         self.linked = 0
         filling = filling_inputs(files.parent / f"filling-{keys}", keys, FILLING_ROWS)
         filling.link(files, len(filling.distinct), "a-filling")
-        self.job: Job = graph(files, out, region).submit(
+        self.job: Job = keyed_topology(files, out, region).submit(
             spark=place.session, store=None if region is None else self.store
         )
         self.times: StepTimes = watch_steps(self.job)

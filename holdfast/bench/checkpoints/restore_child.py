@@ -16,11 +16,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from holdfast.bench.checkpoints.filled_run import graph
 from holdfast.bench.measure import side_spark
 from holdfast.bench.measure.inputs import KEYED_SCHEMA
 from holdfast.bench.measure.place import SETTINGS
 from holdfast.bench.measure.side_holdfast import watch_steps
+from holdfast.bench.subjects.keyed import keyed_topology
 from holdfast.bench.subjects.state_growth import epochs_of, wait_for_epochs
 from holdfast.runtime.engines.spark.session import make_session
 from holdfast.runtime.job import Job
@@ -47,7 +47,7 @@ def main(config: dict[str, Any]) -> None:
 
 def _ours(session: SparkSession, config: dict[str, Any], begun: float) -> None:
     region = {"period": config["period"], "restore_within": config.get("restore_within")}
-    topology = graph(Path(config["files"]), Path(config["out"]), region)
+    topology = keyed_topology(Path(config["files"]), Path(config["out"]), region)
     job: Job = topology.submit(spark=session, store=config["store"])
     times = watch_steps(job)
     steps = config["steps"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,10 @@ import pyarrow.parquet as pq
 from holdfast.bench.subjects.changelog import VALUE_MAX, Totals, joined, totals_of
 
 KEYED_SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
+
+TIMED_SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("key", pa.int64()), ("value", pa.int64())])
+BEGIN_US = 1_790_000_000_000_000
+SECOND_US = 1_000_000
 
 OLD = 1_700_000_000
 """Seconds since 1970, before any of the files."""
@@ -65,6 +70,12 @@ class KeyedInputs(Inputs):
         if not self._totals:
             self._totals = [read_totals([path], self.keys) for path in self.distinct]
         return joined((self._totals[n % len(self._totals)] for n in range(steps)), self.keys)
+
+
+def write_timed(path: Path, at: Any, keys: Any, values: Any) -> None:
+    """A file of TIMED_SCHEMA; `at` in microseconds."""
+    columns = [pa.array(at).cast(TIMED_SCHEMA.field("at").type), pa.array(keys), pa.array(values)]
+    pq.write_table(pa.Table.from_arrays(columns, schema=TIMED_SCHEMA), path)
 
 
 def write_keyed(

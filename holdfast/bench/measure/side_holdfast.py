@@ -76,7 +76,7 @@ def watch_steps(job: Job) -> StepTimes:
     if len(job.loops) != 1:
         raise HoldfastError(f"the benchmark's graph became {len(job.loops)} elements instead of one.")
     (loop,) = job.loops.values()
-    loop.metrics = times = StepTimes()
+    loop.metrics = times = StepTimes(loop.name)
     return times
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,31 +29,47 @@ Query = Callable[[Place, Path, Path], Stretch]
 """(place, inputs, output) → what their side did."""
 
 
-def duel(
-    name: str,
-    make_inputs: Callable[[Path], Inputs],
-    build: Build,
-    query: Query,
-    look: Look,
-    *,
-    warm_up_steps: int,
-    steps_at_least: int,
-    pairs: int,
-    seconds: float,
-    quiet: bool,
-    **configuration: Any,
-) -> dict[str, Any]:
-    """Warm up, alternate, compare; the result is plain data."""
-    with bench_place(quiet) as place:
-        inputs = make_inputs(place.root / "inputs")
-        sides = [Side(OURS, partial(_run_ours, place, build)), Side(THEIRS, partial(query, place))]
-        alternation = Alternation(place, inputs, sides, partial(look, inputs))
-        alternation.warm_up(warm_up_steps)
-        steps = alternation.steps_of(seconds, at_least=steps_at_least)
-        return _report(name, place, alternation.measure(pairs, steps), configuration)
+@dataclass(frozen=True)
+class Shape:
+    """How large a benchmark is. `rows`: of all streams together, per second of event time and step."""
+
+    rows: int
+    keys: int
+    warm_up_steps: int
+    steps_at_least: int
 
 
-def _run_ours(place: Place, build: Build, files: Path, out: Path) -> Stretch:
+@dataclass(frozen=True)
+class Duel:
+    """A benchmark over inputs of one kind; `settings` are told with its figures."""
+
+    name: str
+    shape: Shape
+    make_inputs: Callable[[Path, Shape], Inputs]
+    ours: Build
+    theirs: Query
+    look: Look
+    settings: Mapping[str, Any]
+
+    def run(
+        self, shape: Shape | None = None, *, pairs: int = 5, seconds: float = 10.0, quiet: bool = False
+    ) -> dict[str, Any]:
+        """Warm up, alternate, compare; the result is plain data."""
+        shape = shape or self.shape
+        with bench_place(quiet) as place:
+            inputs = self.make_inputs(place.root / "inputs", shape)
+            sides = [
+                Side(OURS, partial(run_ours, place, self.ours)),
+                Side(THEIRS, partial(self.theirs, place)),
+            ]
+            alternation = Alternation(place, inputs, sides, partial(self.look, inputs))
+            alternation.warm_up(shape.warm_up_steps)
+            steps = alternation.steps_of(seconds, at_least=shape.steps_at_least)
+            settings = {"rows_per_step": shape.rows, "keys": shape.keys, **self.settings}
+            return _report(self.name, place, alternation.measure(pairs, steps), settings)
+
+
+def run_ours(place: Place, build: Build, files: Path, out: Path) -> Stretch:
     with place.directory("store") as store:
         return run_topology(build(files, out), place.session, files, CountingStore(store))
 

@@ -11,6 +11,7 @@ Sides alternate in one warmed session; each side's output is merged by key and c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,8 +33,9 @@ from holdfast.bench.measure.report import (
     show,
     side_figures,
 )
-from holdfast.bench.measure.side_holdfast import PERIOD_S, CountingStore, run_topology
+from holdfast.bench.measure.side_holdfast import PERIOD_S
 from holdfast.bench.subjects.changelog import COLUMNS, first_difference, merged
+from holdfast.bench.subjects.duel import run_ours
 from holdfast.errors import HoldfastError
 from holdfast.language.operators import aggregates
 from holdfast.language.topology import Topology
@@ -43,6 +45,8 @@ from holdfast.sources import Files
 OURS, DEFAULT, ROCKSDB = "holdfast", "spark_default", "spark_rocksdb"
 SMALL_ROWS, SMALL_KEYS = 100_000, 10_000
 STEPS_MIN = 5
+IN_A_REGION: Mapping[str, object] = {"period": PERIOD_S}
+"""As users would run it."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,13 @@ def bench_keyed(
         return _report(place, work, alternation.measure(pairs, steps))
 
 
-def keyed_topology(files: Path, out: Path) -> Topology:
-    """The aggregate of the benchmark, in our words, in a consistent region as users would run it."""
+def keyed_topology(files: Path, out: Path, region: Mapping[str, object] | None = IN_A_REGION) -> Topology:
+    """The aggregate of the benchmark, in our words, in a region with these settings, or (None) in none."""
     topology = Topology("bench")
     source = Files(str(files), format="parquet", schema=KEYED_SCHEMA, max_files_per_step=1)
-    rows = topology.source(source, name="in").consistent(name="bench", period=PERIOD_S)
+    rows = topology.source(source, name="in")
+    if region is not None:
+        rows = rows.consistent(name="bench", **region)  # type: ignore[arg-type]
     changes = rows.aggregate(
         "key",
         emit="changes",
@@ -114,7 +120,7 @@ def look(inputs: KeyedInputs, out: Path, steps: int) -> dict[str, int]:
 
 
 def _sides(place: Place, work: Workload) -> list[Side]:
-    sides = [Side(OURS, partial(_run_holdfast, place)), _spark_side(place, work, DEFAULT)]
+    sides = [Side(OURS, partial(run_ours, place, keyed_topology)), _spark_side(place, work, DEFAULT)]
     return [*sides, _spark_side(place, work, ROCKSDB)] if work.rocksdb else sides
 
 
@@ -124,11 +130,6 @@ def _spark_side(place: Place, work: Workload, name: str) -> Side:
         return Side(name, run)
     small = KeyedInputs(place.root / "small", SMALL_ROWS, SMALL_KEYS, work.distinct)
     return Side(name, run, work.rocksdb_rounds_max, warm_up=small)
-
-
-def _run_holdfast(place: Place, files: Path, out: Path) -> Stretch:
-    with place.directory("store") as store:
-        return run_topology(keyed_topology(files, out), place.session, files, CountingStore(store))
 
 
 def _run_spark(place: Place, name: str, files: Path, out: Path) -> Stretch:

@@ -7,7 +7,6 @@ comes to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +19,20 @@ from pyspark.sql import functions as F
 
 from holdfast.bench.measure import side_spark
 from holdfast.bench.measure.alternate import Stretch
-from holdfast.bench.measure.inputs import Inputs
+from holdfast.bench.measure.inputs import BEGIN_US, SECOND_US, TIMED_SCHEMA, Inputs, write_timed
 from holdfast.bench.measure.place import Place
 from holdfast.bench.measure.side_holdfast import PERIOD_S
-from holdfast.bench.subjects.duel import THEIRS, duel
+from holdfast.bench.subjects.duel import THEIRS, Duel, Shape
 from holdfast.errors import HoldfastError
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
 
 STREAMS = ("left", "right")
-SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("key", pa.int64()), ("value", pa.int64())])
-BEGIN_US = 1_790_000_000_000_000
-SECOND_US = 1_000_000
 WITHIN_S, DELAY_S = 10, 2
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How large the benchmark is. `rows`: of both streams together, per second and step."""
-
-    rows: int = 100_000
-    keys: int = 10_000
-    warm_up_steps: int = 12
-    steps_at_least: int = 15
+SHAPE = Shape(rows=100_000, keys=10_000, warm_up_steps=12, steps_at_least=15)
 
 
 class TwoStreams(Inputs):
@@ -57,10 +46,8 @@ class TwoStreams(Inputs):
         for stream in STREAMS:
             (directory / stream).mkdir()
             for number in range(steps):
-                at, keys, values = self.columns(stream, number)
-                columns = [pa.array(at).cast(SCHEMA.field("at").type), pa.array(keys), pa.array(values)]
-                table = pa.Table.from_arrays(columns, schema=SCHEMA)
-                pq.write_table(table, directory / stream / f"{prefix}-{number:05}.parquet")
+                path = directory / stream / f"{prefix}-{number:05}.parquet"
+                write_timed(path, *self.columns(stream, number))
 
     def columns(self, stream: str, number: int) -> tuple[Any, Any, Any]:
         """(microseconds, keys, values) of a file."""
@@ -87,28 +74,6 @@ class TwoStreams(Inputs):
             "value": int((left[2] * (high - low)).sum()),
             "value_right": int((sums[high] - sums[low]).sum()),
         }
-
-
-def bench_stream_join(
-    shape: Shape | None = None, *, pairs: int = 5, seconds: float = 10.0, quiet: bool = False
-) -> dict[str, Any]:
-    """Run the benchmark; the result is plain data."""
-    shape = shape or Shape()
-    return duel(
-        "stream-join",
-        lambda root: TwoStreams(root, shape),
-        _ours,
-        _theirs,
-        look,
-        warm_up_steps=shape.warm_up_steps,
-        steps_at_least=shape.steps_at_least,
-        pairs=pairs,
-        seconds=seconds,
-        quiet=quiet,
-        rows_per_step=shape.rows,
-        keys=shape.keys,
-        join=f"equal keys, at most {WITHIN_S} s apart, delay {DELAY_S} s",
-    )
 
 
 def look(inputs: TwoStreams, out: Path, steps: int) -> dict[str, int]:
@@ -139,7 +104,7 @@ def _ours(files: Path, out: Path) -> Topology:
     topology = Topology("bench")
     left, right = (
         topology.source(
-            Files(str(files / name), format="parquet", schema=SCHEMA, max_files_per_step=1), name=name
+            Files(str(files / name), format="parquet", schema=TIMED_SCHEMA, max_files_per_step=1), name=name
         ).consistent(name="bench", period=PERIOD_S)
         for name in STREAMS
     )
@@ -150,17 +115,8 @@ def _ours(files: Path, out: Path) -> Topology:
 
 def _theirs(place: Place, files: Path, out: Path) -> Stretch:
     with place.directory("checkpoint") as checkpoint:
-        return side_spark.run_query(
-            place.session,
-            THEIRS,
-            files,
-            out,
-            checkpoint,
-            query=joined,
-            schema=SCHEMA,
-            mode="append",
-            streams=STREAMS,
-        )
+        given = (place.session, THEIRS, files, out, checkpoint)
+        return side_spark.run_query(*given, query=joined, schema=TIMED_SCHEMA, mode="append", streams=STREAMS)
 
 
 def joined(left: DataFrame, right: DataFrame) -> DataFrame:
@@ -173,3 +129,7 @@ def joined(left: DataFrame, right: DataFrame) -> DataFrame:
         f" and at_right <= at + interval {WITHIN_S} seconds"
     )
     return left.withWatermark("at", f"{DELAY_S} seconds").join(other, near).drop("other")
+
+
+SETTINGS = {"join": f"equal keys, at most {WITHIN_S} s apart, delay {DELAY_S} s"}
+bench_stream_join = Duel("stream-join", SHAPE, TwoStreams, _ours, _theirs, look, SETTINGS).run

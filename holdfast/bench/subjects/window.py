@@ -8,7 +8,6 @@ wrote is compared with what the input comes to; rows are never late here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +19,20 @@ from pyspark.sql import functions as F
 
 from holdfast.bench.measure import side_spark
 from holdfast.bench.measure.alternate import Stretch
-from holdfast.bench.measure.inputs import Inputs
+from holdfast.bench.measure.inputs import BEGIN_US, SECOND_US, TIMED_SCHEMA, Inputs, write_timed
 from holdfast.bench.measure.place import Place
 from holdfast.bench.measure.side_holdfast import PERIOD_S
-from holdfast.bench.subjects.duel import THEIRS, duel
+from holdfast.bench.subjects.duel import THEIRS, Duel, Shape
 from holdfast.errors import HoldfastError
 from holdfast.language.operators import aggregates, windows
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
 
-SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("key", pa.int64()), ("value", pa.int64())])
-BEGIN_US = 1_790_000_000_000_000
-SECOND_US = 1_000_000
 SIZE_S, SLIDE_S, DELAY_S = 10, 1, 2
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How large the benchmark is."""
-
-    rows: int = 100_000
-    keys: int = 1_000
-    warm_up_steps: int = 25
-    steps_at_least: int = 20
+SHAPE = Shape(rows=100_000, keys=1_000, warm_up_steps=25, steps_at_least=20)
 
 
 class TimedInputs(Inputs):
@@ -66,9 +55,7 @@ class TimedInputs(Inputs):
         return at, random.integers(0, self.shape.keys, len(at)), random.integers(0, 1_000, len(at))
 
     def _write(self, path: Path, number: int) -> None:
-        at, keys, values = self.columns(number)
-        columns = [pa.array(at).cast(SCHEMA.field("at").type), pa.array(keys), pa.array(values)]
-        pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), path)
+        write_timed(path, *self.columns(number))
 
     def sums(self, steps: int) -> Mapping[str, Any]:
         """Per second and key, computed without any of the sides."""
@@ -81,28 +68,6 @@ class TimedInputs(Inputs):
             np.add.at(found["n"], place, 1)
             np.maximum.at(found["top"], place, values)
         return found
-
-
-def bench_window(
-    shape: Shape | None = None, *, pairs: int = 5, seconds: float = 10.0, quiet: bool = False
-) -> dict[str, Any]:
-    """Run the benchmark; the result is plain data."""
-    shape = shape or Shape()
-    return duel(
-        "window",
-        lambda root: TimedInputs(root, shape),
-        _ours,
-        _theirs,
-        look,
-        warm_up_steps=shape.warm_up_steps,
-        steps_at_least=shape.steps_at_least,
-        pairs=pairs,
-        seconds=seconds,
-        quiet=quiet,
-        rows_per_step=shape.rows,
-        keys=shape.keys,
-        window=f"{SIZE_S} s every {SLIDE_S} s, delay {DELAY_S} s",
-    )
 
 
 def look(inputs: TimedInputs, out: Path, steps: int) -> dict[str, int]:
@@ -132,7 +97,7 @@ def look(inputs: TimedInputs, out: Path, steps: int) -> dict[str, int]:
 
 def _ours(files: Path, out: Path) -> Topology:
     topology = Topology("bench")
-    source = Files(str(files), format="parquet", schema=SCHEMA, max_files_per_step=1)
+    source = Files(str(files), format="parquet", schema=TIMED_SCHEMA, max_files_per_step=1)
     rows = topology.source(source, name="in").consistent(name="bench", period=PERIOD_S)
     made = rows.aggregate(
         "key",
@@ -149,7 +114,7 @@ def _ours(files: Path, out: Path) -> Topology:
 def _theirs(place: Place, files: Path, out: Path) -> Stretch:
     with place.directory("checkpoint") as checkpoint:
         return side_spark.run_query(
-            place.session, THEIRS, files, out, checkpoint, query=windowed, schema=SCHEMA, mode="append"
+            place.session, THEIRS, files, out, checkpoint, query=windowed, schema=TIMED_SCHEMA, mode="append"
         )
 
 
@@ -162,3 +127,7 @@ def windowed(rows: DataFrame) -> DataFrame:
     return made.select(
         F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), "key", "total", "n", "top"
     )  # fmt: skip
+
+
+SETTINGS = {"window": f"{SIZE_S} s every {SLIDE_S} s, delay {DELAY_S} s"}
+bench_window = Duel("window", SHAPE, TimedInputs, _ours, _theirs, look, SETTINGS).run

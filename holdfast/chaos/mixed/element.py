@@ -17,32 +17,8 @@ from holdfast.chaos.mixed.connection import SimConnection
 from holdfast.chaos.mixed.graph import Element
 from holdfast.chaos.mixed.store import AccountRecord, MixedStore, OwnCheckpoint
 from holdfast.ids import ConnectionId, OperatorName
+from holdfast.protocol import autonomous
 from holdfast.protocol.accounts import Covered
-from holdfast.protocol.autonomous import (
-    AutonomousCommand,
-    AutonomousEvent,
-    AutonomousMachine,
-    AutonomousPhase,
-    Begin,
-    CheckpointDue,
-    Checkpointed,
-    CheckpointOperator,
-    Discarded,
-    End,
-    Gathered,
-    GiveUp,
-    GoOnFromBefore,
-    InputsOver,
-    Recounted,
-    Rest,
-    Restored,
-    RestoreOperator,
-    RunStep,
-    SaveAccount,
-    StepDone,
-    StepFailed,
-    TellLoss,
-)
 
 COMPUTE, SINK, HAND_ON = 0, 1, 2
 """Stages of a step; HAND_ON + n stands before output n."""
@@ -71,7 +47,7 @@ class AutonomousElement:
     def __init__(
         self,
         plan: Element,
-        machine: AutonomousMachine,
+        machine: autonomous.AutonomousMachine,
         store: MixedStore,
         checkers: MixedCheckers,
         connections: dict[ConnectionId, SimConnection],
@@ -95,14 +71,14 @@ class AutonomousElement:
         self.saved_rows = 0  # of the step that was saved last
         self.due_after = 0  # the step after which checkpoints were due last
         self.failed_at = 0
-        self.todo: deque[AutonomousCommand] = deque()
+        self.todo: deque[autonomous.AutonomousCommand] = deque()
         self.asleep = 0  # turns until it goes on
         self.is_ruined = False  # every step fails
         self.damages_next = False  # the next checkpoint that is read is damaged
 
     @property
     def is_ended(self) -> bool:
-        return self.machine.phase is AutonomousPhase.ENDED and not self.todo
+        return self.machine.phase is autonomous.AutonomousPhase.ENDED and not self.todo
 
     @property
     def unread(self) -> int:
@@ -111,14 +87,14 @@ class AutonomousElement:
         return plan.own >> (plan.first_row + self.position) << (plan.first_row + self.position)
 
     def begin(self) -> None:
-        self.feed(Begin())
+        self.feed(autonomous.Begin())
 
     def forget_damage(self) -> None:
         """Nobody knows of damage in this run before an operator is restored: then it costs rows, and is counted."""
         for op in self.plan.kept & self.store.checkpoints.keys():
             self.safe[op] |= self.store.checkpoints[op].rows
 
-    def feed(self, event: AutonomousEvent) -> None:
+    def feed(self, event: autonomous.AutonomousEvent) -> None:
         self.todo.extend(self.machine.handle(event))
 
     # --- one thing at a time ------------------------------------------------------------------------------------
@@ -136,7 +112,11 @@ class AutonomousElement:
         machine = self.machine
         if machine.may_step:
             if self.plan.kept and self._is_due():
-                self.feed(CheckpointDue(frozenset(op for op in self.plan.operators if self.random() < 0.7)))
+                self.feed(
+                    autonomous.CheckpointDue(
+                        frozenset(op for op in self.plan.operators if self.random() < 0.7)
+                    )
+                )
             if self.todo or self._gather():
                 return True
         elif machine.discards:
@@ -145,9 +125,9 @@ class AutonomousElement:
         else:
             return False
         if self._is_over():
-            self.feed(InputsOver())
+            self.feed(autonomous.InputsOver())
             return True
-        self.feed(Rest())
+        self.feed(autonomous.Rest())
         return bool(self.todo)
 
     def _is_due(self) -> bool:
@@ -182,7 +162,7 @@ class AutonomousElement:
         held = batch_rows + read
         uncounted = read if plan.counts_late else 0
         self.step = Step(rows | slice_rows, slice_rows, held, uncounted, ends)
-        self.feed(Gathered({c: end for c, (end, _) in ends.items()}, held - uncounted))
+        self.feed(autonomous.Gathered({c: end for c, (end, _) in ends.items()}, held - uncounted))
         return True
 
     def _discard(self) -> bool:
@@ -193,7 +173,7 @@ class AutonomousElement:
                     rows += connection.take().bit_count()
                     taken[connection.wire.id] = connection.taken
             if taken:
-                self.feed(Discarded(taken, rows))
+                self.feed(autonomous.Discarded(taken, rows))
         return bool(taken)
 
     # --- a step -------------------------------------------------------------------------------------------------
@@ -260,9 +240,9 @@ class AutonomousElement:
         rows = step.rows.bit_count()
         taken = {c.wire.id: c.taken for c in self.inputs if c.wire.id in step.left}
         sent = {connection.wire.id: rows for connection in self.outputs}
-        self.feed(StepDone(sent, sum(step.left.values()), taken))
+        self.feed(autonomous.StepDone(sent, sum(step.left.values()), taken))
         if step.uncounted:
-            self.feed(Recounted(step.uncounted))
+            self.feed(autonomous.Recounted(step.uncounted))
         self.reached("step done")
 
     def fail(self, *, spoils: bool) -> None:
@@ -283,18 +263,18 @@ class AutonomousElement:
             handed = self.outputs[: max(0, step.stage - HAND_ON)]
             sent = {connection.wire.id: step.rows.bit_count() for connection in handed}
             self.checkers.may_overcount(self.plan.reach, step.held)
-            self.feed(StepFailed("simulated", step.held, frozenset(spoiled), sent))
+            self.feed(autonomous.StepFailed("simulated", step.held, frozenset(spoiled), sent))
         self.reached("step failed")
 
     # --- commands -----------------------------------------------------------------------------------------------
 
     def _perform_next(self) -> bool:
         command = self.todo[0]
-        if isinstance(command, SaveAccount) and self.must_wait():
+        if isinstance(command, autonomous.SaveAccount) and self.must_wait():
             return False
         self.todo.popleft()
         match command:
-            case SaveAccount(account):
+            case autonomous.SaveAccount(account):
                 uncounted = 0
                 if self.step is not None:
                     self.step.is_saved = True
@@ -304,23 +284,23 @@ class AutonomousElement:
                     account, self.position_to_save(), uncounted
                 )
                 self.reached("saved")
-            case RunStep():
+            case autonomous.RunStep():
                 assert self.step is not None
                 self.step.is_running = True
                 self.states = dict(self.safe)
-            case GoOnFromBefore(operators):
+            case autonomous.GoOnFromBefore(operators):
                 self.states = self.safe = {**self.states, **{op: self.safe[op] for op in operators}}
-            case RestoreOperator(op):
+            case autonomous.RestoreOperator(op):
                 self._restore(op)
-            case CheckpointOperator(op):
+            case autonomous.CheckpointOperator(op):
                 self._checkpoint(op)
-            case GiveUp():
+            case autonomous.GiveUp():
                 self.is_ruined = False
                 self.reached("gave up")
-            case End():
+            case autonomous.End():
                 for connection in self.outputs:
                     connection.closed = True
-            case TellLoss():
+            case autonomous.TellLoss():
                 pass
         return True
 
@@ -343,10 +323,10 @@ class AutonomousElement:
             self.states = self.safe = {**self.safe, op: self.store.readable(op)}
             self.again[op] = 0
             lost = 0 if checkpoint is None else checkpoint.damaged.bit_count()
-            self.feed_first(Restored(op, lost, "damaged"))
+            self.feed_first(autonomous.Restored(op, lost, "damaged"))
         self.reached("restored")
 
-    def feed_first(self, event: AutonomousEvent) -> None:
+    def feed_first(self, event: autonomous.AutonomousEvent) -> None:
         """Commands that answer a command come before the rest of the list it was in."""
         self.todo.extendleft(reversed(self.machine.handle(event)))
 
@@ -359,4 +339,4 @@ class AutonomousElement:
         self.store.checkpoints[op] = OwnCheckpoint(covers, self.states[op])
         self.again[op] = 0
         self.reached("stored a checkpoint")
-        self.feed_first(Checkpointed(op))
+        self.feed_first(autonomous.Checkpointed(op))

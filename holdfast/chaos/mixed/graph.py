@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
+from holdfast.chaos.shapes import LANES_MAX
 from holdfast.ids import ConnectionId, ElementName, OperatorName, RegionName
 from holdfast.protocol.accounts import Sinks
 from holdfast.protocol.shape import Link, RegionShape
-
-LANES_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)

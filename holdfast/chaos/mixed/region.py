@@ -16,45 +16,10 @@ from holdfast.chaos.mixed.connection import SimConnection
 from holdfast.chaos.mixed.graph import Element, MixedGraph
 from holdfast.chaos.mixed.store import MixedPart, MixedStore
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
+from holdfast.protocol import commands, messages
 from holdfast.protocol.accounts import TakenByRegion
-from holdfast.protocol.commands import (
-    AwaitSpace,
-    CommitSinks,
-    ControllerCommand,
-    Park,
-    Persist,
-    Publish,
-    Stop,
-)
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.protocol.element import ElementMachine, ElementPhase
-from holdfast.protocol.messages import (
-    BeginEpoch,
-    BeginReset,
-    Broke,
-    Committed,
-    ControllerEvent,
-    ElementCommand,
-    ElementEvent,
-    EpochDue,
-    Forward,
-    GoOn,
-    KeepOutputs,
-    Marker,
-    MarkerArrived,
-    Pin,
-    Published,
-    PublishFailed,
-    Restore,
-    Resume,
-    ResumeRequested,
-    SpaceReturned,
-    Start,
-    Tell,
-    Upload,
-    UploadBroke,
-    UploadFinished,
-)
 from holdfast.protocol.shape import Mode
 
 LINK_CAPACITY = 3
@@ -76,9 +41,9 @@ class RegionElement:
         self.position = part.position
         self.kept: list[int] | None = None
         self.pin: MixedPart | None = None
-        self.todo: deque[ElementCommand] = deque()
+        self.todo: deque[messages.ElementCommand] = deque()
 
-    def feed(self, event: ElementEvent) -> None:
+    def feed(self, event: messages.ElementEvent) -> None:
         self.todo.extend(self.machine.handle(event))
 
     # --- one thing at a time ------------------------------------------------------------------------------------
@@ -97,10 +62,10 @@ class RegionElement:
             if not queue:
                 continue
             head = queue[0]
-            if isinstance(head, Marker):
+            if isinstance(head, messages.Marker):
                 if self.machine.delivers(wire.id, head):
                     queue.popleft()
-                    self.feed(MarkerArrived(wire.id, head))
+                    self.feed(messages.MarkerArrived(wire.id, head))
                     return True
                 continue
             fate = self.machine.fate(wire.id)
@@ -155,25 +120,25 @@ class RegionElement:
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def _perform(self, command: ElementCommand) -> None:
+    def _perform(self, command: messages.ElementCommand) -> None:
         region = self.region
         match command:
-            case Forward(marker):
+            case messages.Forward(marker):
                 for wire in self.plan.outputs:
                     if wire.is_link:
                         if marker.kind == "reset":
                             region.links[wire.id].clear()
                         region.links[wire.id].append(marker)
-            case Tell(event):
+            case messages.Tell(event):
                 region.pending.append(event)
-            case Pin(epoch, attempt):
+            case messages.Pin(epoch, attempt):
                 self._pin(epoch, attempt)
-            case Upload():
+            case messages.Upload():
                 assert self.pin is not None
                 region.pending.append(self.pin)
-            case KeepOutputs():
+            case messages.KeepOutputs():
                 self.kept = []
-            case Restore():
+            case messages.Restore():
                 with region.checkers.destroying():
                     self._restore(region.store.epoch[self.plan.name])
                 region.reached("reset")
@@ -209,7 +174,7 @@ class RegionElement:
         """What it was doing failed; its state is worthless."""
         if self.machine.phase is not ElementPhase.BROKEN:
             self.todo.clear()
-            self.feed(Broke("simulated"))
+            self.feed(messages.Broke("simulated"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +182,7 @@ class Letter:
     """A message of the controller under way to an element."""
 
     to: ElementName
-    event: ElementEvent
+    event: messages.ElementEvent
 
 
 class SimRegion:
@@ -242,9 +207,11 @@ class SimRegion:
         self.checkers = checkers
         self.random = random
         self.reached = reached
-        self.links: dict[ConnectionId, deque[int | Marker]] = {link.id: deque() for link in self.shape.links}
+        self.links: dict[ConnectionId, deque[int | messages.Marker]] = {
+            link.id: deque() for link in self.shape.links
+        }
         self.pending: list[object] = []
-        self.todo: deque[ControllerCommand] = deque()
+        self.todo: deque[commands.ControllerCommand] = deque()
         self.controller = RegionController(self.shape, mode, resets_max)
         self.elements = {
             e.number: self.element_class(e, self, connections) for e in graph.elements if e.in_region
@@ -256,18 +223,18 @@ class SimRegion:
         self.is_stopped = False
 
     def begin(self) -> None:
-        self._tell(Start(self.store.newest, self.store.controller))
+        self._tell(messages.Start(self.store.newest, self.store.controller))
 
-    def _tell(self, event: ControllerEvent) -> None:
+    def _tell(self, event: messages.ControllerEvent) -> None:
         self.todo.extend(self.controller.handle(event))
 
     def stop(self) -> None:
         """Read no more; establish a last epoch."""
         self.is_stopping = True
-        self.pending.append(EpochDue(final=True))
+        self.pending.append(messages.EpochDue(final=True))
 
     def resume(self) -> None:
-        self._tell(ResumeRequested())
+        self._tell(messages.ResumeRequested())
 
     # --- one thing at a time ------------------------------------------------------------------------------------
 
@@ -280,7 +247,7 @@ class SimRegion:
             return False
         place = int(self.random() * len(self.pending))
         item = self.pending[place]
-        if isinstance(item, AwaitSpace) and self.store.full:
+        if isinstance(item, commands.AwaitSpace) and self.store.full:
             return False
         if isinstance(item, Letter) and self._by_name[item.to].todo:
             return False
@@ -296,7 +263,7 @@ class SimRegion:
         if is_final and self.is_final_asked:
             return False
         self.is_final_asked = is_final
-        self._tell(EpochDue(final=is_final, sticky=False))
+        self._tell(messages.EpochDue(final=is_final, sticky=False))
         return True
 
     def _arrive(self, item: object) -> None:
@@ -305,16 +272,16 @@ class SimRegion:
                 self._by_name[to].feed(event)
             case MixedPart():
                 self._upload(item)
-            case Publish():
+            case commands.Publish():
                 self._publish(item)
-            case CommitSinks(epoch):
+            case commands.CommitSinks(epoch):
                 for name, part in self.store.epoch.items():
                     plan = self._by_name[name].plan
                     for sink, _ in plan.sinks:
                         self.checkers.shows(plan, sink, part.state)
-                self._tell(Committed(epoch))
-            case AwaitSpace():
-                self._tell(SpaceReturned())
+                self._tell(messages.Committed(epoch))
+            case commands.AwaitSpace():
+                self._tell(messages.SpaceReturned())
             case _:
                 self._tell(item)  # type: ignore[arg-type]
 
@@ -327,38 +294,42 @@ class SimRegion:
         fails, no_space = self._refused()
         element = self._by_name[part.element]
         if fails:
-            element.feed(UploadBroke(part.epoch, part.attempt, no_space))
+            element.feed(messages.UploadBroke(part.epoch, part.attempt, no_space))
         else:
-            element.feed(UploadFinished(part.epoch, part.attempt, part))
+            element.feed(messages.UploadFinished(part.epoch, part.attempt, part))
 
-    def _publish(self, command: Publish) -> None:
+    def _publish(self, command: commands.Publish) -> None:
         fails, no_space = self._refused()
         if fails:
-            self._tell(PublishFailed(command.epoch, no_space))
+            self._tell(messages.PublishFailed(command.epoch, no_space))
             return
         parts = {name: part for name, part in command.parts.items() if isinstance(part, MixedPart)}
         self.store.newest, self.store.epoch = command.epoch, parts
         self.reached("published")
-        self._tell(Published(command.epoch))
+        self._tell(messages.Published(command.epoch))
 
     # --- the controller's commands ------------------------------------------------------------------------------
 
-    def _perform(self, command: ControllerCommand) -> None:
+    def _perform(self, command: commands.ControllerCommand) -> None:
         match command:
-            case Persist(record):
+            case commands.Persist(record):
                 self.store.controller = record
-            case BeginEpoch(elements=names) | Resume(elements=names) | GoOn(elements=names):
+            case (
+                messages.BeginEpoch(elements=names)
+                | messages.Resume(elements=names)
+                | messages.GoOn(elements=names)
+            ):
                 self.pending += [Letter(name, command) for name in names]
-            case BeginReset(elements=names):
+            case messages.BeginReset(elements=names):
                 self.is_final_asked = False
                 self._throw_away(now=False)
                 self.pending += [Letter(name, command) for name in names]
-            case Publish() | CommitSinks() | AwaitSpace():
+            case commands.Publish() | commands.CommitSinks() | commands.AwaitSpace():
                 self.pending.append(command)
-            case Park():
+            case commands.Park():
                 self._throw_away(now=True)
                 self.reached("parked")
-            case Stop():
+            case commands.Stop():
                 self.is_stopped = True
                 self._throw_away(now=True)
                 for element in self.elements.values():

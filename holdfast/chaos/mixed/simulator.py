@@ -13,8 +13,6 @@ What is not simulated: torn writes, damaged epochs, several regions, changed gra
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from random import Random
@@ -27,10 +25,9 @@ from holdfast.chaos.mixed.connection import SimConnection
 from holdfast.chaos.mixed.element import AutonomousElement
 from holdfast.chaos.mixed.faults import MixedFaults
 from holdfast.chaos.mixed.graph import MixedGraph, random_graph
-from holdfast.chaos.mixed.outcome import MixedOutcome
 from holdfast.chaos.mixed.region import RegionElement, SimRegion
 from holdfast.chaos.mixed.store import BooksRecord, MixedStore
-from holdfast.chaos.outcome import SimulationFailed
+from holdfast.chaos.outcome import MixedOutcome, SimulationFailed, added_up, command_line
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import Account
 from holdfast.protocol.autonomous import AutonomousMachine, Stop
@@ -351,25 +348,11 @@ class MixedSimulator:
 
 def simulate_mixed(seeds: Iterable[int]) -> MixedOutcome:
     """Run many schedules and add up their figures; the first failure ends it."""
-    total = MixedOutcome()
-    for seed in seeds:
-        total.add(MixedSimulator(seed).run())
-    return total
+    return added_up(MixedOutcome(), (MixedSimulator(seed).run() for seed in seeds))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m holdfast.chaos.mixed", description=__doc__.split("\n\n")[0]
+    about = __doc__.split("\n\n")[0]
+    return command_line(
+        "mixed", about, lambda seed, trace: MixedSimulator(seed, trace=trace).run(), MixedOutcome(), arguments
     )
-    parser.add_argument("--seed", type=int, default=0, help="the schedule to tell, or the first one to count")
-    parser.add_argument("--count", type=int, default=0, help="run so many schedules and print figures only")
-    options = parser.parse_args(arguments)
-    try:
-        if options.count:
-            print(simulate_mixed(range(options.seed, options.seed + options.count)).figures())
-        else:
-            print(MixedSimulator(options.seed, trace=print).run().figures())
-    except SimulationFailed as failed:
-        print(f"FAILED {failed}", file=sys.stderr)
-        return 1
-    return 0

@@ -8,66 +8,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
-from holdfast.checkpoint import savepoints
-from holdfast.checkpoint.blobs import BlobRef, get_blob
-from holdfast.checkpoint.change.founding import Founded, Seed, found_store, region_epochs, schemas_of
-from holdfast.checkpoint.look.epochs import (
-    choose_epoch,
-    choose_region,
-    identity_of,
-    open_reader,
-    read_manifest,
-    regions,
-)
+from holdfast.checkpoint.blobs import get_blob
+from holdfast.checkpoint.change.founding import Founded, Pieces, Seed, found_store, region_epochs, schemas_of
+from holdfast.checkpoint.look import epochs
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import ConfigError, StoreError
 from holdfast.ids import Epoch, RegionName
-from holdfast.store.base import SegmentRef, Store
+from holdfast.store.base import Store
 from holdfast.store.urls import open_store
-
-
-class StoredPieces:
-    """Pieces of a store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def blob(self, ref: BlobRef) -> bytes:
-        return get_blob(self._store, ref)
-
-    def segment(self, ref: SegmentRef, local: Path) -> None:
-        self._store.fetch_segment(ref, local)
 
 
 def resolve(store: Store, wanted: str, region: str | None = None) -> dict[RegionName, Epoch]:
     """What EPOCH|SAVEPOINT means: an epoch of one region, or a savepoint in every region that has it.
     ConfigError listing what there is."""
     if wanted.isdigit():
-        where = choose_region(store, region)
-        return {where: choose_epoch(store, where, wanted)}
-    places = [choose_region(store, region)] if region is not None else regions(store)
-    named = {where: savepoints.read(store, where) for where in places}
-    found = {where: points[wanted].epoch for where, points in named.items() if wanted in points}
-    if not found:
-        names = sorted({name for points in named.values() for name in points})
-        raise ConfigError(
-            f"{store.url} has no savepoint {wanted!r}.", cure=f"Savepoints are {', '.join(names) or 'none'}."
-        )
-    return found
+        where = epochs.choose_region(store, region)
+        return {where: epochs.choose_epoch(store, where, wanted)}
+    points = epochs.choose_savepoint(store, wanted, region)
+    return {where: point.epoch for where, point in points.items()}
 
 
-def seed_of(store: Store, epochs: Mapping[RegionName, Epoch], kind: str, drop: Collection[str] = ()) -> Seed:
+def seed_of(store: Store, chosen: Mapping[RegionName, Epoch], kind: str, drop: Collection[str] = ()) -> Seed:
     """The epochs as something a new store can begin with."""
-    identity = identity_of(store)
-    manifests = tuple(read_manifest(store, region, epoch) for region, epoch in epochs.items())
+    identity = store.read_identity()
+    manifests = tuple(epochs.read_manifest(store, region, epoch) for region, epoch in chosen.items())
     refuse_unknown(manifests, drop)
     schemas = {name: s for name, s in schemas_of(store, manifests).items() if name not in drop}
-    dropped = tuple(sorted(set(drop)))
-    return Seed(
-        kind, store.url, identity.job_id, identity.topology, manifests, schemas, StoredPieces(store), dropped
-    )
+    pieces, dropped = Pieces(partial(get_blob, store), store.fetch_segment), tuple(sorted(set(drop)))
+    return Seed(kind, store.url, identity.job_id, identity.topology, manifests, schemas, pieces, dropped)
 
 
 def refuse_unknown(manifests: Collection[Manifest], drop: Collection[str]) -> None:
@@ -89,20 +60,20 @@ def fork(
     wall: float | None = None,
 ) -> Founded:
     """Make a new store that begins with an epoch or savepoint of another. A run may go on on that one meanwhile."""
-    store, new = open_reader(source), open_store(target)
+    store, new = epochs.open_reader(source), open_store(target)
     if store.url == new.url:
         raise ConfigError(f"{store.url} cannot be forked into itself.", cure="Name another place.")
-    epochs = resolve(store, str(wanted), region)
+    chosen = resolve(store, str(wanted), region)
     try:
-        seed = seed_of(store, epochs, "fork", drop)
+        seed = seed_of(store, chosen, "fork", drop)
         return found_store(new, seed, time.time() if wall is None else wall)
     except StoreError as error:
-        raise gone(store, epochs) or error from error
+        raise gone(store, chosen) or error from error
 
 
-def gone(store: Store, epochs: Mapping[RegionName, Epoch]) -> ConfigError | None:
+def gone(store: Store, chosen: Mapping[RegionName, Epoch]) -> ConfigError | None:
     """What to say if an epoch that was being read is not there any more: its owner deletes old ones."""
-    left = {region: epoch for region, epoch in epochs.items() if epoch not in store.epochs(region)}
+    left = {region: epoch for region, epoch in chosen.items() if epoch not in store.epochs(region)}
     if not left:
         return None
     return ConfigError(

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef, put_blobs
-from holdfast.checkpoint.look.epochs import identity_of
 from holdfast.checkpoint.manifest import Manifest, Origin
 from holdfast.checkpoint.parts import Piece, Place
-from holdfast.checkpoint.stored_names import controller_record, schema_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.durable import translate_os_errors
 from holdfast.errors import ConfigError, DamagedError, StoreError
 from holdfast.failpoints import fp
@@ -37,16 +36,15 @@ from holdfast.store.sqlite.sqlite_store import SqliteStore
 RECORD = "founding"
 UNDER_WAY, DONE = "under way", "done"
 
-
 Refs = Mapping[Place, BlobRef]
 
 
-class Pieces(Protocol):
+@dataclass(frozen=True, slots=True)
+class Pieces:
     """Where the stored pieces of the epochs come from. Both verify what they give: DamagedError otherwise."""
 
-    def blob(self, ref: BlobRef) -> bytes: ...
-
-    def segment(self, ref: SegmentRef, local: Path) -> None: ...
+    blob: Callable[[BlobRef], bytes]
+    segment: Callable[[SegmentRef, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +61,13 @@ class Seed:
     pieces: Pieces
     dropped: tuple[str, ...] = ()
 
+    @property
+    def epochs(self) -> dict[str, int]:
+        return {str(manifest.region): int(manifest.epoch) for manifest in self.manifests}
+
     def described(self) -> dict[str, Any]:
-        epochs = {str(manifest.region): int(manifest.epoch) for manifest in self.manifests}
-        return {
-            "kind": self.kind,
-            "store": self.store,
-            "job": self.job,
-            "epochs": epochs,
-            "dropped": list(self.dropped),
-        }
+        source = {"kind": self.kind, "store": self.store, "job": self.job}
+        return {**source, "epochs": self.epochs, "dropped": list(self.dropped)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +104,14 @@ def found_store(store: Store, seed: Seed, wall: float) -> Founded:
         pieces = distinct(kept)
         refs = _copy(store, seed.pieces, pieces)
         for name, schema in seed.schemas.items():
-            store.save_record(schema_record(name), schema)
+            store.save_record(record_name("schema", name), schema)
         fp("founding.copied")
         for manifest in kept:
             _publish(store, _as_own(manifest, refs, identity, token, seed, wall))
         _save(store, DONE, seed)
     finally:
         store.release()
-    epochs = {str(manifest.region): int(manifest.epoch) for manifest in kept}
-    return Founded(identity.job_id, epochs, len(pieces), sum(piece.ref.size for piece in pieces))
+    return Founded(identity.job_id, seed.epochs, len(pieces), sum(piece.ref.size for piece in pieces))
 
 
 # --- what is there already ------------------------------------------------------------------------------------------
@@ -125,7 +120,7 @@ def found_store(store: Store, seed: Seed, wall: float) -> Founded:
 def _refuse_another(store: Store, seed: Seed) -> None:
     """ConfigError unless the place is free, or holds the beginning of this very founding."""
     try:
-        identity_of(store)
+        store.read_identity()
     except StoreError as error:
         if isinstance(error, DamagedError):
             raise
@@ -198,7 +193,7 @@ def _near(store: Store) -> Path | None:
 def _publish(store: Store, manifest: Manifest) -> None:
     # Attempts go on where they were: names of segments carry them and must not come again.
     record = ControllerRecord(manifest.epoch, Epoch(manifest.epoch + 1), manifest.attempt, 0)
-    store.save_record(controller_record(manifest.region), json.dumps(asdict(record)).encode())
+    store.save_record(record_name("controller", manifest.region), json.dumps(asdict(record)).encode())
     if manifest.epoch not in store.epochs(manifest.region):
         store.publish(manifest.region, manifest.epoch, manifests.encode(manifest))
 
@@ -236,7 +231,7 @@ def _as_own(
 def schemas_of(store: Store, manifests_: Sequence[Manifest]) -> dict[str, bytes]:
     """Stored schemas of the sources that take part in these epochs."""
     names = [name for one in manifests_ for name, of in one.fingerprint.items() if of.kind == "source"]
-    found = {name: store.load_record(schema_record(name)) for name in names}
+    found = {name: store.load_record(record_name("schema", name)) for name in names}
     return {name: schema for name, schema in found.items() if schema is not None}
 
 

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from holdfast.checkpoint import savepoints
-from holdfast.checkpoint.look.epochs import choose_region, newest_manifest, regions
+from holdfast.checkpoint.look.epochs import choose_savepoint, chosen_regions, newest_manifest
 from holdfast.checkpoint.retention import Collected, Collector, Retention
 from holdfast.checkpoint.savepoints import Savepoint, Savepoints
-from holdfast.errors import ConfigError, OwnedError
+from holdfast.errors import OwnedError
 from holdfast.ids import OwnerToken, RegionName
 from holdfast.store.base import Store
 
@@ -31,18 +31,10 @@ def owning(store: Store) -> Iterator[OwnerToken]:
         store.release()
 
 
-def chosen(store: Store, region: str | None) -> list[RegionName]:
-    """The region that is named, or all that have an epoch. ConfigError if there is none."""
-    return (
-        regions(store) or [choose_region(store, None)] if region is None else [choose_region(store, region)]
-    )
-
-
 def name_newest(store: Store, name: str, region: str | None, wall: float) -> list[Savepoint]:
-    """Name the newest epoch of every region, or of one."""
     savepoints.check_name(name)
     with owning(store):
-        epochs = {where: newest_manifest(store, where).epoch for where in chosen(store, region)}
+        epochs = {where: newest_manifest(store, where).epoch for where in chosen_regions(store, region)}
         for where in epochs:
             Savepoints(store, where).refuse_taken(name)
         points = [Savepoints(store, where).add(name, epoch, wall) for where, epoch in epochs.items()]
@@ -51,30 +43,17 @@ def name_newest(store: Store, name: str, region: str | None, wall: float) -> lis
 
 
 def delete_name(store: Store, name: str, region: str | None) -> list[Savepoint]:
-    """Take a name away from every region that has it, or from one."""
     with owning(store):
-        points = [Savepoints(store, each).remove(name) for each in having(store, name, region)]
+        points = [Savepoints(store, each).remove(name) for each in choose_savepoint(store, name, region)]
         store.append_events([("savepoint.deleted", _told(point)) for point in points])
         return points
-
-
-def having(store: Store, name: str, region: str | None) -> list[RegionName]:
-    """Regions with a savepoint of that name. ConfigError if there is none."""
-    places = chosen(store, region)
-    found = [where for where in places if name in savepoints.read(store, where)]
-    if not found:
-        names = sorted({each for where in places for each in savepoints.read(store, where)})
-        raise ConfigError(
-            f"{store.url} has no savepoint {name!r}.", cure=f"Savepoints are {', '.join(names) or 'none'}."
-        )
-    return found
 
 
 def prune(
     store: Store, retention: Retention, region: str | None, now: float, *, dry_run: bool = False
 ) -> dict[RegionName, Collected]:
     """Delete what the retention does not keep, and what earlier collections left behind. `dry_run`: only tell."""
-    places = chosen(store, region)
+    places = chosen_regions(store, region)
     if dry_run:
         return {where: Collector(store, where, retention).would_collect(now) for where in places}
     with owning(store):

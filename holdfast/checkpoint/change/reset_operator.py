@@ -20,7 +20,7 @@ from holdfast.checkpoint.change.offline import owning
 from holdfast.checkpoint.look.epochs import choose_region, newest_manifest
 from holdfast.checkpoint.manifest import Manifest, Origin
 from holdfast.checkpoint.parts import ElementPart
-from holdfast.checkpoint.stored_names import controller_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.errors import ConfigError, DamagedError
 from holdfast.ids import Epoch, OwnerToken
 from holdfast.protocol.messages import ControllerRecord
@@ -66,7 +66,7 @@ def reset_operator(
         record = _record(store, newest)
         # As in a run: a number that may be used is remembered first, and never used again.
         after = replace(record, next_epoch=Epoch(record.next_epoch + 1))
-        store.save_record(controller_record(newest.region), json.dumps(asdict(after)).encode())
+        store.save_record(record_name("controller", newest.region), json.dumps(asdict(after)).encode())
         made = _without_state(
             newest, operator, record.next_epoch, token, time.time() if wall is None else wall
         )
@@ -106,7 +106,7 @@ def _refuse_what_cannot_be_reset(newest: Manifest, operator: str) -> None:
 
 def _record(store: Store, newest: Manifest) -> ControllerRecord:
     """The controller's record, with a number for the next epoch that was never used."""
-    raw = store.load_record(controller_record(newest.region))
+    raw = store.load_record(record_name("controller", newest.region))
     if raw is None:
         return ControllerRecord(newest.epoch, Epoch(newest.epoch + 1), newest.attempt, 0)
     record = ControllerRecord(**json.loads(raw))

@@ -16,7 +16,6 @@ import secrets
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -25,16 +24,10 @@ from holdfast import durable
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint import typed_json
 from holdfast.checkpoint.blobs import BlobRef
-from holdfast.checkpoint.change.archive import (
-    Member,
-    chunks_of,
-    read_members,
-    refused,
-    write_end,
-    write_member,
-)
+from holdfast.checkpoint.change import archive
+from holdfast.checkpoint.change.archive import Member, chunks_of, refused
 from holdfast.checkpoint.change.fork import gone, refuse_unknown, resolve, seed_of
-from holdfast.checkpoint.change.founding import Founded, Seed, distinct, found_store
+from holdfast.checkpoint.change.founding import Founded, Pieces, Seed, distinct, found_store
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
 from holdfast.durable import checksum, translate_os_errors
@@ -94,8 +87,7 @@ def export(store: Store, wanted: str, target: Path, *, region: str | None = None
                 durable.remove_quietly(staged)
     except StoreError as error:
         raise gone(store, epochs) or error from error
-    named = {str(where): int(epoch) for where, epoch in epochs.items()}
-    return Exported(str(target), named, len(pieces), target.stat().st_size)
+    return Exported(str(target), seed.epochs, len(pieces), target.stat().st_size)
 
 
 def _write(staged: Path, seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> None:
@@ -105,30 +97,27 @@ def _write(staged: Path, seed: Seed, bodies: Sequence[bytes], pieces: Sequence[P
         tempfile.TemporaryDirectory(prefix=".holdfast-", dir=staged.parent) as scratch,
     ):
         index = _index(seed, bodies, pieces)
-        write_member(file, MAGIC, len(index), [index])
+        archive.write_member(file, MAGIC, len(index), [index])
         for number, body in enumerate(bodies):
-            write_member(file, f"manifest-{number:04d}", len(body), [body])
+            archive.write_member(file, f"manifest-{number:04d}", len(body), [body])
         for number, piece in enumerate(pieces):
             chunks = _bytes_of(seed, piece, Path(scratch) / "piece")
-            write_member(file, f"piece-{number:06d}", piece.ref.size, chunks)
-        write_end(file)
+            archive.write_member(file, f"piece-{number:06d}", piece.ref.size, chunks)
+        archive.write_end(file)
         file.flush()
         os.fsync(file.fileno())
 
 
 def _index(seed: Seed, bodies: Sequence[bytes], pieces: Sequence[Piece]) -> bytes:
-    return typed_json.encode(
-        MAGIC,
-        FORMAT,
-        Index(
-            job=seed.job,
-            topology=seed.topology,
-            store=seed.store,
-            schemas={name: base64.b64encode(raw).decode() for name, raw in seed.schemas.items()},
-            manifests=tuple((len(body), checksum(body)) for body in bodies),
-            pieces=tuple(SegmentRef(*piece.place, piece.ref.size, piece.ref.crc) for piece in pieces),
-        ),
+    index = Index(
+        job=seed.job,
+        topology=seed.topology,
+        store=seed.store,
+        schemas={name: base64.b64encode(raw).decode() for name, raw in seed.schemas.items()},
+        manifests=tuple((len(body), checksum(body)) for body in bodies),
+        pieces=tuple(SegmentRef(*piece.place, piece.ref.size, piece.ref.crc) for piece in pieces),
     )
+    return typed_json.encode(MAGIC, FORMAT, index)
 
 
 def _bytes_of(seed: Seed, piece: Piece, scratch: Path) -> Iterator[bytes]:
@@ -149,33 +138,26 @@ def import_into(
     source: Path, store: Store, *, drop: Collection[str] = (), wall: float | None = None
 ) -> Founded:
     """Make a new store that begins with the epochs of a file. Every byte of the file is verified first."""
-    with _opened(source) as file:
-        bundle = Bundle(file, str(source))
-        refuse_unknown(bundle.manifests, drop)
-        schemas = {name: raw for name, raw in bundle.schemas.items() if name not in drop}
-        seed = Seed(
-            "import", bundle.store, bundle.job, bundle.topology, bundle.manifests, schemas, bundle,
-            tuple(sorted(set(drop))),
-        )  # fmt: skip
-        return found_store(store, seed, time.time() if wall is None else wall)
-
-
-@contextmanager
-def _opened(source: Path) -> Iterator[BinaryIO]:
     fd = sealed_file.open_regular(source.resolve())
     if fd is None:
         raise ConfigError(f"there is no file {source}.", cure="Check the path.")
     with open(fd, "rb") as file:
-        yield file
+        bundle = Bundle(file, str(source))
+        refuse_unknown(bundle.manifests, drop)
+        schemas = {name: raw for name, raw in bundle.schemas.items() if name not in drop}
+        pieces, dropped = Pieces(bundle.blob, bundle.segment), tuple(sorted(set(drop)))
+        origin = ("import", bundle.store, bundle.job, bundle.topology)
+        seed = Seed(*origin, bundle.manifests, schemas, pieces, dropped)
+        return found_store(store, seed, time.time() if wall is None else wall)
 
 
 class Bundle:
-    """An exported file, verified when it is made. Gives pieces as `founding.Pieces`."""
+    """An exported file, verified when it is made. Gives pieces for `founding.Pieces`."""
 
     def __init__(self, file: BinaryIO, where: str) -> None:
         self._file = file
         self._where = where
-        members = read_members(file, where)
+        members = archive.read_members(file, where)
         try:
             self._take(self._read_index(members), members[1:])
         except ValueError as error:

@@ -63,13 +63,13 @@ class PartDiff:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDiff:
-    """What changed of one operator. `blob`: its small state before and after, if it differs, as (before, after)."""
+    """What changed of one operator. `value`: its small state before and after, if it differs, as (before, after)."""
 
     operator: str
     kind: str
     present: tuple[bool, bool]
     parts: Mapping[str, PartDiff]
-    blob: tuple[Any, Any] | None
+    value: tuple[Any, Any] | None
     bytes: tuple[int, int]
     new_bytes: int
     """Of the segments only the second epoch has."""
@@ -77,7 +77,7 @@ class OperatorDiff:
     @property
     def differs(self) -> bool:
         counts = any(part.added or part.changed or part.removed for part in self.parts.values())
-        return counts or self.blob is not None or self.present != (True, True)
+        return counts or self.value is not None or self.present != (True, True)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _compare_operator(
         kind=(old if new.stored is None else new).fingerprint.kind,
         present=(old.stored is not None, new.stored is not None),
         parts={} if same_segments else _compare_parts(old, new, rows),
-        blob=_compare_values(store, old.stored, new.stored),
+        value=_compare_values(store, old.stored, new.stored),
         bytes=(_size(old.stored), _size(new.stored)),
         new_bytes=sum(ref.size for ref in added),
     )

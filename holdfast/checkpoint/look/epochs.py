@@ -16,24 +16,20 @@ from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import get_blob
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import OperatorPart, Place
+from holdfast.checkpoint.savepoints import Savepoint
 from holdfast.checkpoint.stored_names import region_of
 from holdfast.errors import ConfigError, StoreError
 from holdfast.ids import INITIAL_EPOCH, Epoch, RegionName
 from holdfast.state.values import codec
-from holdfast.store.base import Identity, Store
+from holdfast.store.base import Store
 from holdfast.store.urls import open_store
 
 
 def open_reader(where: str | Path | Store) -> Store:
     """The store to look at. It must exist: StoreError or ConfigError otherwise, MismatchError if it is newer."""
     store = open_store(where)
-    identity_of(store)
+    store.read_identity()
     return store
-
-
-def identity_of(store: Store) -> Identity:
-    """Whose store it is. Every back end tells readers, whether or not they know the topology."""
-    return store.read_identity()
 
 
 # --- which epochs there are -----------------------------------------------------------------------------------------
@@ -86,13 +82,28 @@ def choose_epoch(store: Store, region: RegionName, epoch: int | str | None = Non
     )
 
 
+def chosen_regions(store: Store, region: str | None) -> list[RegionName]:
+    """The region that is named, or all that have an epoch. ConfigError if there is none."""
+    return regions(store) if region is None and regions(store) else [choose_region(store, region)]
+
+
+def choose_savepoint(store: Store, name: str, region: str | None = None) -> dict[RegionName, Savepoint]:
+    """The savepoint of that name in every region that has it, or in one. ConfigError listing those there are."""
+    points = {where: savepoints.read(store, where) for where in chosen_regions(store, region)}
+    found = {where: of_region[name] for where, of_region in points.items() if name in of_region}
+    if not found:
+        names = sorted({each for of_region in points.values() for each in of_region})
+        raise ConfigError(f"{store.url} has no savepoint {name!r}.", cure=f"Savepoints are {_listed(names)}.")
+    return found
+
+
 def newest_manifest(store: Store, region: RegionName) -> Manifest:
     return read_manifest(store, region, choose_epoch(store, region))
 
 
 def read_manifest(store: Store, region: RegionName, epoch: Epoch) -> Manifest:
     """The manifest, verified, and of this very job, region and epoch."""
-    return manifests.read(store, region, epoch, identity_of(store).job_id)
+    return manifests.read(store, region, epoch, store.read_identity().job_id)
 
 
 def find_operator(manifest: Manifest, operator: str) -> OperatorPart:

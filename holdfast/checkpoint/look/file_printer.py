@@ -6,8 +6,6 @@ What a file is shows in its first bytes, not in its name. Formats: docs/formats.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.stored_names import OWN_PREFIX
 from holdfast.checkpoint.typed_json import plain
 from holdfast.durable import checksum, checksum_file
-from holdfast.errors import ConfigError, DamagedError, HoldfastError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.ids import Epoch
 from holdfast.state.keyed.segment import open_segment
 from holdfast.state.values import codec
@@ -32,7 +30,6 @@ from holdfast.store.files import pack_format
 SQLITE = b"SQLite format 3\0"
 _ARROW, _PARQUET = b"ARROW1", b"PAR1"
 _TAR = slice(257, 262)
-_OF_VARIABLES = re.compile(r"e(\d+)-.*~(non|incr|index)")
 
 
 @dataclass(frozen=True)
@@ -71,10 +68,9 @@ def print_file(path: Path, rows: int = 10) -> Printed:
 
 
 def _head(path: Path) -> bytes:
-    fd = sealed_file.open_regular(path)
-    if fd is None:
-        raise ConfigError(f"there is no file {path}.", cure="Check the path.")
-    with open(fd, "rb") as file:
+    with sealed_file.opened(path) as file:
+        if file is None:
+            raise ConfigError(f"there is no file {path}.", cure="Check the path.")
         return file.read(512)
 
 
@@ -85,19 +81,11 @@ def _size(data: bytes) -> dict[str, Any]:
 def _table(path: Path, kind: str, table: pa.Table, rows: int, count: int | None = None) -> Printed:
     """The first rows of a table; the file itself is only passed through, it may be large."""
     crc, size = checksum_file(path)
-    shown = table.slice(0, rows)
+    shown = zip(*(column.slice(0, rows).to_pylist() for column in table.columns), strict=True)
     schema = ", ".join(f"{field.name} {field.type}" for field in table.schema)
-    facts = {
-        "rows": table.num_rows if count is None else count,
-        "bytes": size,
-        "crc": f"{crc:08x}",
-        "columns": schema,
-    }
-    return Printed(str(path), kind, facts, tuple(shown.column_names), _as_rows(shown), raw=schema.encode())
-
-
-def _as_rows(table: pa.Table) -> tuple[tuple[Any, ...], ...]:
-    return tuple(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    facts = {"rows": table.num_rows if count is None else count, "bytes": size, "crc": f"{crc:08x}"}
+    facts["columns"] = schema
+    return Printed(str(path), kind, facts, tuple(table.column_names), tuple(shown), raw=schema.encode())
 
 
 def _parquet(path: Path, rows: int) -> Printed:
@@ -140,7 +128,7 @@ def _pack(path: Path, data: bytes) -> Printed:
 
 def _pair(key: str, data: bytes, path: Path) -> Any:
     """What a pair holds: the index of variables, new versions of them, or an encoded value."""
-    found = _OF_VARIABLES.fullmatch(key)
+    found = chain.PAIR_KEY.fullmatch(key)
     if found is None or found[2] == chain.NON:
         return _value(data)
     if found[2] != chain.INDEX:
@@ -201,18 +189,15 @@ def _json_file(path: Path, data: bytes) -> Printed:
     lines = data.splitlines()
     if data.startswith(b"{"):
         return _ledger(path, data)
-    if lines and all(_is_event(line) for line in lines[:1]):
+    if lines and _is_event(lines[0]):
         events = [json.loads(line[9:]) for line in lines if _is_event(line)]
         facts = {"events": len(events), "damaged lines": len(lines) - len(events), **_size(data)}
-        return Printed(str(path), "event log", facts, ("number", "wall", "kind", "data"), _tuples(events))
+        rows = tuple(map(tuple, events))
+        return Printed(str(path), "event log", facts, ("number", "wall", "kind", "data"), rows)
     raise ConfigError(
         f"{path} is not a file that holdfast writes.",
         cure="Name a store, or a manifest, segment, pack, record, event log or ledger in one.",
     )
-
-
-def _tuples(rows: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
-    return tuple(tuple(row) for row in rows)
 
 
 def _is_event(line: bytes) -> bool:
@@ -229,7 +214,5 @@ def _ledger(path: Path, data: bytes) -> Printed:
         if found["crc"] != checksum(body):
             raise ValueError("its checksum does not match")
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedError(
-            f"{path} is damaged, or not the ledger of a sink: {error}.", cure=sealed_file.RESTORE
-        ) from error
+        raise sealed_file.damaged(path, f"is damaged, or not the ledger of a sink: {error}") from error
     return Printed(str(path), "ledger", dict(found["ledger"]), raw=data)

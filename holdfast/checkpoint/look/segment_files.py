@@ -8,12 +8,10 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 
 from holdfast.durable import remove_quietly
-from holdfast.errors import DamagedError
 from holdfast.state.keyed.segment import open_segment
 from holdfast.store import sealed_file
 from holdfast.store.base import SegmentRef, Store
@@ -59,9 +57,8 @@ class SegmentFiles:
             read_frame(path)
         except (pa.ArrowException, OSError, ValueError) as error:
             place = self._store.describe(ref.entry, ref.key)
-            raise DamagedError(
-                f"{place} has the right checksum, but cannot be read: {error}.", cure=sealed_file.RESTORE
-            ) from error
+            what = f"has the right checksum, but cannot be read: {error}"
+            raise sealed_file.damaged(place, what) from error
         finally:
             if not isinstance(self._store, FileStore):
                 remove_quietly(path)
@@ -92,7 +89,5 @@ class SegmentFiles:
     def __enter__(self) -> SegmentFiles:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

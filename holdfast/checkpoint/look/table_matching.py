@@ -17,8 +17,6 @@ from holdfast.state.columns.arrays import lengths
 from holdfast.state.columns.grouping import Bools, comparable, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 
-_CODE_BYTES = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Matched:
@@ -74,7 +72,6 @@ def _none() -> I64:
 
 
 def _same_values(before: pa.Table, old: I64, after: pa.Table, new: I64, keys: set[str]) -> Bools:
-    """Whether the paired rows have the same values."""
     same = np.ones(len(old), dtype=np.bool_)
     if not before.schema.equals(after.schema):
         return ~same
@@ -90,6 +87,8 @@ def _same_values(before: pa.Table, old: I64, after: pa.Table, new: I64, keys: se
 
 
 # --- codes ------------------------------------------------------------------------------------------------------------
+
+_CODE_BYTES = 8
 
 
 def codes(column: pa.Array) -> I64:

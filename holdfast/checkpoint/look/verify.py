@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef, get_blob
-from holdfast.checkpoint.look.epochs import identity_of, read_manifest
+from holdfast.checkpoint.look.epochs import read_manifest
 from holdfast.checkpoint.look.segment_files import SegmentFiles
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
-from holdfast.checkpoint.stored_names import controller_record, schema_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.errors import DamagedError, HoldfastError, MismatchError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.state.values import codec
@@ -61,25 +61,16 @@ Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all, from the thread that called `verify`."""
 
 
-@dataclass(slots=True)
-class _Found:
-    """Manifests that could be read, and those that could not."""
-
-    manifests: list[Manifest]
-    problems: list[Problem]
-
-
 def verify(
     store: Store, chosen: Sequence[tuple[RegionName, Epoch]], progress: Progress | None = None
 ) -> Verified:
     """Look at these epochs. A piece that several need is read once."""
-    found = _manifests(store, chosen)
+    found, problems = _manifests(store, chosen)
     needed: dict[Piece, list[str]] = {}
-    for manifest in found.manifests:
+    for manifest in found:
         for piece in manifest.pieces():
             needed.setdefault(piece, []).append(_name(manifest.region, manifest.epoch))
-    problems = [*found.problems, *_records(store, found.manifests), *_packs(store, needed)]
-    problems += _pieces(store, needed, progress)
+    problems += [*_records(store, found), *_packs(store, needed), *_pieces(store, needed, progress)]
     still_there = {_name(region, epoch) for region, _ in chosen for epoch in store.epochs(region)}
     gone = [name for name in (_name(*each) for each in chosen) if name not in still_there]
     counts = [p for p in problems if not p.needed_by or set(p.needed_by) - set(gone)]
@@ -105,43 +96,45 @@ def _once(problems: Iterable[Problem]) -> Iterator[Problem]:
     return (Problem(name, why, needed_by) for (name, why), needed_by in merged.items())
 
 
-def _manifests(store: Store, chosen: Sequence[tuple[RegionName, Epoch]]) -> _Found:
-    found = _Found([], [])
+def _manifests(
+    store: Store, chosen: Sequence[tuple[RegionName, Epoch]]
+) -> tuple[list[Manifest], list[Problem]]:
+    """Manifests that could be read, and those that could not."""
+    found: list[Manifest] = []
+    problems: list[Problem] = []
     for region, epoch in chosen:
         try:
-            found.manifests.append(read_manifest(store, region, epoch))
+            found.append(read_manifest(store, region, epoch))
         except (StoreError, MismatchError) as error:
             place = manifests.where(store, region, epoch)
             if isinstance(store, FileStore):
-                place = str(store.root / "epochs" / region / f"{epoch:012d}.manifest")
-            found.problems.append(Problem(place, error.message, (_name(region, epoch),)))
-    return found
+                place = str(store.manifest_path(region, epoch))
+            problems.append(Problem(place, error.message, (_name(region, epoch),)))
+    return found, problems
 
 
 def _records(store: Store, known: Iterable[Manifest]) -> Iterator[Problem]:
     """Small records that a restore reads beside the epoch: absent ones are fine."""
-    names = dict.fromkeys(controller_record(manifest.region) for manifest in known)
+    names = dict.fromkeys(record_name("controller", manifest.region) for manifest in known)
     for manifest in known:
         names.update(
-            dict.fromkeys(schema_record(op) for op, of in manifest.fingerprint.items() if of.kind == "source")
+            dict.fromkeys(
+                record_name("schema", op) for op, of in manifest.fingerprint.items() if of.kind == "source"
+            )
         )
     for name in names:
         try:
             store.load_record(name)
         except (StoreError, MismatchError) as error:
-            place = (
-                str(store.root / "records" / f"{name}.rec")
-                if isinstance(store, FileStore)
-                else f"{store.url} ({name})"
-            )
-            yield Problem(place, error.message)
+            place = store.record_path(name) if isinstance(store, FileStore) else f"{store.url} ({name})"
+            yield Problem(str(place), error.message)
 
 
 def _packs(store: Store, needed: dict[Piece, list[str]]) -> Iterator[Problem]:
     """Every damaged pack of a store of plain files: one of them makes all pairs of its entry unreadable."""
     if not isinstance(store, FileStore):
         return
-    job = identity_of(store).job_id
+    job = store.read_identity().job_id
     entries: dict[str, list[str]] = {}
     for piece, epochs in needed.items():
         if isinstance(piece.ref, BlobRef):
@@ -239,13 +232,9 @@ def _look_at_value(store: Store, ref: BlobRef, encoded: bool) -> None:
 
 def _frame_of(ref: SegmentRef) -> Callable[[Path], object]:
     """How to see that a file with the right bytes is what it should be, without reading its rows."""
-    return _read_parquet_footer if ref.key.endswith(".parquet") else _read_arrow_footer
+    return pq.read_metadata if ref.key.endswith(".parquet") else _read_arrow_footer
 
 
 def _read_arrow_footer(path: Path) -> object:
     with pa.memory_map(str(path), "r") as source:
         return pa.ipc.open_file(source).schema
-
-
-def _read_parquet_footer(path: Path) -> object:
-    return pq.read_metadata(path)

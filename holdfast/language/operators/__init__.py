@@ -1,1 +1,1 @@
-"""The verbs with state and what they are told: aggregates, windows, joins, rows, Python per key."""
+"""The verbs, and what users say in them: aggregates, windows, joins, rows, Python per key."""

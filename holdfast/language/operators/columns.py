@@ -1,4 +1,4 @@
-"""Checks that many verbs share: names of columns they are told, and the columns themselves once they are known."""
+"""Checks that many verbs share: names of columns that users give, and the columns themselves once they are known."""
 
 from __future__ import annotations
 

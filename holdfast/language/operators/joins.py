@@ -100,7 +100,7 @@ class JoinSpec(Spec, UsesTime):
 def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bool = False) -> Latest:
     """The window of a stream in a join: its last `rows` rows, or those of the last `size` seconds of event time.
 
-    `rows=0` keeps nothing: the stream's rows meet the other window and are gone. `per_key`: so many of each key."""
+    `rows=0` keeps nothing: the stream's rows meet the other window and are gone. `per_key`: the last rows of each key."""
     if (size is None) == (rows is None):
         raise TopologyError(
             "latest() takes a time or a number of rows.", cure="Write latest(10) or latest(rows=1000)."
@@ -320,7 +320,7 @@ class JoinVerbs(Verbs):
         name: str | None = None,
     ) -> Stream:
         """Each row with the other stream's latest row of its key that is not later: `trades.asof_join(quotes,
-        by="ticker", on="at")`. `tolerance`: at most so much older; `exact=False`: really earlier. Rows that find
+        by="ticker", on="at")`. `tolerance`: how much older at most; `exact=False`: really earlier. Rows that find
         nothing come out with nulls, or not at all with `how="inner"`. A row waits until the other stream's watermark
         has passed it; with `idle=30` not for a source that had no row for 30 s (see `holdfast.tumbling`)."""
         spec = join_spec(asof_match(tolerance, exact), by, on, delay, how, where, suffix, idle)

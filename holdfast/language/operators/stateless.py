@@ -1,4 +1,4 @@
-"""What the stateless verbs of `Stream` are told."""
+"""What users say in the stateless verbs of `Stream`."""
 
 from __future__ import annotations
 

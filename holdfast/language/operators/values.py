@@ -1,4 +1,4 @@
-"""What verbs are told about windows, lifetimes and what joins keep: immutable values, a part of the graph.
+"""What users say about windows, lifetimes and what joins keep: immutable values, a part of the graph.
 
 `str()` of each is how `explain()` tells it. `frame` of a window is what must not change while its state is kept.
 """
@@ -18,7 +18,7 @@ Delays = tuple[tuple[str, int], ...]
 class TimeWindow:
     """Event-time windows of `size_us`, one every `slide_us`, over the column `on`. A window is complete when the
     watermark has passed its end, and forgotten `lateness_us` later. `delays_us`: by source; "" for all others.
-    `idle_us`: for so long of processing time the watermark waits for a source without rows; None: for ever."""
+    `idle_us`: how much processing time the watermark waits for a source without rows; None: for ever."""
 
     size_us: int
     slide_us: int

@@ -76,7 +76,7 @@ def tumbling(
 
     `until`: a window of a key ends with the row whose boolean column `until` is true: `hf.tumbling(until="is_end")`.
 
-    `idle`: a source that had no row for so long of processing time no longer holds the watermark back, until it has
+    `idle`: a source that had no row for this processing time no longer holds the watermark back, until it has
     rows again: `a.union(b).aggregate("k", window=hf.tumbling(60, on="at", idle=30), n=hf.count())`. Rows with which it
     comes back are late if the watermark has passed them. Who is idle is decided step by step and stored with each
     epoch; results then depend on the pace of the sources, and stay consistent over failures. Time counts while the
@@ -129,7 +129,7 @@ def sliding(
     newest: `hf.sliding(delta=10, of="mileage", every=5)`. The attribute should never fall; where it does, a row counts
     as if it had the largest one so far. What has fallen out of a window stays out. Rows without it are left out.
 
-    `delay`: how far rows may lag behind the latest one and still be in time. `lateness`: for so long after its end a
+    `delay`: how far rows may lag behind the latest one and still be in time. `lateness`: how long after its end a
     window takes late rows, and its corrected result is emitted again: merge by window and key. `idle`: see `tumbling`.
     """
     timed = {"size": size, "slide": slide, "on": on, "delay": delay, "lateness": lateness or None}

@@ -106,7 +106,7 @@ class RowWindowAggregate(MapLogic):
         return Applied(after, (output,), counts=self.counted(rows.num_rows))
 
     def counted(self, rows: int) -> Mapping[str, int]:
-        """What a step of so many rows adds to the counts."""
+        """What a step with this number of rows adds to the counts."""
         return {}
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
@@ -115,7 +115,7 @@ class RowWindowAggregate(MapLogic):
 
 @dataclass(frozen=True)
 class CountedAggregate(RowWindowAggregate):
-    """The last rows of a key after every so many of its rows: windows that become stale where rows are missed."""
+    """The last rows of a key after every n-th of its rows: windows that become stale where rows are missed."""
 
     windows: CountWindows
 

@@ -24,12 +24,12 @@ from holdfast.state.joins.sides import Pile
 from holdfast.state.windows.watermarks import NEVER
 
 _ORDINAL_BITS = 40
-"""Rows of one file or segment are numbered with so many bits in the positions of the output."""
+"""Bits for the number of a row in its file or segment, in the positions of the output."""
 
 
 @dataclass(frozen=True)
 class AsofJoin(TimedJoin):
-    """`tolerance_us`: the right row is at most so much older. `exact`: it may be of the very same time. `stamp`: the
+    """`tolerance_us`: how much older the right row may be. `exact`: it may be of the very same time. `stamp`: the
     number of this operator if its output carries positions: time, then the left row's own place."""
 
     tolerance_us: int | None

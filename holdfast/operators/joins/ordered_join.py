@@ -30,7 +30,7 @@ from holdfast.state.windows.watermarks import NEVER
 
 @dataclass(frozen=True)
 class OrderedJoin(TimedJoin):
-    """Shelves 0 and 1 are the windows, 2 and 3 the rows that wait. A window of so many rows of a whole stream is one
+    """Shelves 0 and 1 are the windows, 2 and 3 the rows that wait. A window of the last rows of a whole stream is one
     thing for all keys: such a join has all its rows in one partition (`alone`)."""
 
     windows: tuple[Latest, Latest]
@@ -50,7 +50,7 @@ class OrderedJoin(TimedJoin):
         if not self.alone:
             return super().own(rows, partition, partitions)
         left, right = super().own(rows, 0, 1)
-        return (left, right) if partition == 0 else (_told(left), _told(right))
+        return (left, right) if partition == 0 else (_without_rows(left), _without_rows(right))
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         if not self.alone:
@@ -167,6 +167,6 @@ def _both(marks: Marks) -> int | None:
     return min(known) if len(known) == 2 else None
 
 
-def _told(arrived: Arrived | None) -> Arrived | None:
+def _without_rows(arrived: Arrived | None) -> Arrived | None:
     """How far the sources came, without the rows."""
     return None if arrived is None else Arrived(arrived.rows.slice(0, 0), arrived.reached, arrived.total)

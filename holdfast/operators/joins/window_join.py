@@ -151,8 +151,8 @@ class WindowJoin(JoinLogic):
 
     def after_missed(self, meta: Any, missed: Sequence[int]) -> Any:
         """Numbers of a whole stream go on behind the rows that were missed: what is left goes in its turn."""
-        told = zip(_had(meta), missed, self.windows, strict=True)
-        return {"rows": [had if window.per_key else had + more for had, more, window in told]}
+        streams = zip(_had(meta), missed, self.windows, strict=True)
+        return {"rows": [had if window.per_key else had + more for had, more, window in streams]}
 
 
 def oriented(
@@ -171,7 +171,7 @@ def numbered_per_key(moved: SideRows, stored: Sequence[SideRows]) -> SideRows:
 
 
 def in_window(window: Latest, numbered: SideRows, total: int) -> Needed:
-    """The rows that are still in a window of the last rows, of a stream that had so many or of each key."""
+    """The rows that are still in a window of the last rows, of a stream that had `total` or of each key."""
     rows = window.rows or 0
     if not window.per_key:
         return lambda kept: above(kept.at, total - rows)
@@ -288,7 +288,7 @@ def _fresh(
 
 
 def _in_window(stored: Sequence[SideRows], window: Latest, stream: Missing, missed: int) -> Needed:
-    """Which rows are in the window behind which so many more have come."""
+    """Which rows are in the window after `missed` more have come."""
     rows = window.rows or 0
     if window.per_key:
 

@@ -18,8 +18,7 @@ from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Sc
 from holdfast.operators.shared.keyed_maps import MapLogic
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, with_hashes
 from holdfast.operators.shared.timed import Arrived, TimedPort
-from holdfast.operators.stored.rows import RowsOfWindows
-from holdfast.operators.stored.told_aggregations import Function, Functions
+from holdfast.operators.stored.rows import Function, Functions, RowsOfWindows
 from holdfast.operators.stored.views import BEST
 from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, partial, single
 from holdfast.state.aggregates.function_names import POSITION
@@ -35,7 +34,7 @@ _ALL = "__hf_all"
 
 @dataclass(frozen=True)
 class TopRows(MapLogic):
-    """The best rows a key has had. Sums travel, not rows: at most so many rows of a key leave a mapping task."""
+    """The best rows a key has had. Sums travel, not rows: at most as many rows of a key as its list has leave a mapping task."""
 
     by: tuple[str, ...]
     input: pa.Schema

@@ -173,7 +173,7 @@ class LivingLogic(TimedMapLogic):
         """(output, new state rows) of some rows; columns of the output may be more than come out."""
 
     def counted(self, rows: int, output: int) -> Mapping[str, int]:
-        """What a step of so many rows with so many of output adds to the counts."""
+        """What a step with these numbers of input and output rows adds to the counts."""
         return {}
 
     @property

@@ -95,14 +95,14 @@ class KeyedLogic(ABC):
         return meta
 
     def had(self, meta: Any, counts: Mapping[str, int]) -> tuple[int, ...] | None:
-        """How many rows each input brought so far, if the operator keeps windows of the last so many rows of them, which
+        """How many rows each input brought so far, if the operator keeps windows of a number of their last rows, which
         become stale where rows are missed. None: it does not."""
         return None
 
     def without_stale(
         self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
     ) -> tuple[tuple[Segments, ...], int]:
-        """(the segments of all partitions without the rows that so many missed ones of each input would have pushed out
+        """(the segments of all partitions without the rows that the missed ones of each input would have pushed out
         of its window, how many those were). Each partition has a place of its own."""
         return tuple(partitions), 0
 

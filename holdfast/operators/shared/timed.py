@@ -66,7 +66,7 @@ class TimedPort:
     delays: dict[int, int]
     """Microseconds by source number."""
     idle_us: int | None = None
-    """A source without a row for so long of processing time no longer holds the watermark back; None: it always does."""
+    """After this processing time without a row a source no longer holds the watermark back; None: it always does."""
     aside: bool = False
     """Time is what travels beside the rows; they themselves do not move it on."""
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
@@ -155,8 +155,8 @@ class TimedPort:
         reached = self.after(before, arrived)
         silent = self.silences(meta.get(SILENT, []), meta.get(PASSED, 0), arrived)
         now = later(self.mark(reached, silent), was)
-        told = self.noted(meta, self.to_stored(silent))
-        return Passage(before, was, now, {"reached": self.to_stored(reached), "watermark": now, **told})
+        silences = self.noted(meta, self.to_stored(silent))
+        return Passage(before, was, now, {"reached": self.to_stored(reached), "watermark": now, **silences})
 
     def marks_in(self, passage: Passage, arrived: Arrived) -> I64:
         """The watermark at each row: that of its own source, but not below the one before the step."""

@@ -21,7 +21,7 @@ Rule = Literal["newest", "sums", "rows"]
 
 STATE_PART = "state"
 RANGE_ROWS = 1 << 18
-"""About so many rows are taken at once."""
+"""About how many rows are taken at once."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Part:
     rule: Rule
     schema: pa.Schema
     keys: tuple[str, ...] = ()
-    """By which rows are told apart; none where the rule is rows."""
+    """What tells rows apart; none where the rule is rows."""
     aggregation: Aggregation | None = None
     """How sums are added up."""
     used_up: tuple[str, int] | None = None

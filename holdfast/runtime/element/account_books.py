@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.checkpoint import own_records
-from holdfast.checkpoint.stored_names import BOOKS, account_record, positions_record
+from holdfast.checkpoint.stored_names import BOOKS, record_name
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.compiler.traverse import sinks_behind
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
@@ -34,8 +34,10 @@ from holdfast.protocol.accounts import (
     settle,
     settled_after,
 )
-from holdfast.runtime.element.own_checkpoints import TellEvent, known_checkpoint
+from holdfast.runtime.element.own_checkpoints import known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
+from holdfast.runtime.telling.events import RowsLost
+from holdfast.runtime.telling.feed import Announce
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
@@ -70,11 +72,11 @@ class AccountBooks:
     """Of one run. `read` and `settle` come first and change nothing, then `begin`; `save` is called by element threads, each for its
     own element."""
 
-    def __init__(self, store: Store | None, plan: Plan, token: OwnerToken, tell: TellEvent) -> None:
+    def __init__(self, store: Store | None, plan: Plan, token: OwnerToken, announce: Announce) -> None:
         self._store = store
         self._plan = plan
         self._run = int(token)
-        self._tell = tell
+        self._announce = announce
         self._reach = sinks_behind(plan.graph)
         self.ledger = Ledger()
         self._losses: list[Loss] = []
@@ -186,7 +188,7 @@ class AccountBooks:
                 "uncounted": [[u.source, u.detail, u.absorbed] for u in uncounted],
                 "taken_s": taken_s,
             }
-            self._store.save_record(account_record(account.element), codec.encode(record))
+            self._store.save_record(record_name("account", account.element), codec.encode(record))
 
     def close(
         self,
@@ -224,7 +226,7 @@ class AccountBooks:
 
     def _tell_all(self, losses: Iterable[Loss]) -> None:
         for loss in losses:
-            self._tell("rows.lost", {"element": loss.element, "rows": loss.rows, "reason": loss.reason})
+            self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
 
     # --- the store ----------------------------------------------------------------------------------------------
 
@@ -268,7 +270,7 @@ class AccountBooks:
 
     def _bring_up_to_date(self, ledger: Ledger, name: ElementName) -> None:
         assert self._store is not None
-        raw = self._store.load_record(account_record(name))
+        raw = self._store.load_record(record_name("account", name))
         record = None if raw is None else codec.decode(raw)
         if record is None or record["account"]["run"] != ledger.run:
             return
@@ -301,7 +303,7 @@ class AccountBooks:
         assert self._store is not None
         ledger = Ledger(closed=False)
         for element in self._plan.elements:
-            raw = self._store.load_record(positions_record(element.name))
+            raw = self._store.load_record(record_name("positions", element.name))
             if raw is None:
                 continue
             record = codec.decode(raw)

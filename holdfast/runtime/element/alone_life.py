@@ -15,37 +15,13 @@ from holdfast.errors import NoSpaceError
 from holdfast.errors import StepFailed as StepFailedError
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
+from holdfast.protocol import autonomous
 from holdfast.protocol.accounts import Account, Covered
-from holdfast.protocol.autonomous import (
-    AutonomousEvent,
-    AutonomousMachine,
-    AutonomousPhase,
-    Begin,
-    CheckpointDue,
-    Checkpointed,
-    CheckpointOperator,
-    Discarded,
-    End,
-    Gathered,
-    GiveUp,
-    GoOnFromBefore,
-    InputsOver,
-    Recounted,
-    Rest,
-    Restored,
-    RestoreOperator,
-    RunStep,
-    SaveAccount,
-    StepDone,
-    StepFailed,
-    Stop,
-    TellLoss,
-)
 from holdfast.runtime.element.account_books import AccountBooks, Uncounted
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
-from holdfast.runtime.element.own_checkpoints import OwnCheckpoints, TellEvent
+from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, story_of
@@ -53,6 +29,8 @@ from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.source_positions import KnownPosition
+from holdfast.runtime.telling.events import ElementFailed, ElementGaveUp, ElementPaused, RowsLost
+from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
 RETRY_S = 0.1
@@ -72,11 +50,11 @@ class AloneLife(Life):
         books: AccountBooks,
         own: OwnCheckpoints,
         engine: Engine,
-        tell: TellEvent,
+        announce: Announce,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         account = books.account_of(loop.name)
-        self.machine = AutonomousMachine(account, tuple(own.runs), own.kept)
+        self.machine = autonomous.AutonomousMachine(account, tuple(own.runs), own.kept)
         self.failure: StepFailedError | None = None
         self.bounded = False
         """True if the element ends when its bounded sources are dry."""
@@ -84,7 +62,7 @@ class AloneLife(Life):
         self._books = books
         self._own = own
         self._engine = engine
-        self._tell = tell
+        self._announce = announce
         self._on_fatal = on_fatal
         self._draining = False
         self._work = Work()
@@ -102,7 +80,7 @@ class AloneLife(Life):
     def stop_when_possible(self) -> None:
         """Read no more from sources; end when the inputs are closed and empty."""
         self._draining = True
-        self._loop.ends.signals.notify()
+        self._loop.wake()
 
     @property
     def account(self) -> Account:
@@ -143,14 +121,15 @@ class AloneLife(Life):
             self._seats[run.name] = known[run.name].state if run.name in known else None
             run.source.seek(self._seats[run.name])
         self._own.aging.taken_s = self._books.ledger.taken_s.get(self._loop.name)
-        self._feed(Begin())
+        self._feed(autonomous.Begin())
 
     def turn(self) -> bool:
-        if self._draining and self.machine.phase is AutonomousPhase.RUNNING:
-            self._feed(Stop())
+        if self._draining and self.machine.phase is autonomous.AutonomousPhase.RUNNING:
+            self._feed(autonomous.Stop())
+            return True  # it may be over
         due = self._own.due() if self.machine.may_step else frozenset()
         if due:
-            self._feed(CheckpointDue(due))
+            self._feed(autonomous.CheckpointDue(due))
         return self.machine.discards and self._discard()
 
     def name_step(self, number: int) -> StepName:
@@ -160,7 +139,7 @@ class AloneLife(Life):
     def step(self, work: Work) -> None:
         self._work = work
         self._own.aging.took_rows()
-        self._feed(Gathered(self._places(work), work.rows))
+        self._feed(autonomous.Gathered(self._places(work), work.rows))
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
@@ -180,13 +159,13 @@ class AloneLife(Life):
 
     def _not_ready(self, error: Exception, spoiled: frozenset[OperatorName] = frozenset()) -> None:
         """What comes before a step failed, and no row was taken for it."""
-        self._loop.metrics.failures += 1
+        self._announce(ElementFailed(self._loop.name, story_of(error)))
         until = time.monotonic() + RETRY_S * 2.0**self.machine.failed_in_a_row
         with self._loop.ends.signals.condition:
             while not self._loop.stopping and (left := until - time.monotonic()) > 0:
                 self._loop.metrics.waiting = f"another try: {story_of(error)}"
                 self._loop.ends.signals.condition.wait(left)
-        self._feed(StepFailed(story_of(error), 0, spoiled))
+        self._feed(autonomous.StepFailed(story_of(error), 0, spoiled))
 
     def _refuse_fatal(self, error: Exception) -> None:
         """Raises `error` again if it does not concern this element alone."""
@@ -195,7 +174,7 @@ class AloneLife(Life):
         check_engine(self._engine.is_alive(), error)
 
     def rest(self) -> None:
-        self._feed(Rest())
+        self._feed(autonomous.Rest())
         self._loop.wait()
 
     def is_over(self) -> bool:
@@ -207,11 +186,11 @@ class AloneLife(Life):
         dry = self.bounded and all(run.dry for run in sources)
         sources_over = not sources or not self.machine.may_read_sources or dry
         inputs_over = all((c.closed or id in silent) and c.empty for id, c in ends.inputs.items())
-        is_begun = self.machine.phase is not AutonomousPhase.NEW
+        is_begun = self.machine.phase is not autonomous.AutonomousPhase.NEW
         return is_begun and inputs_over and sources_over and bool(ends.inputs or sources)
 
     def end(self) -> None:
-        self._feed(InputsOver())
+        self._feed(autonomous.InputsOver())
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
@@ -223,26 +202,25 @@ class AloneLife(Life):
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def _feed(self, event: AutonomousEvent) -> None:
+    def _feed(self, event: autonomous.AutonomousEvent) -> None:
         for command in self.machine.handle(event):
             match command:
-                case SaveAccount(account):
+                case autonomous.SaveAccount(account):
                     self._save(account)
-                case RunStep():
+                case autonomous.RunStep():
                     self._run_step()
-                case GoOnFromBefore():
+                case autonomous.GoOnFromBefore():
                     pass  # versions advance at the end of a step only
-                case RestoreOperator(name):
+                case autonomous.RestoreOperator(name):
                     self._restore(name)
-                case CheckpointOperator(name):
+                case autonomous.CheckpointOperator(name):
                     self._checkpoint(name)
-                case TellLoss(loss):
+                case autonomous.TellLoss(loss):
                     self._loop.metrics.lost_rows = self.account.lost_rows
-                    told = {"element": loss.element, "rows": loss.rows, "reason": loss.reason}
-                    self._tell("rows.lost", told)
-                case GiveUp(reason):
+                    self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
+                case autonomous.GiveUp(reason):
                     self._give_up(reason)
-                case End():
+                case autonomous.End():
                     pass
         self._loop.metrics.counts = self._loop.worker.counts
 
@@ -262,12 +240,12 @@ class AloneLife(Life):
         self._uncounted += self._unknown(work) if self._own.runs else []
         taken = {id: self._loop.ends.inputs[id].taken for id in outcome.left}
         as_stored = frozenset(run.name for run in self._loop.worker.hosted if run.is_as_stored())
-        self._feed(StepDone(self._sent_since(before), outcome.rows_left, taken, as_stored))
+        self._feed(autonomous.StepDone(self._sent_since(before), outcome.rows_left, taken, as_stored))
         if len(self._uncounted) > UNCOUNTED_MAX:
             self._recount()
 
     def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
-        self._loop.metrics.failures += 1
+        self._announce(ElementFailed(self._loop.name, story_of(error)))
         spoiled = frozenset(run.name for run in self._loop.worker.hosted if not run.go_back())
         spoiled |= {
             run.name
@@ -276,7 +254,7 @@ class AloneLife(Life):
         }
         self._recount()
         rows = work.rows + sum(count_now(self._loop.worker, *each) for each in self._unknown(work))
-        self._feed(StepFailed(story_of(error), rows, spoiled, sent))
+        self._feed(autonomous.StepFailed(story_of(error), rows, spoiled, sent))
 
     def _restore(self, name: OperatorName) -> None:
         try:
@@ -286,7 +264,7 @@ class AloneLife(Life):
             self._not_ready(error, frozenset({name}))
             return
         self._note_stored(name)
-        self._feed(Restored(name, found.lost, found.reason))
+        self._feed(autonomous.Restored(name, found.lost, found.reason))
 
     def _note_stored(self, name: OperatorName) -> None:
         run = self._own.runs[name]
@@ -298,7 +276,7 @@ class AloneLife(Life):
             f"element {self._loop.name!r} outside of regions {reason}.",
             cure="Mend the cause and run again; it goes on behind the rows it had taken.",
         )
-        self._tell("element.gave_up", {"element": self._loop.name, "reason": reason})
+        self._announce(ElementGaveUp(self._loop.name, reason))
 
     def _discard(self) -> bool:
         """Throw input away that nobody will process."""
@@ -310,7 +288,7 @@ class AloneLife(Life):
                     parcel.batch.hold.let_go()
                     taken[id] = connection.taken
         if taken:
-            self._feed(Discarded(taken, rows))
+            self._feed(autonomous.Discarded(taken, rows))
         return bool(taken)
 
     def _checkpoint(self, name: OperatorName) -> None:
@@ -318,7 +296,7 @@ class AloneLife(Life):
         account = self.account
         if self._own.store(name, Covered(account.run, account.step), account.absorbed[name]):
             self._note_stored(name)
-            self._feed(Checkpointed(name, self._own.held(name)))
+            self._feed(autonomous.Checkpointed(name, self._own.held(name)))
 
     # --- counting -----------------------------------------------------------------------------------------------
 
@@ -336,7 +314,7 @@ class AloneLife(Life):
         uncounted, self._uncounted = self._uncounted, []
         rows = sum(count_now(self._loop.worker, *each) for each in uncounted)
         if rows:
-            self._feed(Recounted(rows))
+            self._feed(autonomous.Recounted(rows))
 
     def _save(self, account: Account) -> None:
         """A full disk stops this element until there is space again; it neither loses rows nor ends the run."""
@@ -356,7 +334,7 @@ class AloneLife(Life):
                 if self._loop.stopping:
                     raise Interrupted from error  # rows whose position is not saved must not be handed out
                 if not waited:
-                    self._tell("element.paused", {"element": self._loop.name, "reason": str(error)})
+                    self._announce(ElementPaused(self._loop.name, str(error)))
                 waited = True
                 self._loop.metrics.waiting = "space in the store"
                 time.sleep(SPACE_PROBE_S)

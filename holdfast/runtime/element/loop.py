@@ -6,7 +6,7 @@ The worker works, the life decides, this file connects them. Nothing happens to 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,11 @@ from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
 from holdfast.runtime.metrics import ElementMetrics
+from holdfast.runtime.telling.events import RowsLate
 
 ROWS_PER_STEP = 1_000_000
-IDLE_WAIT_S = 0.05
+REST_S = 0.05
+"""How long an element with nothing to do rests, unless something wakes it, before it asks its sources again."""
 LONG_S = 2.0
 """A call into the user's code that takes longer is named in the status."""
 
@@ -42,10 +44,18 @@ class ElementLoop:
 
     life: Life
 
-    def __init__(self, plan: ElementPlan, worker: Worker, engine: Engine, ends: Ends, clock: Clock) -> None:
+    def __init__(
+        self,
+        plan: ElementPlan,
+        worker: Worker,
+        engine: Engine,
+        ends: Ends,
+        clock: Clock,
+        rest_s: float = REST_S,
+    ) -> None:
         self.plan = plan
         self.worker = worker
-        self.metrics = ElementMetrics()
+        self.metrics = ElementMetrics(plan.name)
         self.ends = ends
         self.clock = clock
         self.finished = False
@@ -55,7 +65,12 @@ class ElementLoop:
         self.resting = False
         """True while the element has nothing to do and waits; changes under `signals.condition` only."""
         self._engine = engine
+        self._rest_s = rest_s
+        self._woken = False
+        """True if `wake` was called since the last rest; changes under `signals.condition` only."""
         self._step = 0
+        self._late: dict[str, int] = {}
+        """Late rows that were told, by operator, or that the first step found."""
 
     @property
     def name(self) -> ElementName:
@@ -70,6 +85,14 @@ class ElementLoop:
                 told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
         return told
 
+    def late_rows(self) -> Iterator[RowsLate]:
+        """Late rows that operators counted since this was asked last. Called by the monitor."""
+        for operator, total in late_of(self.metrics.counts).items() if self._step else ():
+            before = self._late.get(operator, 0)
+            if total > before:  # fewer after a reset: they are counted again, and told once
+                self._late[operator] = total
+                yield RowsLate(self.name, operator, total - before, total)
+
     def interrupt(self) -> None:
         """What the element is doing no longer matters: cancel its jobs."""
         self._engine.cancel(self.name)
@@ -80,6 +103,12 @@ class ElementLoop:
             self.stopping = True
             self.ends.signals.condition.notify_all()
         self.interrupt()
+
+    def wake(self) -> None:
+        """There may be something new: the next rest is skipped, the present one ends. Any thread may call it."""
+        with self.ends.signals.condition:
+            self._woken = True
+            self.ends.signals.condition.notify_all()
 
     def run(self) -> None:
         """Thread body."""
@@ -152,6 +181,8 @@ class ElementLoop:
         return outcome
 
     def next_name(self) -> StepName:
+        if not self._step:
+            self._late = late_of(self.worker.counts)
         self._step += 1
         return self.life.name_step(self._step)
 
@@ -178,8 +209,14 @@ class ElementLoop:
     def wait(self) -> None:
         """Rest until something changes."""
         with self.ends.signals.condition:
-            if not self.stopping:
+            if not (self.stopping or self._woken):
                 self.metrics.waiting = self.life.waiting
                 self.resting = True
-                self.ends.signals.condition.wait(IDLE_WAIT_S)
+                self.ends.signals.condition.wait(self._rest_s)
                 self.resting = False
+            self._woken = False  # a turn follows, so nothing is missed
+
+
+def late_of(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Late rows by operator, of what operators counted."""
+    return {operator: of["late"] for operator, of in counts.items() if "late" in of}

@@ -8,10 +8,8 @@ An operator that cannot read its checkpoint begins anew; what that costs is coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.own_records import OwnCheckpoint
@@ -25,9 +23,14 @@ from holdfast.runtime.element.aging import Aging
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun, store_values
+from holdfast.runtime.telling.events import (
+    OperatorCheckpointed,
+    OperatorCheckpointFailed,
+    OperatorDamaged,
+    RowsStale,
+)
+from holdfast.runtime.telling.feed import Announce
 from holdfast.store.base import Store
-
-TellEvent = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,10 @@ class Restoration:
 class OwnCheckpoints:
     """Of the operators of one element. Called by its thread."""
 
-    def __init__(self, worker: Worker, store: Store | None, clock: Clock, tell: TellEvent) -> None:
+    def __init__(self, worker: Worker, store: Store | None, clock: Clock, announce: Announce) -> None:
         self._store = store
         self._clock = clock
-        self._tell = tell
+        self._announce = announce
         self.runs: dict[OperatorName, Remembering] = {
             run.name: run for run in worker.runs.values() if not isinstance(run, SourceRun | SinkRun)
         }
@@ -76,7 +79,7 @@ class OwnCheckpoints:
             if found is None and name in self._every:
                 cost = Restoration(None)  # nothing, if it never had one
         except DamagedError as error:
-            self._tell("operator.damaged", {"operator": name, "reason": error.message})
+            self._announce(OperatorDamaged(name, error.message))
             before = self._newest.pop(name, None)
             self._clear(name)
             run.restore(INITIAL_EPOCH, None, self._store)
@@ -115,8 +118,7 @@ class OwnCheckpoints:
         run.restore(INITIAL_EPOCH, part, self._store)
         if run.stale_rows:
             reason = f"about {sum(run.missed)} rows since its checkpoint were missed and would have pushed them out"
-            told = {"operator": run.name, "rows": run.stale_rows, "missed": list(run.missed)}
-            self._tell("rows.stale", {**told, "reason": reason})
+            self._announce(RowsStale(run.name, run.stale_rows, tuple(run.missed), reason))
         if self.aging.restored(run, found):
             self._due[run.name] = self._clock.monotonic()
         lost = sum(rows for _, rows in run.lost_groups)
@@ -133,7 +135,7 @@ class OwnCheckpoints:
         try:
             self._take(self.runs[name], covers, rows)
         except NoSpaceError as error:
-            self._tell("operator.checkpoint_failed", {"operator": name, "reason": str(error)})
+            self._announce(OperatorCheckpointFailed(name, str(error)))
             return False
         finally:
             self._due[name] = self._next(name)
@@ -157,7 +159,7 @@ class OwnCheckpoints:
             gone = [name for name in self._store.keys(entry) if (entry, name) not in needed]
             if gone:
                 self._store.delete(entry, gone)
-        self._tell("operator.checkpoint", {"operator": run.name, "number": number})
+        self._announce(OperatorCheckpointed(run.name, number))
 
 
 def known_checkpoint(store: Store, operator: OperatorName) -> OwnCheckpoint | None:

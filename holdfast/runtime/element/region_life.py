@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from holdfast.compiler.traverse import sinks_behind
 from holdfast.errors import NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch
@@ -41,6 +42,7 @@ from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_p
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
 from holdfast.runtime.region.region_side import RegionSide
+from holdfast.runtime.telling.events import ElementFailed, RowsLost
 
 OVERTAKE_S = 0.2
 """How long a token waits for the batches ahead of it before it overtakes them."""
@@ -344,7 +346,10 @@ class RegionLife(Life):
         lost = self.borders.restored(epoch)
         if lost:
             self.loop.metrics.lost_rows += lost
-            self._region.rows_lost(self.loop.name, lost)
+            reach = sinks_behind(self.loop.worker.plan.graph)
+            sinks = tuple(sorted({sink for op in self.loop.plan.operators for sink in reach[op.name]}))
+            reason = "they entered the region after the epoch it went back to"
+            self._region.announce(RowsLost(self.loop.name, lost, reason, self.loop.plan.region, sinks))
         fp("reset.resume")
 
     def _count_replay(self, epoch: Epoch) -> None:
@@ -368,7 +373,7 @@ class RegionLife(Life):
             if is_no_space(error):
                 # A full disk is no failure of the element: it must not use up the region's resets.
                 self._region.wait_for_space(f"no space: {error}", self.must_give_up)
-            self.loop.metrics.failures += 1
+            self._region.announce(ElementFailed(self.loop.name, story_of(error), self.loop.plan.region))
             for command in self.machine.handle(Broke(story_of(error), may_pass(error))):
                 assert isinstance(command, Tell)
                 self._region.tell(command.event)

@@ -21,19 +21,8 @@ from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Place, Share
 from holdfast.operators.shared.timed import rising, times_of
-from holdfast.runtime.engines.engine import (
-    KEEP,
-    STATE,
-    Delivery,
-    Engine,
-    Frame,
-    KeyedOutput,
-    KeyedState,
-    KeyedTask,
-    Loaded,
-    Spare,
-    StepName,
-)
+from holdfast.runtime.engines import engine
+from holdfast.runtime.engines.engine import Engine, Frame
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
 from holdfast.runtime.runs.keyed_load import load_segments
@@ -55,7 +44,7 @@ class LocalEngine(Engine):
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=target, name=name, daemon=True)
 
-    def begin_step(self, name: StepName, topology: str) -> None:
+    def begin_step(self, name: engine.StepName, topology: str) -> None:
         pass
 
     def cancel(self, element: ElementName) -> None:
@@ -99,7 +88,7 @@ class LocalEngine(Engine):
     def unshare(self, frame: Frame) -> None:
         pass
 
-    def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+    def materialise(self, frame: Frame, name: engine.StepName, stream: str) -> Batch | None:
         if not frame.num_rows:
             return None
         directory = self.live / "batches"
@@ -113,12 +102,12 @@ class LocalEngine(Engine):
 
     def keyed_step(
         self,
-        task: KeyedTask,
-        state: KeyedState,
+        task: engine.KeyedTask,
+        state: engine.KeyedState,
         frames: Mapping[int, Frame],
-        name: StepName,
-        delivery: Delivery = KEEP,
-    ) -> KeyedOutput:
+        name: engine.StepName,
+        delivery: engine.Delivery = engine.KEEP,
+    ) -> engine.KeyedOutput:
         logic, partitions = task.logic, len(state.partitions)
         shares: dict[int, list[Share]] = {}
         for port, frame in frames.items():
@@ -128,10 +117,10 @@ class LocalEngine(Engine):
         versions = list(state.partitions)
         meta, counts = state.meta, []
         outputs: list[list[pa.Table]] = [[schema.empty_table()] for schema in logic.outputs]
-        (self.live / STATE).mkdir(parents=True, exist_ok=True)
+        (self.live / engine.STATE).mkdir(parents=True, exist_ok=True)
         for partition in sorted(shares):
             prefix = f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}"
-            place = Place(self.live / STATE, aged(prefix, state.pins))
+            place = Place(self.live / engine.STATE, aged(prefix, state.pins))
             applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
             versions[partition], meta = applied.segments, applied.meta
             counts.append(applied.counts)
@@ -139,17 +128,17 @@ class LocalEngine(Engine):
                 outputs[port].append(table)
         tables = [pa.concat_tables(port) for port in outputs]
         made = {port: table for port, table in enumerate(tables) if table.num_rows}
-        advanced = KeyedState(tuple(versions), meta, state.counting(counts), state.pins)
-        return KeyedOutput(advanced, made, tables[0].num_rows)
+        advanced = engine.KeyedState(tuple(versions), meta, state.counting(counts), state.pins)
+        return engine.KeyedOutput(advanced, made, tables[0].num_rows)
 
     def load_keyed(
         self,
-        task: KeyedTask,
+        task: engine.KeyedTask,
         segments: list[list[SegmentRef]],
         store: Store | None,
-        spare: Spare | None = None,
-    ) -> Loaded:
-        return load_segments(task, segments, store, self.live / STATE, self.partitions, spare)
+        spare: engine.Spare | None = None,
+    ) -> engine.Loaded:
+        return load_segments(task, segments, store, self.live / engine.STATE, self.partitions, spare)
 
     def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [fn(item) for item in items]

@@ -18,7 +18,7 @@ from holdfast.checkpoint.manifest import Manifest, references
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch
 from holdfast.checkpoint.retention import Collector, Retention
 from holdfast.checkpoint.savepoints import Savepoints
-from holdfast.checkpoint.stored_names import controller_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.durable import remove_quietly
 from holdfast.errors import DamagedError, MismatchError, NoSpaceError, StoreError
@@ -90,7 +90,7 @@ class RegionEpochs:
             self.current = self.read(epoch)
         savepoints.read(self.store, self._region.name)  # so does retention
         self._check_fit()
-        raw = self.store.load_record(controller_record(self._region.name))
+        raw = self.store.load_record(record_name("controller", self._region.name))
         self._tell_what_changed()
         newest = INITIAL_EPOCH if self.current is None else self.current.epoch
         return newest, None if raw is None else ControllerRecord(**json.loads(raw))
@@ -112,7 +112,9 @@ class RegionEpochs:
             self._withdrawn = None
 
     def save(self, record: ControllerRecord) -> None:
-        self.store.save_record(controller_record(self._region.name), json.dumps(asdict(record)).encode())
+        self.store.save_record(
+            record_name("controller", self._region.name), json.dumps(asdict(record)).encode()
+        )
 
     def read(self, epoch: Epoch) -> Manifest:
         """The manifest of an epoch, verified."""

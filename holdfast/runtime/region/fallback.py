@@ -10,7 +10,6 @@ as if it had never been published, and the run begins with the one before. In do
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,8 +25,6 @@ from holdfast.runtime.region.verify import verify
 from holdfast.runtime.runs.operator_runs import SinkRun
 from holdfast.state.values import codec
 from holdfast.store.base import Store
-
-logger = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +69,6 @@ def _fall_back(
     except HoldfastError as second:
         epochs.stay()
         raise refusal(error, epochs) from second
-    logger.warning(
-        "epoch %s of region %r is damaged (%s); nothing of it was visible yet, so it is withdrawn and the run goes on "
-        "from epoch %s.", newest.epoch, newest.region, error.message, before,
-    )  # fmt: skip
     record = record or ControllerRecord(before, newest.epoch, newest.attempt, 0)
     # The number of the withdrawn epoch is never used again.
     record = replace(record, next_epoch=Epoch(max(record.next_epoch, newest.epoch + 1)))

@@ -14,44 +14,12 @@ from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
 from holdfast.failpoints import fp
-from holdfast.ids import Attempt, ElementName, Epoch
-from holdfast.protocol.commands import (
-    AbortEpoch,
-    AwaitSpace,
-    CommitSinks,
-    ControllerCommand,
-    Park,
-    Persist,
-    Publish,
-    StartDrainTimer,
-    StartResetTimer,
-    Stop,
-)
+from holdfast.ids import INITIAL_EPOCH, Attempt, ElementName, Epoch
+from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
-from holdfast.protocol.messages import (
-    BeginEpoch,
-    BeginReset,
-    CommitFailed,
-    Committed,
-    ControllerEvent,
-    ControllerRecord,
-    DrainTimedOut,
-    ElementFailed,
-    EpochDue,
-    GoOn,
-    PatienceOver,
-    Published,
-    PublishFailed,
-    ResetTimedOut,
-    Resume,
-    ResumeRequested,
-    SpaceReturned,
-    Start,
-    UploadFailed,
-)
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
-from holdfast.runtime.failures import is_fatal, is_no_space, may_pass, parked_error, story_of
+from holdfast.runtime.failures import Cause, is_fatal, is_no_space, may_pass, parked_error, story_of
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.metrics import RegionMetrics
 from holdfast.runtime.region.epochs import RegionEpochs
@@ -59,6 +27,8 @@ from holdfast.runtime.region.fallback import look
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.timers import Timers
+from holdfast.runtime.telling import events
+from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
 MAX_BACKOFF_S = 30.0
@@ -73,53 +43,50 @@ class Region:
         epochs: RegionEpochs,
         signals: Signals,
         clock: Clock,
-        record_event: Callable[[str, Mapping[str, Any]], None],
+        announce: Announce,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self.plan = plan
         self.lives: dict[ElementName, RegionLife] = {}
-        self.metrics = RegionMetrics()
+        period = plan.settings.period_s if plan.settings.trigger == "periodic" else float("inf")
+        self.metrics = RegionMetrics(plan.name, clock, period)
         self.controller = RegionController(
             plan.shape, plan.settings.mode, plan.settings.max_consecutive_resets
         )
         self._epochs = epochs
         self._signals = signals
         self._clock = clock
-        self._record_event = record_event
+        self.announce = announce
         self._on_fatal = on_fatal
-        self._events: deque[ControllerEvent] = deque()
-        self._timers: Timers[ControllerEvent | Callable[[], None]] = Timers(clock)
-        self._saved: ControllerRecord | None = None
-        self._start: Start | None = None
+        self._events: deque[messages.ControllerEvent] = deque()
+        self._timers: Timers[messages.ControllerEvent | Callable[[], None]] = Timers(clock)
+        self._saved: messages.ControllerRecord | None = None
+        self._start: messages.Start | None = None
         self._begun = 0.0
         self._ending = False
         self._final_requested: Attempt | None = None
-        self.reason = ""
-        self._period = plan.settings.period_s if plan.settings.trigger == "periodic" else float("inf")
-        self.restoring = Restoring(plan, epochs, clock, self._event)
-        self.naming = Naming(plan.name, epochs.savepoints, record_event)
+        self._cause = Cause()
+        self._last_acked: ElementName | None = None
+        self.restoring = Restoring(plan, epochs, clock, announce)
+        self.naming = Naming(plan.name, epochs.savepoints, announce)
         self.done = threading.Event()
 
     # --- RegionSide: what loops ask -----------------------------------------------------------------------------
 
     @property
     def epoch(self) -> Epoch:
-        return Epoch(self.metrics.epoch)
+        return INITIAL_EPOCH if self.manifest is None else self.manifest.epoch
 
-    def tell(self, event: ControllerEvent) -> None:
+    def tell(self, event: messages.ControllerEvent) -> None:
         with self._signals.condition:
             self._events.append(event)
             self._signals.condition.notify_all()
 
     def epoch_wanted(self) -> None:
-        self.tell(EpochDue())
+        self.tell(messages.EpochDue())
 
     def rows_replayed(self, rows: int) -> None:
         self.metrics.rows_replayed += rows
-
-    def rows_lost(self, element: ElementName, rows: int) -> None:
-        reason = "they entered the region after the epoch it went back to"
-        self._event("rows.lost", element=element, rows=rows, reason=reason)
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
@@ -135,9 +102,9 @@ class Region:
         self.restoring.begin()
         found = look(self._epochs, [life.loop.worker for life in self.lives.values()])
         if found.withdrawn is not None:
-            self._event("epoch.withdrawn", epoch=found.withdrawn, to=found.epoch, reason=found.reason)
+            self.announce(events.EpochWithdrawn(self.plan.name, found.withdrawn, found.epoch, found.reason))
         self.metrics.epoch = found.epoch
-        self._start = Start(found.epoch, found.record)
+        self._start = messages.Start(found.epoch, found.record)
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
@@ -159,7 +126,7 @@ class Region:
 
     def stop_when_possible(self) -> None:
         """Establish a final epoch and end."""
-        self.tell(EpochDue(final=True))
+        self.tell(messages.EpochDue(final=True))
 
     def finish_if_exhausted(self) -> None:
         """For bounded runs: when every element ran out of input, the final epoch may come."""
@@ -169,7 +136,7 @@ class Region:
             return
         if all(life.loop.exhausted for life in self.lives.values() if life.is_fed_from_outside):
             self._final_requested = attempt
-            self.tell(EpochDue(final=True, sticky=False))
+            self.tell(messages.EpochDue(final=True, sticky=False))
 
     def end(self) -> None:
         """Leave at once, whatever is under way (the run failed or was told to abort)."""
@@ -177,7 +144,7 @@ class Region:
         self._signals.notify()
 
     def resume(self) -> None:
-        self.tell(ResumeRequested())
+        self.tell(messages.ResumeRequested())
 
     def refuse_savepoint(self, name: str) -> None:
         """ConfigError if no epoch of that name can come."""
@@ -191,7 +158,7 @@ class Region:
     def savepoint(self, name: str, id: str) -> Request:
         """Establish an epoch with nothing in flight, and name it."""
         request = self.naming.ask(name, id)
-        self.tell(EpochDue(drained=True))
+        self.tell(messages.EpochDue(drained=True))
         return request
 
     @property
@@ -206,14 +173,14 @@ class Region:
     def status(self, now: float) -> dict[str, Any]:
         pauses = [pause for life in self.lives.values() for pause in life.pauses.seconds]
         return {
-            **self.metrics.as_dict(now, self.controller.phase.value, self.reason),
+            **self.metrics.as_dict(now, self.controller.phase.value, self._cause.reason),
             **self.restoring.status(),
             "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
         }
 
     # --- events and timers --------------------------------------------------------------------------------------
 
-    def _next_event(self) -> ControllerEvent | None:
+    def _next_event(self) -> messages.ControllerEvent | None:
         with self._signals.condition:
             if self._events:
                 return self._events.popleft()
@@ -225,52 +192,58 @@ class Region:
             return None
         return what
 
-    def _handle(self, event: ControllerEvent) -> None:
-        if isinstance(event, ElementFailed):
+    def _handle(self, event: messages.ControllerEvent) -> None:
+        if isinstance(event, messages.ElementFailed):
             event = replace(event, reached=sum(life.rows_since_restore for life in self.lives.values()))
         match event:
-            case ElementFailed(element=element, reason=reason) | UploadFailed(element=element, reason=reason):
-                self.reason = f"{element}: {reason}"
-            case PublishFailed(reason=reason) | CommitFailed(reason=reason):
-                self.reason = reason
+            case (
+                messages.ElementFailed(element=element, reason=reason)
+                | messages.UploadFailed(element=element, reason=reason)
+            ):
+                self._cause = Cause(f"{element}: {reason}", element)
+            case messages.PublishFailed(reason=reason) | messages.CommitFailed(reason=reason):
+                self._cause = Cause(reason)
+            case messages.Acked(element=element):
+                self._last_acked = element
         for command in self.controller.handle(event):
             self._perform(command)
 
-    def _perform(self, command: ControllerCommand) -> None:
+    def _perform(self, command: commands.ControllerCommand) -> None:
         match command:
-            case Persist(record):
+            case commands.Persist(record):
                 self._persist(record)
-            case BeginEpoch():
+            case messages.BeginEpoch():
                 self._begin_epoch(command)
-            case Resume() | GoOn():
+            case messages.Resume() | messages.GoOn():
                 self._go_on(command)
-            case BeginReset():
+            case messages.BeginReset():
                 self._begin_reset(command)
-            case Publish(epoch, attempt, parts):
+            case commands.Publish(epoch, attempt, parts):
                 self._publish(epoch, attempt, parts)
-            case CommitSinks(epoch):
+            case commands.CommitSinks(epoch):
                 self._commit(epoch)
-            case AbortEpoch(epoch):
+            case commands.AbortEpoch(epoch):
                 self._timers.cancel("drain")
-                self._event("epoch.aborted", epoch=epoch, reason=self.reason)
-            case StartDrainTimer(epoch, attempt):
-                self._timers.set("drain", self.plan.settings.drain_timeout_s, DrainTimedOut(epoch, attempt))
-            case StartResetTimer(epoch, attempt):
-                self._timers.set("reset", self.plan.settings.reset_timeout_s, ResetTimedOut(epoch, attempt))
-            case AwaitSpace(reason):
+                self.announce(events.EpochAborted(self.plan.name, epoch, self._cause.reason))
+            case commands.StartDrainTimer(epoch, attempt):
+                self._timers.set(
+                    "drain", self.plan.settings.drain_timeout_s, messages.DrainTimedOut(epoch, attempt)
+                )
+            case commands.StartResetTimer(epoch, attempt):
+                self._timers.set(
+                    "reset", self.plan.settings.reset_timeout_s, messages.ResetTimedOut(epoch, attempt)
+                )
+            case commands.AwaitSpace(reason):
                 self._await_space(reason)
-            case Park(reason):
+            case commands.Park(reason):
                 self._park(reason)
-            case Stop(epoch):
-                self._event("region.stopped", epoch=epoch)
+            case commands.Stop(epoch):
+                self.announce(events.RegionStopped(self.plan.name, epoch))
                 self.done.set()
-
-    def _event(self, kind: str, **data: Any) -> None:
-        self._record_event(kind, {"region": self.plan.name, **data})
 
     # --- performing commands ------------------------------------------------------------------------------------
 
-    def _persist(self, record: ControllerRecord) -> None:
+    def _persist(self, record: messages.ControllerRecord) -> None:
         if record == self._saved:
             return
         while True:
@@ -285,43 +258,41 @@ class Region:
 
     def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None:
         """Wait in the calling thread until store and sinks accept writes again, or `give_up()` is true."""
-        self.reason = reason
-        self._event("region.paused", reason=reason)
+        self._cause = Cause(reason)
+        self.announce(events.RegionPaused(self.plan.name, reason))
         while not (self._ending or give_up() or self._epochs.has_space()):
             self.done.wait(SPACE_PROBE_S)
-        self._event("region.space")
+        self.announce(events.RegionHasSpace(self.plan.name))
 
-    def _begin_epoch(self, command: BeginEpoch) -> None:
+    def _begin_epoch(self, command: messages.BeginEpoch) -> None:
         self._begun = self._clock.monotonic()
         self.naming.begin(drained=command.style == "drain")
         self._timers.cancel("period")
         self._send(command)
 
-    def _go_on(self, command: Resume | GoOn) -> None:
-        if isinstance(command, GoOn):
+    def _go_on(self, command: messages.Resume | messages.GoOn) -> None:
+        if isinstance(command, messages.GoOn):
             self._timers.cancel("reset")
             told = self.restoring.done(command.epoch)
-            self._event("reset.done", epoch=command.epoch, attempt=command.attempt, **told)
+            self.announce(events.Restored(self.plan.name, command.epoch, command.attempt, **told))
             self._set_period()
             if self.naming.waiting:
-                self.tell(EpochDue(drained=True))
+                self.tell(messages.EpochDue(drained=True))
         self._send(command)
 
     def _set_period(self) -> None:
-        if self._period < float("inf"):
-            self._timers.set("period", self._period, EpochDue())
+        if self.metrics.period_s < float("inf"):
+            self._timers.set("period", self.metrics.period_s, messages.EpochDue())
 
-    def _begin_reset(self, command: BeginReset) -> None:
-        if command.attempt > 1 and command.consecutive:
-            self.metrics.resets += 1
+    def _begin_reset(self, command: messages.BeginReset) -> None:
         self.restoring.begin()
         self._timers.cancel("period")
         for life in self.lives.values():
             life.borders.throw_away(False)
         if command.consecutive == 1:
-            self._timers.set("patience", self.plan.settings.retry_for_s, PatienceOver())
-        told = {"epoch": command.epoch, "attempt": command.attempt, "consecutive": command.consecutive}
-        self._event("reset.begin", **told, reason=self.reason)
+            self._timers.set("patience", self.plan.settings.retry_for_s, messages.PatienceOver())
+        told = (command.epoch, command.attempt, command.consecutive, self._cause.reason, self._cause.element)
+        self.announce(events.ResetBegun(self.plan.name, *told))
         # Elements that are not starts may be deep in a job that no longer matters.
         for life in self.lives.values():
             life.loop.interrupt()
@@ -331,7 +302,9 @@ class Region:
             delay = min(MAX_BACKOFF_S, 0.1 * 2.0 ** min(command.consecutive - 2, 20))
             self._timers.set("backoff", delay, lambda: self._send(command))
 
-    def _send(self, command: BeginEpoch | BeginReset | Resume | GoOn) -> None:
+    def _send(
+        self, command: messages.BeginEpoch | messages.BeginReset | messages.Resume | messages.GoOn
+    ) -> None:
         for name in command.elements:
             self.lives[name].send(command)
 
@@ -344,15 +317,15 @@ class Region:
             # Nothing of the epoch counts yet: whatever went wrong may be tried again, unless the store itself failed.
             if is_fatal(error):
                 raise
-            self.tell(PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
+            self.tell(messages.PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
             return
-        now = self._clock.monotonic()
-        self.metrics.published(epoch, now, now - self._begun, added, self._period)
-        self.reason = ""
-        ms, predicted = round((now - self._begun) * 1000, 1), self.restoring.predicted()
-        self._event("epoch.published", epoch=epoch, attempt=attempt, ms=ms, bytes=added, restore_s=predicted)
+        self._cause = Cause()
+        ms, predicted = round((self._clock.monotonic() - self._begun) * 1000, 1), self.restoring.predicted()
+        forms = [op.form.kind for part in parts.values() for op in part.operators.values() if op.form]
+        told = (ms, added, predicted, forms.count("base"), forms.count("delta"), self._last_acked)
+        self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told))
         self.naming.published(epoch, self._clock.wall())
-        self.tell(Published(epoch))
+        self.tell(messages.Published(epoch))
 
     def _commit(self, epoch: Epoch) -> None:
         try:
@@ -362,36 +335,36 @@ class Region:
                 raise
             if is_no_space(error):
                 self.wait_for_space(str(error), lambda: False)
-            self.tell(CommitFailed(epoch, story_of(error), may_pass(error)))
+            self.tell(messages.CommitFailed(epoch, story_of(error), may_pass(error)))
             return
         self._set_period()
-        self.tell(Committed(epoch))
+        self.tell(messages.Committed(epoch))
 
     def _await_space(self, reason: str) -> None:
-        self.reason = reason
-        self._event("region.paused", reason=reason)
+        self._cause = Cause(reason)
+        self.announce(events.RegionPaused(self.plan.name, reason))
         for life in self.lives.values():
             life.pause()
 
         def probe() -> None:
             if self._epochs.has_space():
-                self._event("region.space")
+                self.announce(events.RegionHasSpace(self.plan.name))
                 for life in self.lives.values():
                     life.unpause()
-                self.tell(SpaceReturned())
+                self.tell(messages.SpaceReturned())
             else:
                 self._timers.set("space", SPACE_PROBE_S, probe)
 
         self._timers.set("space", SPACE_PROBE_S, probe)
 
     def _park(self, reason: str) -> None:
-        self.reason = reason or self.reason
+        self._cause = Cause(reason) if reason else self._cause
         for life in self.lives.values():
             life.loop.interrupt()
             life.borders.throw_away(True)
-        self._event("region.parked", reason=self.reason)
+        self.announce(events.RegionParked(self.plan.name, self._cause.reason))
         self._signals.notify()
 
     def parked_error(self) -> RegionParkedError:
         resets = self.controller.record.consecutive_resets
-        return parked_error(self.plan.name, resets, self.reason, self.metrics.epoch)
+        return parked_error(self.plan.name, resets, self._cause.reason, self.epoch)

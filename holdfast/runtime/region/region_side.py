@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from holdfast.checkpoint.parts import ElementPart
-from holdfast.ids import Attempt, ElementName, Epoch
+from holdfast.ids import Attempt, Epoch
 from holdfast.protocol.messages import ControllerEvent
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
+from holdfast.runtime.telling.events import RunEvent
 
 
 class RegionSide(Protocol):
@@ -24,7 +25,7 @@ class RegionSide(Protocol):
 
     def rows_replayed(self, rows: int) -> None: ...
 
-    def rows_lost(self, element: ElementName, rows: int) -> None: ...
+    def announce(self, event: RunEvent) -> None: ...
 
     def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None: ...
 

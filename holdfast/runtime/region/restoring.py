@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from holdfast.checkpoint.restore_time import Speed
-from holdfast.checkpoint.stored_names import restore_speed_record
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import StoreError
 from holdfast.ids import INITIAL_EPOCH, Epoch
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.restore_budget import RestoreBudget
+from holdfast.runtime.telling.events import RestoreBoundExceeded
+from holdfast.runtime.telling.feed import Announce
 
 logger = logging.getLogger("holdfast")
 
@@ -26,15 +27,13 @@ logger = logging.getLogger("holdfast")
 class Restoring:
     """Of one region; called by its thread."""
 
-    def __init__(
-        self, plan: RegionPlan, epochs: RegionEpochs, clock: Clock, event: Callable[..., None]
-    ) -> None:
+    def __init__(self, plan: RegionPlan, epochs: RegionEpochs, clock: Clock, announce: Announce) -> None:
         self.budget = RestoreBudget(plan.settings.restore_within_s)
         self._plan = plan
         self._store = epochs.store
-        self._record = restore_speed_record(plan.name)
+        self._record = record_name("restore-speed", plan.name)
         self._clock = clock
-        self._event = event
+        self._announce = announce
         self._begun: float | None = None
         self._last: dict[str, Any] = {}
         self._warned = False
@@ -59,11 +58,6 @@ class Restoring:
         bound = self.budget.bound_s
         if bound is not None:
             self._last["restore_within_s"] = bound
-            if measured > bound:
-                logger.warning(
-                    "restoring region %r took %.2f s, more than the %.2f s allowed.",
-                    self._plan.name, measured, bound,
-                )  # fmt: skip
         self.budget.learn(measured)
         try:
             self._store.save_record(self._record, json.dumps(self.budget.speed.as_data()).encode())
@@ -76,12 +70,8 @@ class Restoring:
         late = self.budget.too_large
         if late and not self._warned:
             self._warned = True
-            names = ", ".join(map(repr, late))
-            self._event("restore.bound_exceeded", operators=late, bound_s=self.budget.bound_s)
-            logger.warning(
-                "region %r cannot be restored within %s s: the state of %s alone takes longer (%.2f s in all).",
-                self._plan.name, self.budget.bound_s, names, self.budget.predicted_s,
-            )  # fmt: skip
+            told = (tuple(late), self.budget.bound_s, round(self.budget.predicted_s, 3))
+            self._announce(RestoreBoundExceeded(self._plan.name, *told))
         return round(self.budget.predicted_s, 3)
 
     def status(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,11 @@ from holdfast.checkpoint.savepoints import Savepoints
 from holdfast.errors import ConfigError, HoldfastError, StoreError
 from holdfast.ids import Epoch, RegionName
 from holdfast.runtime.failures import is_fatal, story_of
+from holdfast.runtime.telling.events import SavepointDeleted, SavepointFailed, SavepointNamed
+from holdfast.runtime.telling.feed import Announce
 
 if TYPE_CHECKING:
     from holdfast.runtime.region.region import Region
-
-Report = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass
@@ -37,10 +37,10 @@ class Request:
 class Naming:
     """Names asked for one region. `ask` and `remove` from any thread, the rest by the region's thread."""
 
-    def __init__(self, region: RegionName, savepoints: Savepoints, report: Report) -> None:
+    def __init__(self, region: RegionName, savepoints: Savepoints, announce: Announce) -> None:
         self._region = region
         self._savepoints = savepoints
-        self._report = report
+        self._announce = announce
         self._lock = threading.Lock()
         self._asked: list[Request] = []
         self._under_way: list[Request] = []
@@ -70,7 +70,7 @@ class Naming:
 
     def remove(self, name: str) -> None:
         point = self._savepoints.remove(name)
-        self._report("savepoint.deleted", {"region": self._region, "name": name, "epoch": point.epoch})
+        self._announce(SavepointDeleted(self._region, name, point.epoch))
 
     @property
     def waiting(self) -> bool:
@@ -106,11 +106,10 @@ class Naming:
             self._end(request, None, reason)
 
     def _end(self, request: Request, epoch: Epoch | None, reason: str) -> None:
-        told = {"region": self._region, "name": request.name, "id": request.id}
         if epoch is None:
-            self._report("savepoint.failed", {**told, "reason": reason})
+            self._announce(SavepointFailed(request.name, request.id, reason, self._region))
         else:
-            self._report("savepoint.named", {**told, "epoch": epoch})
+            self._announce(SavepointNamed(self._region, request.name, epoch, request.id))
         request.epoch, request.reason = epoch, reason
         request.done.set()
 
@@ -137,7 +136,7 @@ def establish(
 
 
 def answer(
-    regions: Mapping[RegionName, Region], command: str, data: Mapping[str, Any], report: Report
+    regions: Mapping[RegionName, Region], command: str, data: Mapping[str, Any], announce: Announce
 ) -> None:
     """Do what a mail asks: `savepoint` or `savepoint.delete` with name, region (None: all) and id."""
     name, id = str(data.get("name")), str(data.get("id"))
@@ -151,7 +150,7 @@ def answer(
     except HoldfastError as error:
         if is_fatal(error):
             raise
-        report("savepoint.failed", {"name": name, "id": id, "reason": str(error)})
+        announce(SavepointFailed(name, id, str(error)))
 
 
 def _ask(regions: Sequence[Region], name: str, id: str) -> dict[RegionName, Request]:

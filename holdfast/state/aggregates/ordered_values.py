@@ -226,7 +226,7 @@ Order = tuple[tuple[str, bool], ...]
 
 
 def top_name(count: int, order: Order) -> str:
-    """The name of the function that keeps so many rows."""
+    """The name of the function that keeps the first `count` rows."""
     return f"{TOP}{json.dumps([count, [list(column) for column in order]])}]"
 
 

@@ -39,7 +39,7 @@ class Group:
 
 
 def regrouped(left: Sequence[int], had: Sequence[int], group_rows: int) -> list[Group]:
-    """How segments go on of which so many rows are left, the oldest first; the last is new and not written yet.
+    """How segments go on that have `left` of the rows they `had`, the oldest first; the last is new and not written yet.
 
     Written are new rows, and what is left of segments that lost more than half. A neighbour that could stay joins what is
     written if it has at most twice as many rows and both fit into `group_rows` (or into what a step brings, if that is

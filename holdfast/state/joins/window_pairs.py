@@ -75,7 +75,7 @@ def outlived(side: SideRows, newest: SideRows, rows: int) -> Bools | None:
 
 
 def not_pushed_out(side: SideRows, last: int | I64, missed: int | I64, rows: int) -> Bools | None:
-    """Which rows would still be in a window of the last `rows` if so many that were missed had come behind the `last`
+    """Which rows would still be in a window of the last `rows` if the rows that were missed had come behind the `last`
     one; None: all. Numbers of the whole stream, or for each row those of its key."""
     needed = np.asarray(side.at > last + np.minimum(missed, rows) - rows)
     return None if needed.all() else needed

@@ -83,7 +83,7 @@ def _grown(before: Segments, after: Segments) -> Iterator[tuple[Run, Segments]]:
             yield pieces, old
         elif not is_change(pieces.segments[0]):
             inputs = begun_with(pieces.segments[0])
-            if inputs is None:  # a name that this version does not give: nothing older can be told
+            if inputs is None:  # a name that this version does not give: nothing older is known
                 return
             rest, taken = rest[:-inputs], rest[-inputs:]
             yield pieces, taken

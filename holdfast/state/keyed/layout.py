@@ -8,7 +8,7 @@ hash to the highest. The pieces lie directly behind the inputs, before whatever 
 key of its hash range, the newest row among the inputs; so the rule for the newest segment holds at every moment,
 whether or not anybody knows that a merge is under way.
 
-What is under way is told by names alone, since only they travel with a checkpoint: `…-merge<m>-left<n>` is a piece of
+Names alone say what is under way, since only they travel with a checkpoint: `…-merge<m>-left<n>` is a piece of
 merge m, and when it was written n segments directly before the first piece of m were still inputs: those with rows
 above the piece's last hash. The newest piece counts. n = 0: the merge is done and its pieces are one run.
 Whoever loses the names loses the progress of merges and nothing else.
@@ -109,7 +109,7 @@ def age_of(name: str) -> int | None:
 
 
 def first_name(prefix: str, inputs: int) -> str:
-    """The prefix for pieces of a merge that begins, of so many segments."""
+    """The prefix for pieces of a merge that begins with `inputs` segments."""
     return f"{prefix}-from{inputs}"
 
 

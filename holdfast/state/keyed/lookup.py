@@ -25,7 +25,7 @@ from holdfast.state.keyed.layout import Merge, Run, blocks_of
 from holdfast.state.keyed.segment import Segment, opened
 
 ROWS_INDEXED_MIN = 1 << 20
-"""One look-up may always make indexes for so many rows, a large one for more. The rest is left to the next."""
+"""Rows for which one look-up may always make indexes, a large one for more. The rest is left to the next."""
 
 
 @dataclass(frozen=True)

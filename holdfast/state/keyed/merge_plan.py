@@ -26,20 +26,20 @@ class Bounds:
     fan_in: int = 6
     """So many runs of one level are merged into one."""
     rate: float = 4.0
-    """One merge takes so many rows per changed row and step."""
+    """Rows that one merge takes per changed row and step."""
     budget: float = 6.0
-    """All merges of a step together take at most so many."""
+    """The most that all merges of a step together take."""
     least_rows: int = 1 << 17
-    """A step may always merge so many, a few milliseconds' worth: smaller pieces would cost look-ups more than that."""
+    """What a step may always merge, a few milliseconds' worth: smaller pieces would cost look-ups more than that."""
     pieces: int = 32
-    """A merge is cut into about so many pieces at most, as far as the budget allows: each costs every look-up a little."""
+    """About how many pieces a merge is cut into at most, as far as the budget allows: each costs every look-up a little."""
     piece_rows: int = 1 << 19
     """No segment has more rows: larger pieces, and what a large step changed, are cut."""
     base_runs: int = 4
     """The base is not merged with fewer runs than this, itself counted."""
 
     def fitting(self, rows: int, size: int) -> Bounds:
-        """The same for so many rows of so many bytes in all: of wide rows about as many bytes at once as of usual ones."""
+        """The same for `rows` that have `size` bytes in all: of wide rows about as many bytes at once as of usual ones."""
         wide = max(1, size // max(rows, 1) // _USUAL_BYTES)
         return replace(
             self,

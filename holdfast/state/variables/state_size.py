@@ -1,4 +1,4 @@
-"""How large a declared state is, told from a few samples and the hints of its declaration, without encoding it all.
+"""How large a declared state is, estimated from a few samples and the hints of its declaration, without encoding it all.
 
 The size is that of the encoded form. It is exact for single values and for elements of fixed size (float, bool, UUID);
 other elements are sampled: `sample` of them, evenly spread. `element_size` says instead what an element has, `length`

@@ -225,7 +225,7 @@ class ListState(MutableSequence[Any]):
 
 
 class WindowState(Sequence[T]):
-    """The last elements of a key: so many, or of so many seconds before the latest. In the order they came."""
+    """The last elements of a key: a number of them, or those of some seconds before the latest. In the order they came."""
 
     __slots__ = ("_clock", "_data", "_log", "_variable")
 

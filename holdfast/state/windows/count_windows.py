@@ -75,7 +75,7 @@ class CountWindows(RowWindows):
         return 1 + panes % max(self.panes - 1, 1)
 
     def head(self, rows: I64) -> I64:
-        """The pane that holds the last of so many rows of a key; -1 if there are none."""
+        """The pane that holds the last row of a key that has had `rows`; -1 if there are none."""
         return (rows - 1) // self.pane_rows
 
     def state_rows(self, keys: pa.Table, slots: I64, parts: Parts) -> pa.Table:

@@ -118,7 +118,7 @@ class DeltaWindows(RowWindows):
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """The rows that are kept and those of the step, key by key and in order. `item`: which row of the step each is;
-    negative: a kept one. `number`: the how-manieth of its key, for rows of the step."""
+    negative: a kept one. `number`: its place among the rows of its key, from 1, for rows of the step."""
 
     key: I64
     item: I64

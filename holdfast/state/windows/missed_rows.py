@@ -2,7 +2,7 @@
 
 The last `size` rows of a key are fewer then: as many as it missed are rows of nobody. Its number of rows grows by them,
 panes that they would have filled are empty, and what they would have pushed out is out of reach. Windows that they would
-have completed are never told; later ones have fewer rows. Each key missed its share, by the rows it had among all so far.
+have completed are never emitted; later ones have fewer rows. Each key missed its share, by the rows it had among all so far.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def go_on(
 
 
 def _heads(windows: CountWindows, segments: Sequence[Segment], rows: int) -> Iterator[pa.Table]:
-    """The heads of all keys, each once, so many at most at a time."""
+    """The heads of all keys, each once, at most `rows` at a time."""
     sources = [opened(segment, windows.aggregation) for segment in segments]
     for slices in ranges(sources, _fitting(segments, DEFAULT_BOUNDS)):
         newest = last_wins(windows.aggregation, slices.tables)

@@ -95,7 +95,7 @@ class Batch:
 
     @property
     def numbers(self) -> I64:
-        """The how-manieth row of its key each is, for rows that lie key by key."""
+        """The place of each row among all rows of its key, from 1, for rows that lie key by key."""
         return np.arange(self.runs.rows) + 1 + self.runs.spread(self.before - self.runs.starts)
 
     def of_keys(self, key: I64, parts: Parts, schema: pa.Schema) -> pa.Table:

@@ -21,7 +21,7 @@ TIME = "__hf_time"
 """First column of the segments: event time in microseconds; rows ascend by it."""
 
 _SMALL_ROWS = 1 << 14
-"""Up to so many rows are always merged with newer ones: few segments are worth more than what that costs."""
+"""Segments up to this size are always merged with newer rows: few segments are worth more than what that costs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
     identity   owner/   tmp/   epochs/   entries/   records/   events/   mail/
 
-The parts are neighbours of this module: identity, lease (ownership and fencing), packs and segments (entries),
-event_log, mailbox; docs/formats/store-files.md describes every file. What this module adds is the order of steps and
+The parts are neighbours of this module: lease (ownership and fencing), packs and segments (entries),
+events_and_mail; docs/formats/store-files.md describes every file. What this module adds is the order of steps and
 the translation of errors: whatever goes wrong in a write of an owner that was replaced is a FencedError.
 
 Needs a file system with hard links, `flock`, and rename that is atomic: any local one, and NFS.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,27 +22,20 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import FencedError, StoreError
+from holdfast.errors import ConfigError, FencedError, StoreError
 from holdfast.ids import Epoch, OwnerToken, RegionName
-from holdfast.store import refusals, sealed_file
-from holdfast.store.base import (
-    Event,
-    Identity,
-    LocalSegment,
-    Mail,
-    NewEvent,
-    SegmentRef,
-    SegmentWriter,
-    Store,
-)
-from holdfast.store.files import identity, lease, mailbox, segments
-from holdfast.store.files.event_log import EventLog
+from holdfast.store import base, identity_record, refusals, sealed_file
+from holdfast.store.base import Event, Identity, LocalSegment, Mail, NewEvent, SegmentRef, Store
+from holdfast.store.files import events_and_mail, lease, segments
+from holdfast.store.files.events_and_mail import EventLog
 from holdfast.store.files.packs import Chain
 from holdfast.store.files.segments import link_segment, link_segments
 from holdfast.store.names import check_name
 
 __all__ = ["FileStore", "link_segment"]
 
+DIRECTORIES = ("owner", "tmp", "epochs", "entries", "records", "events", "mail")
+_NEW = ".identity-"
 _MANIFEST = re.compile(r"(\d{12})\.manifest")
 
 
@@ -63,17 +57,43 @@ class FileStore(Store):
     # --- identity and ownership ---
     def open(self, topology: str) -> Identity:
         found = super().open(topology)
-        identity.make_directories(self.root)
+        for path in (self.root / name for name in DIRECTORIES):
+            if not os.path.lexists(path):
+                with durable.translate_os_errors(str(path)):
+                    durable.make_directory(path)
+            elif path.is_symlink() or not path.is_dir():
+                raise sealed_file.damaged(path, "is not a directory")
         return found
 
     def _load_identity(self) -> Identity | None:
-        return identity.load(self.root)
+        if self.root.exists() and not self.root.is_dir():
+            raise ConfigError(
+                f"{self.root} is a file, not a directory.", cure="Name a new or empty directory."
+            )
+        path = self.root / identity_record.NAME
+        data = sealed_file.read_whole(path)
+        return None if data is None else identity_record.unseal(path, data)
 
     def _refuse_leftovers(self) -> None:
-        identity.refuse_leftovers(self.root)
+        names = sealed_file.list_directory(self.root)
+        found = [name for name in names if name != "lost+found" and not name.startswith(_NEW)]
+        # Looked for again: another process may have made the store meanwhile. It makes the identity first, so whatever
+        # was listed without one has none.
+        if self._load_identity() is None:
+            identity_record.refuse_leftovers(self.root, found, DIRECTORIES)
 
-    def _create(self, made: Identity) -> None:
-        identity.create(self.root, made)
+    def _create(self, identity: Identity) -> None:
+        path, staged = self.root / identity_record.NAME, self.root / f"{_NEW}{secrets.token_hex(8)}"
+        with durable.translate_os_errors(str(path)):
+            durable.make_directory(self.root)
+            try:
+                durable.write_staged(staged, identity_record.seal(identity))
+                os.link(staged, path)
+            except FileExistsError:
+                pass
+            finally:
+                durable.remove_quietly(staged)
+            durable.fsync_directory(self.root)
 
     def _claim(self, take_over: bool) -> OwnerToken:
         self._claimed = lease.acquire(self.root, self._job, take_over=take_over)
@@ -188,7 +208,7 @@ class FileStore(Store):
                 raise refusals.is_pair(self.describe(entry, key))
         return link_segments(self.root, token, entry, segments)
 
-    def segment_writer(self) -> SegmentWriter:
+    def segment_writer(self) -> base.SegmentWriter:
         return partial(link_segment, str(self.root), int(self._held()))
 
     def segment_path(self, entry: str, key: str) -> Path:
@@ -209,7 +229,7 @@ class FileStore(Store):
 
     # --- epochs ---
     def _publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
-        path = self._manifest_path(region, epoch)
+        path = self.manifest_path(region, epoch)
         data = sealed_file.seal("manifest", self._job, f"{region}/{epoch:012d}", manifest)
         with self._publishing:
             refusals.refuse_stale(self.place, region, epoch, self.epochs(region))
@@ -230,26 +250,26 @@ class FileStore(Store):
         return [int(match[1]) for name in names if (match := _MANIFEST.fullmatch(name))]
 
     def _manifest(self, region: RegionName, epoch: Epoch) -> bytes | None:
-        path = self._manifest_path(region, epoch)
+        path = self.manifest_path(region, epoch)
         return sealed_file.read_sealed(path, "manifest", self._job, f"{region}/{epoch:012d}")
 
     def _delete_epoch(self, region: RegionName, epoch: Epoch) -> None:
-        path = self._manifest_path(region, epoch)
+        path = self.manifest_path(region, epoch)
         if self._lease.discard(path):
             durable.settle_name(path)  # what only this epoch needs may be deleted next
 
-    def _manifest_path(self, region: RegionName, epoch: Epoch) -> Path:
+    def manifest_path(self, region: RegionName, epoch: Epoch) -> Path:
         return self.root / "epochs" / region / f"{epoch:012d}.manifest"
 
     # --- controller records, events, mailbox ---
     def _save_record(self, name: str, data: bytes) -> None:
         sealed = sealed_file.seal("record", self._job, name, data)
-        durable.write_file(self._record_path(name), sealed, temporary=self._lease.temporary())
+        durable.write_file(self.record_path(name), sealed, temporary=self._lease.temporary())
 
     def _load_record(self, name: str) -> bytes | None:
-        return sealed_file.read_sealed(self._record_path(name), "record", self._job, name)
+        return sealed_file.read_sealed(self.record_path(name), "record", self._job, name)
 
-    def _record_path(self, name: str) -> Path:
+    def record_path(self, name: str) -> Path:
         return self.root / "records" / f"{name}.rec"
 
     def _append_events(self, events: Sequence[NewEvent]) -> None:
@@ -259,11 +279,11 @@ class FileStore(Store):
         return self._events.read(after)
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:
-        mailbox.post(self.root / "mail", self._job, command, data)
+        events_and_mail.post(self.root / "mail", self._job, command, data)
 
     def _collect_mail(self) -> tuple[list[Mail], list[str]]:
         self.check_owner()
-        return mailbox.collect(self.root / "mail", self._job, self._lease)
+        return events_and_mail.collect(self.root / "mail", self._job, self._lease)
 
     def _probe(self, data: bytes) -> None:
         probe = self._lease.temporary()

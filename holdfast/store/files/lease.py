@@ -37,7 +37,6 @@ _TOKEN_DIGITS = 10
 
 
 def token_name(token: int) -> str:
-    """A token as it appears in file names."""
     return f"{token:0{_TOKEN_DIGITS}d}"
 
 
@@ -56,15 +55,12 @@ class Lease:
         self._lock = lock
 
     def temporary(self) -> Path:
-        """A new name in the private directory."""
         return self.private / secrets.token_hex(8)
 
     def is_fenced(self) -> bool:
-        """True if this owner was replaced."""
         return not self.private.is_dir() or highest_token(self.root) > self.token
 
     def check(self) -> None:
-        """FencedError if this owner was replaced."""
         if self.is_fenced():
             raise refusals.fenced(self.root, self.token)
 

@@ -61,7 +61,6 @@ class Chain:
             return sorted(self._live)
 
     def get(self, key: str) -> bytes | None:
-        """The newest value, verified."""
         with self._lock:
             for _ in range(_READ_ATTEMPTS):
                 self._refresh()
@@ -81,13 +80,11 @@ class Chain:
             return key in self._live
 
     def file_of(self, key: str) -> Path | None:
-        """The pack that holds a key's newest value."""
         with self._lock:
             self._refresh()
             return self._directory / self._live[key][0] if key in self._live else None
 
     def put(self, lease: Lease, pairs: Mapping[str, bytes]) -> None:
-        """Write all pairs in one pack."""
         with self._lock:
             self._refresh()
             self._write(lease, pairs.items(), base=False)
@@ -201,13 +198,8 @@ class Chain:
         """A live key's value, read and verified. None: its pack has gone meanwhile."""
         file, record = self._live[key]
         path = self._directory / file
-        fd = sealed_file.open_regular(path)
-        if fd is None:
-            return None
-        try:
-            data = os.pread(fd, record.size, record.offset)
-        except OSError as error:
-            raise sealed_file.reading_failed(path, error) from error
-        finally:
-            os.close(fd)
+        with sealed_file.opened(path) as opened:
+            if opened is None:
+                return None
+            data = os.pread(opened.fileno(), record.size, record.offset)
         return pack_format.decode_record(data, 0, path)[1]

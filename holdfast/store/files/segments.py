@@ -29,7 +29,6 @@ _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP})
 
 
 def segment_path(root: Path, entry: str, key: str) -> Path:
-    """Where a segment lies or would lie."""
     return root / ENTRIES / check_name("entry", entry) / (check_name("key", key) + SUFFIX)
 
 
@@ -137,14 +136,10 @@ def _link_new(root: Path, staged: Path, target: Path, ref: SegmentRef) -> None:
 
 def _measured(path: Path) -> tuple[int, int] | None:
     """(checksum, size) of a regular file. None: there is no such file."""
-    fd = sealed_file.open_regular(path)
-    if fd is None:
-        return None
     crc = size = 0
-    with os.fdopen(fd, "rb") as file:
-        try:
-            while piece := file.read(_CHUNK):
-                crc, size = checksum(piece, crc), size + len(piece)
-        except OSError as error:
-            raise sealed_file.reading_failed(path, error) from error
+    with sealed_file.opened(path) as file:
+        if file is None:
+            return None
+        while piece := file.read(_CHUNK):
+            crc, size = checksum(piece, crc), size + len(piece)
     return crc, size

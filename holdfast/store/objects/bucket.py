@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from holdfast import durable
 from holdfast.durable import checksum
-from holdfast.errors import ConfigError, HoldfastError, NoSpaceError, StoreError
+from holdfast.errors import ConfigError, HoldfastError, StoreError
 from holdfast.store.objects.url import OURS, Place
 
 T = TypeVar("T")
@@ -142,14 +142,10 @@ class Bucket:
             self.delete([name])
 
     def _translated(self, what: str, error: Exception) -> HoldfastError:
-        """Our error for one of the file system's."""
         if isinstance(error, HoldfastError):
             return error
-        if isinstance(error, OSError) and error.errno in (28, 122):
-            return NoSpaceError(
-                f"no space left while {what} in {self.url}.",
-                cure="Free some space; the run goes on by itself from the last published epoch.",
-            )
+        if isinstance(error, OSError) and error.errno in durable.NO_SPACE:
+            return durable.no_space(f"{what} in {self.url}")
         text = str(error) or type(error).__name__
         return StoreError(
             f"{what} in {self.url} failed: {text}.",

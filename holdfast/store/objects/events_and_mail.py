@@ -76,7 +76,6 @@ class EventLog:
 
 
 def post(bucket: Bucket, job: str, command: str, data: Mapping[str, Any]) -> None:
-    """Leave a command for the owner."""
     # The time makes two mails of the same words differ: the second is not taken for the first.
     payload = json.dumps([time.time_ns()]).encode() + b"\n" + encode_mail(command, data)
     while True:

@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.ids import OwnerToken
 from holdfast.store import liveness, refusals
-from holdfast.store.heart import Heart
+from holdfast.store.liveness import Heart
 from holdfast.store.objects.bucket import Bucket
 from holdfast.store.objects.contents_log import Log, State
 
@@ -85,8 +85,6 @@ def clear_up(log: Log, token: int) -> None:
 
 
 def start_heart(bucket: Bucket, token: int) -> Heart:
-    """Show signs of life for the owner with this token."""
-
     def beat() -> None:
         bucket.replace(sign(token), secrets.token_hex(8).encode())
 

@@ -3,8 +3,8 @@
     identity   log/<number>   blobs/<token>-<random>   segments/<entry>/<key>   head   alive/   events/   mail/
 
 Bytes go into objects nobody names yet; then the next number of the log is created, which names them: that is a change.
-The parts are neighbours: url (places), bucket (what is asked of an object store), state (the log of states: who may
-change what), blobs (values), segments, lease, log (events, mail). Page: docs/formats/store-objects.md.
+The parts are neighbours: url (places), bucket (what is asked of an object store), contents_log (states: who
+may change what), segments, lease, events_and_mail. Page: docs/formats/store-objects.md.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
-from holdfast.store import identity_record, liveness, refusals, segment_copy
+from holdfast.store import identity_record, liveness, refusals, sealed_file, segment_copy
 from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, SegmentWriter, Store
-from holdfast.store.heart import Heart
 from holdfast.store.identity_record import NAME as IDENTITY
-from holdfast.store.names import check_name
-from holdfast.store.objects import blobs, events_and_mail, lease, segments
+from holdfast.store.liveness import Heart
+from holdfast.store.names import check_name, named_crc
+from holdfast.store.objects import events_and_mail, lease, segments
 from holdfast.store.objects.bucket import Bucket
 from holdfast.store.objects.contents_log import LATER, LOG, Log, Ref, State
 from holdfast.store.objects.url import Place, parse
@@ -135,16 +136,37 @@ class ObjectStore(Store):
         self._bucket.delete(sorted(before - after.refs()))
 
     def _upload(self, values: Sequence[tuple[bytes, tuple[object, ...]]]) -> list[Ref]:
-        return blobs.upload(self._bucket, self._job, self._held(), values)
+        """Store values, each with its kind and names, in one new blob; where each of them is. The checksum of a value
+        covers job, kind, names and bytes, so that another value in its place does not match."""
+        name = f"blobs/{self._held():010d}-{secrets.token_hex(12)}"
+        start = 0
+        refs: list[Ref] = []
+        for value, names in values:
+            refs.append((name, start, len(value), named_crc(self._job, *names, value=value)))
+            start += len(value)
+        if values and not self._bucket.create(name, b"".join(value for value, _ in values)):
+            raise StoreError(f"{self.url}/{name} was written by somebody else.")
+        return refs
 
     def _load(self, find: Callable[[State], Ref | None], *names: object) -> bytes | None:
         """The verified bytes of a reference; looked up anew if the blob was replaced meanwhile."""
         ref = find(self._state())
-        data = None if ref is None else blobs.read(self._bucket, ref)
-        if ref is not None and data is None:
-            ref = find(self._log.newest())
-            data = None if ref is None else blobs.read(self._bucket, ref)
-        return None if ref is None else blobs.verified(self._bucket, self._job, ref, data, *names)
+        if ref is None or (data := self._read(ref)) is None:
+            ref = None if ref is None else find(self._log.newest())
+            if ref is None:
+                return None
+            data = self._read(ref)
+        if data is not None and len(data) == ref[2] and named_crc(self._job, *names, value=data) == ref[3]:
+            return data
+        how = "is missing" if data is None else "does not match its checksum"
+        raise sealed_file.damaged(f"{self.url}/{ref[0]}", f"holds {' '.join(map(str, names))}, which {how}")
+
+    def _read(self, ref: Ref) -> bytes | None:
+        """The bytes of a reference, not verified. None: its blob is not there."""
+        name, start, size, _ = ref
+        if size == 0:
+            return b"" if self._bucket.exists(name) else None
+        return self._bucket.read(name, start, start + size)
 
     # --- entries and pairs ---
     def _create_entry(self, entry: str) -> None:

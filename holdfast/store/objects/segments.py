@@ -68,7 +68,6 @@ def put(log: Log, token: int, entry: str, key: str, local: Path, crc: int) -> Se
 
 
 def stored(bucket: Bucket, ref: SegmentRef) -> Iterator[bytes]:
-    """A segment's bytes, piece by piece."""
     name = name_of(check_name("entry", ref.entry), check_name("key", ref.key))
     for piece in bucket.pieces(name):
         if piece is None:

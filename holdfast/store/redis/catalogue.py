@@ -42,12 +42,10 @@ def refuse_leftovers(link: Link) -> None:
 
 
 def read(session: Session, which: str, value: Any) -> Any:
-    """The content of a catalogue, verified."""
     return session.sealer.open_json(value, "catalogue", which)
 
 
 def write(session: Session, which: str, content: Any) -> Command:
-    """The command that replaces a catalogue."""
     return ("SET", session.layout.key(which), session.sealer.seal_json(content, "catalogue", which))
 
 

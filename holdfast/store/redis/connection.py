@@ -163,7 +163,6 @@ class Patience:
 
 
 def _keys(command: Command) -> tuple[str | bytes | int, ...]:
-    """The keys a command reads."""
     return command[1:] if command[0] in ("EXISTS", "MGET") else command[1:2]
 
 

@@ -65,7 +65,6 @@ def read_events(session: Session, after: int) -> list[Event]:
 
 
 def post(session: Session, command: str, data: Mapping[str, Any]) -> None:
-    """Leave a command for the owner."""
     layout, name = session.layout, secrets.token_hex(8)
     value = session.sealer.seal(encode_mail(command, data, name), "mail")
     waiting, identity = session.link.ask(("LLEN", layout.mail), ("GET", layout.identity))

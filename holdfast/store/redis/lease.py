@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.errors import NoSpaceError
 from holdfast.ids import OwnerToken
 from holdfast.store import liveness, refusals
-from holdfast.store.heart import Heart
+from holdfast.store.liveness import Heart
 from holdfast.store.redis.connection import Command, Link, Unreachable
 from holdfast.store.redis.transactions import Session
 
@@ -89,12 +89,10 @@ def beat(link: Link, key: str) -> None:
 
 
 def end(link: Link, key: str) -> None:
-    """Let a lease end now."""
     with link.line() as line:
         line.exchange([("DEL", key)])
 
 
 def start_heart(session: Session, token: OwnerToken) -> Heart:
-    """Keep an owner's key alive."""
     link, key = session.link, session.layout.alive(token)
     return Heart(link.address.lease_s, partial(beat, link, key), partial(end, link, key))

@@ -1,8 +1,8 @@
 """A store on a Redis server: for clusters whose machines share no file system.
 
-Entries are hashes, keys are fields (document 003). The parts are neighbours of this module: url (addresses), link
-(connections, errors), session (changes: fenced, looked up when in doubt), lease (ownership), settings (does the server
-keep data), values (names, checksums), catalogue (what there must be), segments, log (events, mail).
+Entries are hashes, keys are fields (document 003). The parts are neighbours of this module: url (addresses),
+connection (and its errors), transactions (changes: fenced, looked up when in doubt), lease (ownership), server_settings
+(does the server keep data), values (names, checksums), catalogue (what there must be), segments, events_and_mail.
 docs/formats/store-redis.md describes every key and what is guaranteed.
 """
 
@@ -18,7 +18,7 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import liveness, refusals, segment_copy
 from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, Store
-from holdfast.store.heart import Heart
+from holdfast.store.liveness import Heart
 from holdfast.store.names import check_name
 from holdfast.store.redis import catalogue, events_and_mail, lease, segments, server_settings
 from holdfast.store.redis.connection import Command, Link

@@ -97,7 +97,6 @@ class Session:
         self._check(reply, seen, as_owner=True)
 
     def read_owner(self, value: Any) -> dict[str, Any]:
-        """The owner record."""
         return dict(self.sealer.open_json(value, "owner"))
 
     def _try(self, line: Line, change: _Change, again: bool) -> None:

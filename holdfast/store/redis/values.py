@@ -95,7 +95,6 @@ class Sealer:
 
 
 def seal_identity(identity: Identity) -> bytes:
-    """The first value of a store."""
     return Sealer("", NO_JOB).seal(identity_record.encode(identity), "identity")
 
 

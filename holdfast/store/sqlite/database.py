@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import DamagedError, NoSpaceError, StoreError
+from holdfast.errors import DamagedError, StoreError
 from holdfast.store import identity_record, refusals, sealed_file
 from holdfast.store.base import FORMAT, Identity
 from holdfast.store.names import named_crc
@@ -87,19 +87,13 @@ class Database:
 
     def exists(self) -> bool:
         """True if the file is there. An empty file is damage: SQLite would quietly begin a new store in it."""
-        fd = sealed_file.open_regular(self.path)
-        if fd is None:
-            return False
-        try:
-            if os.fstat(fd).st_size == 0:
+        with sealed_file.opened(self.path) as file:
+            if file is not None and os.fstat(file.fileno()).st_size == 0:
                 raise sealed_file.damaged(self.path, "is empty")
-        finally:
-            os.close(fd)
-        return True
+            return file is not None
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for reading."""
         with self._lock, self.translating():
             yield self._connected()
 
@@ -148,7 +142,6 @@ class Database:
         return bytes(value)
 
     def _check(self, crc: int, table: str, *key: object, value: bytes) -> None:
-        """DamagedError unless a row is as it was written."""
         if not isinstance(value, bytes) or named_crc(table, *key, value=value) != crc:
             name = "/".join(map(str, key))
             raise sealed_file.damaged(
@@ -187,7 +180,6 @@ class Database:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Turn sqlite3's errors into ours, cause chained."""
         try:
             yield
         except _SQLITE_ERRORS as error:
@@ -206,7 +198,6 @@ def put_identity(connection: sqlite3.Connection, identity: Identity) -> None:
 
 
 def _fill(path: Path, identity: Identity) -> None:
-    """The schema and the first record."""
     connection = connect(path)
     try:
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -222,10 +213,7 @@ def _translated(path: Path, error: Exception) -> StoreError:
         return sealed_file.damaged(path, "is damaged: its schema is no text")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return NoSpaceError(
-            f"no space left while writing {path}.",
-            cure="Free some space; the run goes on by itself from the last published epoch.",
-        )
+        return durable.no_space(f"writing {path}")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(
             f"{path} is locked by another process for more than {BUSY_TIMEOUT_S:.0f} s.",

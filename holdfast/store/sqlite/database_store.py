@@ -17,15 +17,16 @@ from typing import Any
 
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
-from holdfast.store import identity_record, locks, refusals, sealed_file, segment_copy
+from holdfast.store import chunks, identity_record, locks, refusals, sealed_file, segment_copy
 from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, Store
 from holdfast.store.event_mail_bytes import decode_mail, encode_event, encode_mail, open_mails
 from holdfast.store.names import check_name, named_crc
-from holdfast.store.sqlite import database, segments
+from holdfast.store.sqlite import database
 from holdfast.store.sqlite.database import Database
 
 EVENTS_MAX = 10_000
 EVENT_BYTES_MAX = 1 << 16
+CHUNK_BYTES = 1 << 20
 PROBE = "_probe"
 
 
@@ -144,13 +145,43 @@ class DatabaseStore(Store):
             fp("ckpt.op.put")
             with self._changing() as connection:
                 self._require_entry(entry)
-                ref = segments.put(connection, self.describe(entry, key), entry, key, Path(local), crc)
+                ref = self._put_chunks(connection, entry, key, Path(local), crc)
             fp("ckpt.op.put_done")
         return ref
 
+    def _put_chunks(
+        self, connection: sqlite3.Connection, entry: str, key: str, local: Path, crc: int
+    ) -> SegmentRef:
+        """Chunks in one table, a summary of the whole in another (holdfast/store/chunks.py). StoreError if the key is
+        taken by anything else."""
+        size = segment_copy.size_of(local)
+        count = -(-size // CHUNK_BYTES)
+        summary = chunks.SUMMARY.pack(size, crc, count)
+        if self._db.rows("SELECT 1 FROM pairs WHERE entry = ? AND key = ?", entry, key):
+            raise refusals.is_pair(self.describe(entry, key))
+        known = self._db.value("segments", entry, key)
+        if known not in (None, summary):
+            raise refusals.other_bytes(self.describe(entry, key))
+        if known is None:
+            for number, data in enumerate(segment_copy.pieces(local, crc, CHUNK_BYTES)):
+                row = (entry, key, number, chunks.encode(entry, key, number, count, data))
+                connection.execute("INSERT INTO chunks VALUES (?, ?, ?, ?)", row)
+            database.put(connection, "segments", entry, key, value=summary)
+        return SegmentRef(entry, key, size, crc)
+
     def fetch_segment(self, ref: SegmentRef, local: Path) -> None:
-        where = self.describe(ref.entry, ref.key)
-        segment_copy.receive(ref, Path(local), where, segments.stored(self._db, ref))
+        segment_copy.receive(ref, Path(local), self.describe(ref.entry, ref.key), self._stored(ref))
+
+    def _stored(self, ref: SegmentRef) -> Iterator[bytes]:
+        """The verified pieces of a segment, all of one moment."""
+        sql = "SELECT value FROM chunks WHERE entry = ? AND key = ? AND number = ?"
+
+        def chunk(number: int) -> bytes | None:
+            rows = self._db.rows(sql, ref.entry, ref.key, number)
+            return rows[0][0] if rows else None
+
+        with self._db.reading():
+            yield from chunks.read(self.place, ref, self._db.value("segments", ref.entry, ref.key), chunk)
 
     # --- epochs ---
     def _publish(self, region: RegionName, epoch: Epoch, manifest: bytes) -> None:
@@ -232,6 +263,5 @@ def _save_owner(connection: sqlite3.Connection, record: Mapping[str, Any]) -> No
 
 
 def _append(connection: sqlite3.Connection, table: str, value: bytes) -> None:
-    """Add a row to a table whose rows are numbered."""
     crc = named_crc(table, value=value)
     connection.execute(f"INSERT INTO {table} (value, crc) VALUES (?, ?)", (value, crc))

@@ -4,7 +4,7 @@
     PATH.owner-<token>     locked by the owner for as long as it lives
 
 A process stopped in the middle of a transaction keeps SQLite's own lock: a take-over then waits and is refused; end that
-process. The parts are neighbours: database (schema, checks), database_store (what is done with it), segments. Page:
+process. The parts are neighbours: database (schema, checks), database_store (what is done with it). Page:
 docs/formats/store-sqlite.md.
 """
 

@@ -23,18 +23,8 @@ from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Segments
 from holdfast.operators.shared.timed import rising
-from holdfast.runtime.engines.engine import (
-    KEEP,
-    Delivery,
-    Engine,
-    Frame,
-    KeyedOutput,
-    KeyedState,
-    KeyedTask,
-    Loaded,
-    Spare,
-    StepName,
-)
+from holdfast.runtime.engines import engine
+from holdfast.runtime.engines.engine import Engine, Frame
 from holdfast.runtime.engines.spark.keyed import KeyedJobs
 from holdfast.runtime.engines.spark.readable import (
     ReadableRows,
@@ -87,7 +77,7 @@ class SparkEngine(Engine):
         thread.daemon = True
         return thread
 
-    def begin_step(self, name: StepName, topology: str) -> None:
+    def begin_step(self, name: engine.StepName, topology: str) -> None:
         self._context.setJobGroup(self._group(name.element), name.describe(topology))
         self._context.setLocalProperty("spark.scheduler.pool", name.element)
 
@@ -164,7 +154,7 @@ class SparkEngine(Engine):
         else:
             frame.unpersist()
 
-    def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
+    def materialise(self, frame: Frame, name: engine.StepName, stream: str) -> Batch | None:
         if isinstance(frame, ReadableRows) and frame.batch is not None:
             frame.batch.hold.take()
             return frame.batch
@@ -182,21 +172,21 @@ class SparkEngine(Engine):
 
     def keyed_step(
         self,
-        task: KeyedTask,
-        state: KeyedState,
+        task: engine.KeyedTask,
+        state: engine.KeyedState,
         frames: Mapping[int, Frame],
-        name: StepName,
-        delivery: Delivery = KEEP,
-    ) -> KeyedOutput:
+        name: engine.StepName,
+        delivery: engine.Delivery = engine.KEEP,
+    ) -> engine.KeyedOutput:
         return self._keyed.step(task, state, frames, name, delivery)
 
     def load_keyed(
         self,
-        task: KeyedTask,
+        task: engine.KeyedTask,
         segments: list[list[SegmentRef]],
         store: Store | None,
-        spare: Spare | None = None,
-    ) -> Loaded:
+        spare: engine.Spare | None = None,
+    ) -> engine.Loaded:
         return self._keyed.load(task, segments, store, spare)
 
     def put_segments(
@@ -209,7 +199,7 @@ class SparkEngine(Engine):
 
     def put_joined(
         self,
-        task: KeyedTask,
+        task: engine.KeyedTask,
         entry: str,
         changes: Sequence[tuple[int, Segments]],
         store: Store,
@@ -220,10 +210,12 @@ class SparkEngine(Engine):
         self._context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
         return self._keyed.put_joined(task, entry, changes, store, as_base)
 
-    def has_live(self, state: KeyedState) -> bool:
+    def has_live(self, state: engine.KeyedState) -> bool:
         return self._keyed.has_live(state)
 
-    def remove_leftovers(self, operator: OperatorName, name: StepName, needed: Collection[str]) -> None:
+    def remove_leftovers(
+        self, operator: OperatorName, name: engine.StepName, needed: Collection[str]
+    ) -> None:
         if not self._keyed.in_cluster:  # else they go with the executor
             super().remove_leftovers(operator, name, needed)
 

@@ -31,16 +31,7 @@ from holdfast.durable import remove_quietly, tells_of_no_space
 from holdfast.errors import NoSpaceError
 from holdfast.language.connectors import Sink, TaskReader
 from holdfast.operators.shared.logic import Segments
-from holdfast.runtime.engines.engine import (
-    STATE,
-    Delivery,
-    KeyedOutput,
-    KeyedState,
-    KeyedTask,
-    Loaded,
-    Spare,
-    StepName,
-)
+from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.spark.anchors import Anchors
 from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame
 from holdfast.runtime.engines.spark.stage import (
@@ -96,12 +87,12 @@ class KeyedJobs:
 
     def step(
         self,
-        task: KeyedTask,
-        state: KeyedState,
+        task: engine.KeyedTask,
+        state: engine.KeyedState,
         rows: PortFrames,
-        name: StepName,
-        delivery: Delivery,
-    ) -> KeyedOutput:
+        name: engine.StepName,
+        delivery: engine.Delivery,
+    ) -> engine.KeyedOutput:
         with self._lock:
             garbage, self._garbage = self._garbage, []
         writers = {sink: writer for sink in delivery.sinks if (writer := sink.task_writer(name.id))}
@@ -161,13 +152,13 @@ class KeyedJobs:
 
     def load(
         self,
-        task: KeyedTask,
+        task: engine.KeyedTask,
         segments: list[list[SegmentRef]],
         store: Store | None,
-        spare: Spare | None,
-    ) -> Loaded:
+        spare: engine.Spare | None,
+    ) -> engine.Loaded:
         """Verified live segments; in a cluster each partition's are copied to the executor that anchors it."""
-        loaded = load_segments(task, segments, store, self._live / STATE, self._partitions, spare)
+        loaded = load_segments(task, segments, store, self._live / engine.STATE, self._partitions, spare)
         if self._anchors is None:
             return loaded
         self._anchors.renew()
@@ -194,7 +185,7 @@ class KeyedJobs:
 
     def put_joined(
         self,
-        task: KeyedTask,
+        task: engine.KeyedTask,
         entry: str,
         changes: Sequence[tuple[int, Segments]],
         store: Store,
@@ -213,7 +204,7 @@ class KeyedJobs:
         }
         return [refs[number] for number, _ in changes]
 
-    def has_live(self, state: KeyedState) -> bool:
+    def has_live(self, state: engine.KeyedState) -> bool:
         """True if every partition's segments are where its next task will look for them."""
         if self._anchors is None:
             return all(Path(s.path).exists() for partition in state.partitions for s in partition)
@@ -232,7 +223,7 @@ class KeyedJobs:
         if self._anchors is not None:
             self._anchors.release()
 
-    def _shuffled(self, task: KeyedTask, frames: Mapping[int, DataFrame]) -> DataFrame:
+    def _shuffled(self, task: engine.KeyedTask, frames: Mapping[int, DataFrame]) -> DataFrame:
         """Blobs of the rows, each in the partition that owns its keys."""
         parts = []
         for port, frame in frames.items():
@@ -246,11 +237,11 @@ class KeyedJobs:
 
     def _collected(
         self,
-        task: KeyedTask,
-        state: KeyedState,
+        task: engine.KeyedTask,
+        state: engine.KeyedState,
         results: dict[int, dict[str, Any]],
         delivered: tuple[Sink, ...],
-    ) -> KeyedOutput:
+    ) -> engine.KeyedOutput:
         versions, meta = list(state.partitions), state.meta
         for partition, result in results.items():
             versions[partition] = tuple(Segment(*fields) for fields in result["segments"])
@@ -260,8 +251,8 @@ class KeyedJobs:
             for port in range(len(task.logic.outputs))
         }
         made = {port: batch for port, batch in batches.items() if batch is not None}
-        return KeyedOutput(
-            KeyedState(
+        return engine.KeyedOutput(
+            engine.KeyedState(
                 tuple(versions), meta, state.counting(r["counts"] for r in results.values()), state.pins
             ),
             {port: self.batch_rows([batch], task.logic.outputs[port]) for port, batch in made.items()},

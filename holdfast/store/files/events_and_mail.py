@@ -1,10 +1,15 @@
-"""The bounded event log of a directory store: rotating files of checksummed JSON lines.
+"""Event log and mailbox of a directory store.
 
-    events/<token>-<first number>.jsonl      line := crc (8 hexadecimal digits) " " JSON "\\n"
-    JSON := [number, wall, kind, data]
+    events/<token>-<first number>.jsonl      line := crc (8 hexadecimal digits) " " JSON [number, wall, kind, data] "\\n"
+    mail/<number>.mail                       sealed JSON [command, data]
+    mail/<number>.bad                        a mail that was damaged; set aside as it was, reported in the event log
 
 The log is for people and for the dashboard: it is not fsynced, never fails a run, and a torn or damaged line is
 skipped. Each owner writes files of its own; lines of an earlier owner that overlap with a later one's do not count.
+
+A mail gets its number by `link`, which refuses a number that is taken: order without a clock. The owner takes a mail
+by renaming it into its private directory, so each is taken once and never by an owner that was replaced. A mail taken
+by a process that dies before it acts is lost; whoever posted it sees no effect and posts again.
 """
 
 from __future__ import annotations
@@ -12,16 +17,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from holdfast import durable
 from holdfast.durable import checksum
 from holdfast.errors import HoldfastError
 from holdfast.store import sealed_file
-from holdfast.store.base import Event, NewEvent
-from holdfast.store.event_mail_bytes import encode_event
+from holdfast.store.base import Event, Mail, NewEvent
+from holdfast.store.event_mail_bytes import MAIL_BYTES_MAX, decode_mail, encode_event, encode_mail
 from holdfast.store.files.lease import Lease
 
 SEGMENT_BYTES = 1 << 20
@@ -93,14 +100,10 @@ class EventLog:
             self._path = self._directory / f"{lease.token:010d}-{first:015d}.jsonl"
             self._size = 0
             self._make_room()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self._path, flags, durable.FILE_MODE)
-        try:
+        with durable.opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as fd:
             if not self._size:
                 os.fchmod(fd, durable.FILE_MODE)
             durable.write_all(fd, data)
-        finally:
-            os.close(fd)
         self._size += len(data)
 
     def _make_room(self) -> None:
@@ -132,3 +135,62 @@ def _read_file(path: Path) -> list[Event]:
     except HoldfastError:
         return []
     return [event for line in data.split(b"\n") if line and (event := decode(line))]
+
+
+# --- mail ---
+def post(directory: Path, job: str, command: str, data: Mapping[str, Any]) -> None:
+    """Leave a command. Durable when this returns."""
+    payload = encode_mail(command, data)
+    with durable.translate_os_errors(str(directory)):
+        while not _post_as(directory, job, _last_number(directory) + 1, payload):
+            pass
+
+
+def collect(directory: Path, job: str, lease: Lease) -> tuple[list[Mail], list[str]]:
+    """Take what was posted, oldest first. Also returns a sentence per mail that was set aside."""
+    mails: list[Mail] = []
+    refused: list[str] = []
+    for name in sealed_file.list_directory(directory):
+        if not name.endswith(".mail"):
+            continue
+        taken = lease.temporary()
+        try:
+            os.rename(directory / name, taken)
+        except OSError:
+            if mails:
+                break  # what was taken is not lost; the next call meets the failure again
+            raise
+        try:
+            mails.append(_open(taken, directory / name, job))
+        except HoldfastError as error:
+            os.rename(taken, (directory / name).with_suffix(".bad"))
+            refused.append(error.message)
+        else:
+            durable.remove_quietly(taken)
+    return mails, refused
+
+
+def _open(taken: Path, posted: Path, job: str) -> Mail:
+    data = sealed_file.read_whole(taken) or b""
+    payload = sealed_file.unseal(data[: 2 * MAIL_BYTES_MAX], posted, "mail", job, posted.stem)
+    return decode_mail(payload, posted)
+
+
+def _post_as(directory: Path, job: str, number: int, payload: bytes) -> bool:
+    """Try to post under a number. False: it is taken."""
+    name = f"{number:012d}"
+    staged = directory / f".new-{secrets.token_hex(8)}"
+    try:
+        durable.write_staged(staged, sealed_file.seal("mail", job, name, payload))
+        os.link(staged, directory / f"{name}.mail")
+    except FileExistsError:
+        return False
+    finally:
+        durable.remove_quietly(staged)
+    durable.fsync_directory(directory)
+    return True
+
+
+def _last_number(directory: Path) -> int:
+    numbers = (name.partition(".")[0] for name in sealed_file.list_directory(directory))
+    return max((int(number) for number in numbers if number.isdigit()), default=0)

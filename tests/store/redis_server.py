@@ -15,7 +15,6 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 
 PROGRAMS = ("redis-server", "valkey-server")
 MISSING = "no redis-server or valkey-server on PATH (Debian, Ubuntu: apt-get install redis-server)"
@@ -41,9 +40,7 @@ class RedisServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def url(self, name: str = "main", options: str = "") -> str:

@@ -1,0 +1,340 @@
+"""Events of a run as values, and their one stored form: a kind and plain data, as the store's event log keeps them.
+
+Must hold: a kind and the names of its fields never change their meaning, and a field that comes later has a default. So
+every log can be read, of earlier versions and of later ones: see `decode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+KINDS: dict[str, type[RunEvent]] = {}
+"""Every kind this version knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened in a run. One subclass per kind; a field that is None is not stored."""
+
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.kind] = cls
+
+
+# --- the run ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(RunEvent):
+    kind: ClassVar[str] = "run.started"
+    topology: str
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRefused(RunEvent):
+    """The run could not start. `error`: the name of the exception."""
+
+    kind: ClassVar[str] = "run.refused"
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed(RunEvent):
+    """No reset can help; the run ends."""
+
+    kind: ClassVar[str] = "run.failed"
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(RunEvent):
+    """The last event of a run that was not killed. `state` as in its status: ended, failed, parked, …"""
+
+    kind: ClassVar[str] = "run.ended"
+    topology: str
+    state: str
+    uptime_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(RunEvent):
+    """The run's status, each second. Stored as it is, not below a name."""
+
+    kind: ClassVar[str] = "summary"
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MailArrived(RunEvent):
+    """Somebody asked the run for something, by the command line for example."""
+
+    kind: ClassVar[str] = "mail"
+    command: str
+
+
+# --- regions ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPublished(RunEvent):
+    """An epoch exists, `ms` after it began. `bytes`: what it added to the store. `restore_s`: how long restoring it is
+    predicted to take. `bases`, `deltas`: operators stored as such. `last`: the element that the others waited for."""
+
+    kind: ClassVar[str] = "epoch.published"
+    region: str
+    epoch: int
+    attempt: int | None = None
+    ms: float = 0.0
+    bytes: int = 0
+    restore_s: float | None = None
+    bases: int | None = None
+    deltas: int | None = None
+    last: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAborted(RunEvent):
+    kind: ClassVar[str] = "epoch.aborted"
+    region: str
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochWithdrawn(RunEvent):
+    """The newest epoch was damaged and never visible; the run goes on from the epoch `to`."""
+
+    kind: ClassVar[str] = "epoch.withdrawn"
+    region: str
+    epoch: int
+    to: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetBegun(RunEvent):
+    """The region goes back to `epoch`. `consecutive`: how many times without progress; 0 when a run begins or a person
+    resumed it. `element`: the one that failed, if it was one."""
+
+    kind: ClassVar[str] = "reset.begin"
+    region: str
+    epoch: int
+    attempt: int
+    consecutive: int
+    reason: str = ""
+    element: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored(RunEvent):
+    """Every element of the region has its state of `epoch`. Times: measured, predicted, and the bound if there is one."""
+
+    kind: ClassVar[str] = "reset.done"
+    region: str
+    epoch: int
+    attempt: int
+    restore_s: float | None = None
+    restore_predicted_s: float | None = None
+    restore_within_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreBoundExceeded(RunEvent):
+    """These operators alone make a restore longer than the bound. Told once in a run."""
+
+    kind: ClassVar[str] = "restore.bound_exceeded"
+    region: str
+    operators: tuple[str, ...]
+    bound_s: float | None = None
+    predicted_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPaused(RunEvent):
+    """The region waits for space."""
+
+    kind: ClassVar[str] = "region.paused"
+    region: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionHasSpace(RunEvent):
+    """It waits no longer."""
+
+    kind: ClassVar[str] = "region.space"
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionParked(RunEvent):
+    kind: ClassVar[str] = "region.parked"
+    region: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStopped(RunEvent):
+    """The region has come to its end in order."""
+
+    kind: ClassVar[str] = "region.stopped"
+    region: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointNamed(RunEvent):
+    kind: ClassVar[str] = "savepoint.named"
+    region: str
+    name: str
+    epoch: int
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointFailed(RunEvent):
+    """`region` is None if the request named none that exists."""
+
+    kind: ClassVar[str] = "savepoint.failed"
+    name: str
+    id: str
+    reason: str
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointDeleted(RunEvent):
+    kind: ClassVar[str] = "savepoint.deleted"
+    region: str
+    name: str
+    epoch: int
+
+
+# --- elements, operators and rows ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ElementFailed(RunEvent):
+    """A step, or what comes before one, failed. In a region a reset follows."""
+
+    kind: ClassVar[str] = "element.failed"
+    element: str
+    reason: str
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElementPaused(RunEvent):
+    """An element outside of regions waits for space."""
+
+    kind: ClassVar[str] = "element.paused"
+    element: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementGaveUp(RunEvent):
+    """An element outside of regions failed too often: its input is thrown away from now on, and counted."""
+
+    kind: ClassVar[str] = "element.gave_up"
+    element: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLost(RunEvent):
+    """Rows that each of `sinks` lacks from now on."""
+
+    kind: ClassVar[str] = "rows.lost"
+    element: str
+    rows: int
+    reason: str
+    region: str | None = None
+    sinks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLate(RunEvent):
+    """Rows that came too late for their windows. `rows` since the event before, `total` since the initial state."""
+
+    kind: ClassVar[str] = "rows.late"
+    element: str
+    operator: str
+    rows: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsStale(RunEvent):
+    """A restore removed rows from windows: others, which were missed, would have pushed them out."""
+
+    kind: ClassVar[str] = "rows.stale"
+    operator: str
+    rows: int
+    missed: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCheckpointed(RunEvent):
+    """An operator outside of regions stored its own checkpoint."""
+
+    kind: ClassVar[str] = "operator.checkpoint"
+    operator: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCheckpointFailed(RunEvent):
+    kind: ClassVar[str] = "operator.checkpoint_failed"
+    operator: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDamaged(RunEvent):
+    """Its own checkpoint cannot be read; it begins anew."""
+
+    kind: ClassVar[str] = "operator.damaged"
+    operator: str
+    reason: str
+
+
+# --- the stored form ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEvent:
+    """An event that this version has no class for: of a later version, of a tool, or one whose data was left out."""
+
+    kind: str
+    data: Mapping[str, Any]
+
+
+def encode(event: RunEvent) -> tuple[str, dict[str, Any]]:
+    """Kind and data for the event log."""
+    if isinstance(event, Summary):
+        return event.kind, dict(event.status)
+    told = {field.name: getattr(event, field.name) for field in fields(event)}
+    return event.kind, {name: value for name, value in told.items() if value is not None}
+
+
+def decode(kind: str, data: Mapping[str, Any]) -> RunEvent | OtherEvent:
+    """The event that was stored. Fields that this version does not know are left out."""
+    cls = KINDS.get(kind)
+    if cls is None or "left_out_bytes" in data:
+        return OtherEvent(kind, data)
+    if cls is Summary:
+        return Summary(data)
+    names = {field.name for field in fields(cls)}
+    told = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items() if name in names}
+    try:
+        return cls(**told)
+    except TypeError:  # a field is missing that this version needs
+        return OtherEvent(kind, data)

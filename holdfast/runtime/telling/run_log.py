@@ -1,0 +1,127 @@
+"""The subscriber that tells `logging` about a run: loggers `holdfast.run`, `holdfast.region`, `holdfast.element`.
+
+WARNING is what costs rows or time, ERROR what waits for a person. Errors that end a run are raised to whoever waits for it,
+so they are INFO here. Of published epochs a region tells at most one in ten seconds at INFO, the others at DEBUG.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from logging import DEBUG, ERROR, INFO, WARNING
+
+from holdfast.clock import Clock, Every
+from holdfast.runtime.telling import events as e
+
+EPOCH_S = 10.0
+
+Line = tuple[int, str, tuple[object, ...]]
+"""Level, text, and what goes into it."""
+
+
+class RunLog:
+    """Writes a line for each event that has one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._epochs: defaultdict[str, Every] = defaultdict(lambda: Every(clock, EPOCH_S))
+
+    def __call__(self, event: e.RunEvent) -> None:
+        line = line_of(event)
+        if line is not None:
+            level, text, about = line
+            if isinstance(event, e.EpochPublished) and self._epochs[event.region].due():
+                level = INFO
+            logging.getLogger(f"holdfast.{logger_of(event)}").log(level, text, *about)
+
+
+def logger_of(event: e.RunEvent) -> str:
+    if getattr(event, "region", None) is not None:
+        return "region"
+    return "element" if hasattr(event, "element") or hasattr(event, "operator") else "run"
+
+
+def line_of(event: e.RunEvent) -> Line | None:
+    """What is said about an event; None: nothing."""
+    match event:
+        case e.RunStarted(topology):
+            return INFO, "topology %r starts", (topology,)
+        case e.RunRefused(error, message):
+            return INFO, "the run is refused, %s: %s", (error, message)
+        case e.RunFailed(error, message):
+            return INFO, "the run ends because of %s: %s", (error, message)
+        case e.RunEnded(topology, state, uptime_s):
+            return INFO, "topology %r: %s after %s s", (topology, state, uptime_s)
+        case e.MailArrived(command):
+            return INFO, "somebody asks the run: %s", (command,)
+        case e.RowsLost():
+            sinks = ", ".join(event.sinks or ()) or "no sink"
+            return (
+                WARNING,
+                "element %r lost %s rows for %s: %s",
+                (event.element, event.rows, sinks, event.reason),
+            )
+        case e.RowsLate():
+            return WARNING, "operator %r: %s late rows, %s in all", (event.operator, event.rows, event.total)
+        case e.RowsStale():
+            return WARNING, "operator %r drops %s old rows: %s", (event.operator, event.rows, event.reason)
+        case _:
+            return _line_of_region(event) or _line_of_element(event)
+
+
+def _line_of_region(event: e.RunEvent) -> Line | None:
+    match event:
+        case e.EpochPublished():
+            last = "" if event.last is None else f"; element {event.last!r} was last"
+            text = "region %r published epoch %s in %.0f ms, %s bytes%s"
+            return DEBUG, text, (event.region, event.epoch, event.ms, event.bytes, last)
+        case e.EpochAborted(region, epoch, reason):
+            return WARNING, "region %r gives epoch %s up: %s", (region, epoch, reason)
+        case e.EpochWithdrawn(region, epoch, to, reason):
+            text = "epoch %s of region %r is damaged (%s); nothing of it was visible yet, so it is withdrawn and the run "
+            return WARNING, text + "goes on from epoch %s.", (epoch, region, reason, to)
+        case e.ResetBegun(region, epoch, attempt, 0):
+            return INFO, "region %r begins with epoch %s (attempt %s)", (region, epoch, attempt)
+        case e.ResetBegun(region, epoch, attempt, consecutive, reason):
+            text = "region %r goes back to epoch %s (attempt %s, %s without progress): %s"
+            return WARNING, text, (region, epoch, attempt, consecutive, reason)
+        case e.Restored(region, epoch, _, measured, _, bound):
+            if bound is not None and measured is not None and measured > bound:
+                text = "restoring region %r took %.2f s, more than the %.2f s allowed."
+                return WARNING, text, (region, measured, bound)
+            return INFO, "region %r has its state of epoch %s, after %s s", (region, epoch, measured)
+        case e.RestoreBoundExceeded(region, operators, bound_s, predicted_s):
+            text = "region %r cannot be restored within %s s: the state of %s alone takes longer (%.2f s in all)."
+            return WARNING, text, (region, bound_s, ", ".join(map(repr, operators)), predicted_s or 0.0)
+        case e.RegionPaused(region, reason):
+            return WARNING, "region %r waits for space: %s", (region, reason)
+        case e.RegionHasSpace(region):
+            return INFO, "region %r waits for space no longer", (region,)
+        case e.RegionParked(region, reason):
+            return ERROR, "region %r is parked and waits for a person: %s", (region, reason)
+        case e.RegionStopped(region, epoch):
+            return INFO, "region %r ends with epoch %s", (region, epoch)
+        case e.SavepointNamed(region, name, epoch):
+            return INFO, "epoch %s of region %r is savepoint %r", (epoch, region, name)
+        case e.SavepointFailed(name, _, reason):
+            return WARNING, "savepoint %r was not made: %s", (name, reason)
+        case e.SavepointDeleted(region, name, epoch):
+            return INFO, "savepoint %r of region %r (epoch %s) is deleted", (name, region, epoch)
+    return None
+
+
+def _line_of_element(event: e.RunEvent) -> Line | None:
+    match event:
+        case e.ElementFailed(element, reason, region):
+            # In a region the line of the reset says it.
+            return WARNING if region is None else DEBUG, "element %r failed: %s", (element, reason)
+        case e.ElementPaused(element, reason):
+            return WARNING, "element %r waits for space: %s", (element, reason)
+        case e.ElementGaveUp(element, reason):
+            return ERROR, "element %r gives up, its input is thrown away: %s", (element, reason)
+        case e.OperatorCheckpointed(operator, number):
+            return DEBUG, "operator %r stored its checkpoint %s", (operator, number)
+        case e.OperatorCheckpointFailed(operator, reason):
+            return WARNING, "operator %r could not store its checkpoint: %s", (operator, reason)
+        case e.OperatorDamaged(operator, reason):
+            return WARNING, "operator %r begins anew, its checkpoint is damaged: %s", (operator, reason)
+    return None
