@@ -203,11 +203,11 @@ class Engine(ABC):
             (*batch.files, *made.files), batch.rows, batch.bytes + made.bytes, Holds((batch.hold, made.hold))
         )
 
-    def from_times(self, batches: Sequence[Batch]) -> Frame | None:
-        """The times beside the rows of batches."""
+    def read_times(self, batches: Sequence[Batch]) -> list[pa.Table]:
+        """The times beside the rows of batches; few, and in the driver."""
         files = [file for batch in batches for file in batch.time_files]
         tables = [pq.read_table(file, memory_map=False) for file in files]
-        return self.from_table(pa.concat_tables(tables).cast(TIMES)) if tables else None
+        return [pa.concat_tables(tables).cast(TIMES)] if tables else []
 
     @abstractmethod
     def times(self, frame: Frame, on: str) -> Frame:
