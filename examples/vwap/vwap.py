@@ -53,7 +53,7 @@ def build(here: str, *, period: float = 2.0, rows_per_step: int = 10_000) -> hf.
     )
     averages = trades.aggregate(
         "ticker",
-        window=hf.sliding(10, 1, on="at"),
+        window=hf.sliding(10, 1, on="at", delay=0),
         trades=hf.count(),
         volume=hf.sum("volume"),
         value=hf.sum("value"),
@@ -66,7 +66,7 @@ def build(here: str, *, period: float = 2.0, rows_per_step: int = 10_000) -> hf.
         "ticker", "at", "ask_price", "ask_size"
     )
     matched = quotes.asof_join(
-        averages, by="ticker", on=("at", "window_end"), tolerance=1, how="inner", name="matched"
+        averages, by="ticker", on=("at", "window_end"), tolerance=1, how="inner", name="matched", delay=0
     )
     bargains = matched.select(
         "ticker", "at", "double(value) / volume as vwap", "double(ask_price) as ask_price", "ask_size"

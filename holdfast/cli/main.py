@@ -39,6 +39,9 @@ def run_topology(
         typer.Option(help="Where epochs are kept: a path, file:PATH, sqlite:PATH, redis://…, s3://…"),
     ] = None,
     until: Annotated[str | None, typer.Option(help="'available': process what is there, then end.")] = None,
+    close: Annotated[
+        bool, typer.Option(help="At the end of the input close windows, and call what waits for event time.")
+    ] = False,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
     as_json: Json = False,
@@ -53,7 +56,12 @@ def run_topology(
         topology = load_topology(file)
         with follow(enabled=not as_json and sys.stderr.isatty()) as on_start:
             status = topology.run(
-                spark=session, store=store, until=_until(until), take_over=take_over, on_start=on_start
+                spark=session,
+                store=store,
+                until=_until(until),
+                close=close,
+                take_over=take_over,
+                on_start=on_start,
             )
     finally:
         session.stop()

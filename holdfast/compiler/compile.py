@@ -12,6 +12,7 @@ from holdfast.compiler.fusion import Element, connect, fuse, plan_region
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
+from holdfast.compiler.timing import settle_times
 from holdfast.compiler.validate import check_identity, validate
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Graph, Operator, StreamRef
@@ -24,6 +25,8 @@ from holdfast.operators.shared.logic import KeyedLogic
 def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
     """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run."""
     validate(graph)
+    settled = settle_times(graph)
+    graph = settled.graph
     regions = find_regions(graph)
     check_identity(graph, regions.of)
     stamped = find_stamped(graph)
@@ -39,6 +42,9 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
         schemas=schemas,
         source_index=source_index(graph),
         fingerprint=fingerprints(graph, schemas),
+        aside=settled.aside,
+        offsets_us=settled.offsets_us,
+        timed=settled.timed,
     )
 
 
@@ -85,4 +91,6 @@ def planned(op: Operator, plan: Plan) -> Planned[Any]:
         stamped=StreamRef(op.name) in plan.stamped,
         number=plan.source_index.get(op.name),
         origins=tuple({plan.source_index[name]: name for name in names} for names in origins),
+        aside=frozenset(port for name, port in plan.aside if name == op.name),
+        offsets_us={port: us for (name, port), us in plan.offsets_us.items() if name == op.name},
     )

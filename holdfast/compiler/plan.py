@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -65,3 +65,9 @@ class Plan:
     """Number of each stamping operator (sources and hosted operators), by sorted name: fills `__hf_source`."""
     fingerprint: Mapping[OperatorName, Fingerprint]
     """What must not change between runs on one store, per stateful operator, source and sink."""
+    aside: frozenset[tuple[OperatorName, int]] = frozenset()
+    """Input ports beside whose rows event time travels."""
+    offsets_us: Mapping[tuple[OperatorName, int], int] = field(default_factory=dict)
+    """Input ports at which event time is not quite what the column says."""
+    timed: frozenset[StreamRef] = frozenset()
+    """Streams beside whose rows event time travels."""

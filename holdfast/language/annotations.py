@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from datetime import timedelta
 from typing import Any, Literal, cast
 
 from holdfast.errors import TopologyError
 from holdfast.ids import is_safe_name
+from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import RegionSettings
-
-Duration = float | int | timedelta
-"""Seconds, or a timedelta."""
 
 Trigger = Literal["periodic", "operator", "manual"]
 Mode = Literal["async", "drain"]
@@ -21,18 +17,6 @@ MODES = ("async", "drain")
 MODES_TO_COME = ("token", "aware", "independent")
 
 NAME_RULE = "Use letters, digits, '_', '-' and '.', beginning with a letter or digit, at most 100 characters."
-
-
-def seconds(value: Duration, what: str) -> float:
-    """A duration as seconds; refuses what is no positive, finite time."""
-    cure = f"Give {what} as seconds or a datetime.timedelta, above zero."
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TopologyError(f"{what} must be a duration, not {value!r}.", cure=cure)
-    if not math.isfinite(value) or value <= 0:
-        raise TopologyError(f"{what} must be more than 0 s, not {value!r}.", cure=cure)
-    return float(value)
 
 
 def safe_name(name: Any, what: str) -> str:

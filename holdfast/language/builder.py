@@ -65,6 +65,13 @@ class Builder:
                 )
         self._operators[operator] = replace(known, annotations=replace(known.annotations, **marks))
 
+    def made_by(self, operator: OperatorName) -> OperatorName:
+        """The operator that made the rows: those that only say something about them are passed over."""
+        while operator in self._operators and self._operators[operator].spec.is_remark:
+            (stream,) = self._operators[operator].inputs[0].streams
+            operator = stream.operator
+        return operator
+
     def holds(self, connector: object) -> OperatorName | None:
         """The operator that already uses this source or sink object."""
         for operator in self._operators.values():

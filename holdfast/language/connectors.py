@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 POSITION_COLUMNS: tuple[str, ...] = ("__hf_source", "__hf_ordinal", "__hf_row")
 """Columns of a stamped stream: index of the source, file or segment ordinal, row in it. Users never see them."""
 
+TIME_COLUMN = "__hf_time"
+"""Column of times that travel beside rows: event time in microseconds."""
+
 POSITION_FIELDS = pa.schema(
     [
         pa.field("__hf_source", pa.int32()),
@@ -28,6 +31,9 @@ POSITION_FIELDS = pa.schema(
         pa.field("__hf_row", pa.int64()),
     ]
 )
+
+TIMES = pa.schema([*POSITION_FIELDS, pa.field(TIME_COLUMN, pa.int64())])
+"""What travels beside the rows of a stream with event time: how far time was at some positions."""
 
 
 @dataclass(frozen=True, slots=True)

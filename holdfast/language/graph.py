@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -35,6 +35,8 @@ class Spec:
     pyspark."""
 
     __slots__ = ()
+    is_remark: ClassVar[bool] = False
+    """It only says something about the rows of a stream."""
 
     @classmethod
     def kind_name(cls) -> str:

@@ -17,14 +17,16 @@ from typing import Any, Literal, overload
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import Duration, region_settings, seconds
+from holdfast.language.annotations import region_settings
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
+from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hosted import maker
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
+from holdfast.language.operators.event_time import EventTimeVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
 from holdfast.language.operators.rows import RowVerbs, checked_ttl
@@ -35,7 +37,7 @@ EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such a
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
+class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
 
     _builder: Builder = field(repr=False)
@@ -249,7 +251,7 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
             keep_for=keep_for,
             restore_within=restore_within,
         )
-        self._builder.mark(self.ref.operator, consistent=settings)
+        self._builder.mark(self._builder.made_by(self.ref.operator), consistent=settings)
         return self
 
     def checkpoint(self, every: Duration | None = None, *, form: CheckpointForm | None = None) -> Stream:
@@ -260,9 +262,11 @@ class Stream(RowVerbs, JoinVerbs, KeyedVerbs):
         if every is None and form is None:
             raise TopologyError("checkpoint() says nothing.", cure="Give every=… or form=hf.incremental(…).")
         if every is not None:
-            self._builder.mark(self.ref.operator, checkpoint_every_s=seconds(every, "every"))
+            self._builder.mark(
+                self._builder.made_by(self.ref.operator), checkpoint_every_s=seconds(every, "every")
+            )
         if form is not None:
-            self._builder.mark(self.ref.operator, checkpoint_form=checked_form(form))
+            self._builder.mark(self._builder.made_by(self.ref.operator), checkpoint_form=checked_form(form))
         return self
 
     # --- borders before what follows ---

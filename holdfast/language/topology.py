@@ -139,7 +139,9 @@ class Topology:
     def run(
         self, spark: SparkSession | None = None, store: Any = None, until: Until | None = None, **options: Any
     ) -> Any:
-        """Run until stopped; with `until="available"`, until everything that is there now is processed."""
+        """Run until stopped; with `until="available"`, until everything that is there now is processed. `close=True`:
+        then event time comes to its end: windows close, rows that wait for time leave, timers are called. Rows of a
+        later run on the same store would all be late."""
         if until not in (None, "available"):
             raise ConfigError(
                 f"until={until!r} is not known.", cure="Use until='available', or leave it out."

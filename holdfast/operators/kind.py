@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Annotations, InputPort, Spec
+from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.operators.shared.timed import TimedPort
@@ -69,6 +70,19 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """The event time of a stream: its column, the delay of each origin of the rows, and after how long of processing time
+    nobody waits for one of them. `direct`: every row that moved time on is in the stream, with its time."""
+
+    column: str
+    delays_us: Mapping[OperatorName, int]
+    idle_us: int | None = None
+    direct: bool = False
+    offset_us: int = 0
+    """A row's time is this much after the column's: the last moment of a window is just before its end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Planned(Generic[S]):
     """What the compiler found out about an operator: all that its task logic is made from."""
 
@@ -82,6 +96,10 @@ class Planned(Generic[S]):
     """With which it stamps rows of its own, if it makes positions."""
     origins: tuple[Mapping[int, OperatorName], ...]
     """Who stamped the rows of each port, by number."""
+    aside: frozenset[int] = frozenset()
+    """Ports beside whose rows event time travels."""
+    offsets_us: Mapping[int, int] = field(default_factory=dict)
+    """Ports at which event time is not quite what the column says."""
 
     @property
     def stamp(self) -> int | None:
@@ -99,7 +117,14 @@ class Planned(Generic[S]):
         """An input port with event time, and the delay of each source that stamped its rows."""
         given = dict(delays)
         delays_us = {n: given.get(name, given.get("", 0)) for n, name in self.origins[port].items()}
-        return TimedPort(by, on, dict(self.origins[port]), delays_us, idle_us)
+        origins: dict[int, str] = dict(self.origins[port])
+        schema = self.inputs[port]
+        offset = self.offsets_us.get(port, 0)
+        return TimedPort(by, on, origins, delays_us, idle_us, port in self.aside, schema, offset)
+
+    def lifetime(self, ttl: Ttl) -> Ttl:
+        """A lifetime, and whether its time travels beside the rows."""
+        return replace(ttl, aside=0 in self.aside)
 
 
 class Kind(ABC, Generic[S]):
@@ -142,6 +167,18 @@ class Kind(ABC, Generic[S]):
     def ordering(self, op: OperatorOf[S]) -> Ordering | None:
         """Why it needs to know the positions of its input rows, if it does."""
         return self.needs_positions
+
+    # --- event time ---
+
+    def timing(self, op: OperatorOf[S], given: Sequence[Timing | None]) -> Timing | None:
+        """The event time of its output. Where positions stay, so does what is known about time: some rows may be missing."""
+        if self.stamps(op) or not self.carries(op) or given[0] is None:
+            return None
+        return given[0] if self.leaves_time(op, given[0]) else replace(given[0], direct=False)
+
+    def leaves_time(self, op: OperatorOf[S], given: Timing) -> bool:
+        """Whether all rows come out, with the column of the event time as it was."""
+        return False
 
     # --- for people, and from run to run ---
 

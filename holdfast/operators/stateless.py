@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.operators.event_time import EventTimeSpec, event_time_schema
 from holdfast.language.operators.stateless import (
     FilterSpec,
     MapArrowSpec,
@@ -23,7 +24,8 @@ from holdfast.language.operators.stateless import (
     UnionSpec,
     WithColumnsSpec,
 )
-from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, register
+from holdfast.language.operators.values import idle_text
+from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, Timing, register
 
 
 class Frames(Protocol):
@@ -88,6 +90,9 @@ class SelectKind(StatelessKind[SelectSpec]):
     spec = SelectSpec
     keeps_positions = True
 
+    def leaves_time(self, op: OperatorOf[SelectSpec], given: Timing) -> bool:
+        return any(isinstance(column, str) and column in (given.column, "*") for column in op.spec.columns)
+
     def frames(self, op: OperatorOf[SelectSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
         frame, columns = spark.frame(rows), [spark.column(column) for column in op.spec.columns]
         selected = frame.select(*columns)
@@ -101,9 +106,34 @@ class WithColumnsKind(StatelessKind[WithColumnsSpec]):
     spec = WithColumnsSpec
     keeps_positions = True
 
+    def leaves_time(self, op: OperatorOf[WithColumnsSpec], given: Timing) -> bool:
+        return given.column not in op.spec.columns
+
     def frames(self, op: OperatorOf[WithColumnsSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
         columns = {name: spark.column(column) for name, column in op.spec.columns.items()}
         return [spark.frame(rows).withColumns(columns)]
+
+
+@register
+class EventTimeKind(StatelessKind[EventTimeSpec]):
+    """Rows pass as they are: what is said about them is for the compiler."""
+
+    spec = EventTimeSpec
+    keeps_positions = True
+    expressions = False
+
+    def schemas(self, op: OperatorOf[EventTimeSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [event_time_schema(inputs[0], op.spec)]
+
+    def frames(self, op: OperatorOf[EventTimeSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [rows]
+
+    def tables(self, op: OperatorOf[EventTimeSpec], rows: pa.Table) -> list[pa.Table]:
+        return [rows]
+
+    def what(self, op: OperatorOf[EventTimeSpec]) -> str:
+        delays = [f"{us / 1e6:g} s{f' of {name}' if name else ''}" for name, us in op.spec.delays_us]
+        return f"{op.spec.on}, at most {', '.join(delays)} out of order{idle_text(op.spec.idle_us)}"
 
 
 @register
@@ -170,6 +200,9 @@ class UnionKind(StatelessKind[UnionSpec]):
     spec = UnionSpec
     keeps_positions = True
     expressions = False
+
+    def leaves_time(self, op: OperatorOf[UnionSpec], given: Timing) -> bool:
+        return True
 
     def schemas(self, op: OperatorOf[UnionSpec], inputs: Schemas) -> list[pa.Schema]:
         return [inputs[0]]

@@ -44,6 +44,7 @@ class Job:
         store: Store | None,
         *,
         until: Until = None,
+        close: bool = False,
         clock: Clock | None = None,
         take_over: bool = False,
         subscribers: Sequence[Subscriber] = (),
@@ -53,6 +54,12 @@ class Job:
         self._engine = engine
         self._store = store
         self._until = until
+        self._closes = close
+        if close and until != "available":
+            raise ConfigError(
+                "close=True needs an end of the input.",
+                cure="Give until='available' as well, or leave it out.",
+            )
         self._clock = clock or SystemClock()
         self._take_over = take_over
         self._rest_s = rest_s
@@ -94,6 +101,8 @@ class Job:
             self._wiring.wire()
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
             self._wiring.find_beginnings(self._until == "available")
+            for run in (run for loop in self.loops.values() for run in loop.worker.sources):
+                run.closes = self._closes
         except BaseException as error:
             self.feed.announce(RunRefused(type(error).__name__, str(error)))
             self._event_log.flush()

@@ -63,7 +63,7 @@ def topology() -> Topology:
     _rows(a, b, c)
     _joins(a, b)
     a.keyed("k", Lasting, "n long", on="at", delay=2, name="keyed")
-    a.keyed(["k", "n", "with blank"], Lasting, "n long", on="with blank", name="keyed_several")
+    a.keyed(["k", "n", "with blank"], Lasting, "n long", on="with blank", name="keyed_several", delay=0)
     a.keyed(ODD, Stateless, "n long", name="keyed_stateless")
     return t
 
@@ -94,16 +94,16 @@ def _aggregates(a: Any) -> None:
     a.aggregate("k", **every, name="aggregate")
     a.aggregate(["k", "n", "plain", ODD], "each", n_=hf.count(), name="aggregate_each")
     a.aggregate("k", ttl=hf.ttl(5), n=hf.count(), name="aggregate_clock")
-    a.aggregate("k", ttl=hf.ttl(5, on="at"), n=hf.count(), name="aggregate_lifetime")
-    a.aggregate("k", ttl=hf.ttl(5, on="with blank"), n=hf.count(), name="aggregate_blank_time")
+    a.aggregate("k", ttl=hf.ttl(5, on="at", delay=0), n=hf.count(), name="aggregate_lifetime")
+    a.aggregate("k", ttl=hf.ttl(5, on="with blank", delay=0), n=hf.count(), name="aggregate_blank_time")
     a.aggregate("k", **{"a, b: (c)": hf.count(), "d=e": hf.max(ODD)}, name="aggregate_odd")
 
 
 def _windows(a: Any) -> None:
     of = {"n": hf.count(), "most": hf.max("x")}
-    a.aggregate("k", window=hf.tumbling(60, on="at"), **of, name="window")
+    a.aggregate("k", window=hf.tumbling(60, on="at", delay=0), **of, name="window")
     a.aggregate([], window=hf.sliding(60, 0.5, on="with blank", delay=3), **of, name="window_sliding")
-    a.aggregate("k", window=hf.tumbling(60, on="at"), late=True, **of, name="window_late")
+    a.aggregate("k", window=hf.tumbling(60, on="at", delay=0), late=True, **of, name="window_late")
     a.aggregate(["k", "day"], window=hf.tumbling(rows=10), **of, name="window_rows")
     a.aggregate("k", window=hf.sliding(rows=10, every=3), **of, name="window_rows_sliding")
     a.aggregate("k", window=hf.tumbling(delta=5, of="n"), **of, name="window_delta")
@@ -119,21 +119,29 @@ def _windows(a: Any) -> None:
 def _rows(a: Any, b: Any, c: Any) -> None:
     a.dedup("k", name="dedup")
     a.dedup(["k", "with blank"], ttl=hf.ttl(5), name="dedup_clock")
-    a.dedup("k", ttl=hf.ttl(5, on="at"), name="dedup_lifetime")
+    a.dedup("k", ttl=hf.ttl(5, on="at", delay=0), name="dedup_lifetime")
     a.top_n(3, by="k", order="-n", name="top")
     a.top_n(1, by=[], order=["x", "-at", "with blank"], name="top_of_all")
-    a.top_n(2, by=["k", "n"], order=["-x"], window=hf.sliding(60, 30, on="with blank"), name="top_of_windows")
+    a.top_n(
+        2,
+        by=["k", "n"],
+        order=["-x"],
+        window=hf.sliding(60, 30, on="with blank", delay=0),
+        name="top_of_windows",
+    )
     a.sort("at", delay=5, name="sort")
-    a.sort("with blank", name="sort_blank")
+    a.sort("with blank", name="sort_blank", delay=0)
     a.barrier(b, name="barrier")
     a.select("k").barrier(b, c, by=["k", "n"], name="barrier_keys")
 
 
 def _joins(a: Any, b: Any) -> None:
-    a.join(b, "k", within=5, on="at", name="interval")
-    a.join(b, {"k": ODD, "n": "n"}, within=5, on=("at", "with blank"), how="left", name="interval_names")
+    a.join(b, "k", within=5, on="at", name="interval", delay=0)
+    a.join(
+        b, {"k": ODD, "n": "n"}, within=5, on=("at", "with blank"), how="left", name="interval_names", delay=0
+    )
     a.join(b, "k", window=hf.latest(rows=5), name="arrival")
     a.join(b, [], window=hf.latest(rows=5), other_window=hf.latest(rows=2), name="arrival_no_keys")
-    a.join(b, ["k", "day"], window=hf.latest(5), on="at", name="windows")
-    a.asof_join(b, "k", on="at", name="asof")
-    a.asof_join(b, [], on=("plain", "plain"), tolerance=3, name="asof_no_keys")
+    a.join(b, ["k", "day"], window=hf.latest(5), on="at", name="windows", delay=0)
+    a.asof_join(b, "k", on="at", name="asof", delay=0)
+    a.asof_join(b, [], on=("plain", "plain"), tolerance=3, name="asof_no_keys", delay=0)

@@ -240,7 +240,7 @@ def test_a_new_source_must_not_change_the_numbers_that_stored_rows_carry(books: 
         rows = made.source(hf.Rows([(3, "c"), (1, "a")], "at timestamp, v string"), name="m").consistent(
             REGION
         )
-        rows.sort("at", name="in_order").sink(hf.MemorySink(f"{books.root.name}-{out}"), name="out")
+        rows.sort("at", name="in_order", delay=0).sink(hf.MemorySink(f"{books.root.name}-{out}"), name="out")
         for name in more:
             other = made.source(hf.Rows([(1,)], "n long"), name=name).consistent("other")
             other.sink(hf.MemorySink(f"{books.root.name}-{name}"), name=f"{name}_out")

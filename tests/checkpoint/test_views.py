@@ -53,7 +53,7 @@ def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_a_running_aggregate_with_a_lifetime_tells_when_keys_were_last_seen(tmp_path: Path) -> None:
     found = after_run(
-        lambda a, b: a.aggregate("k", ttl=hf.ttl(3600, on="at"), n=hf.count(), name="it"), tmp_path
+        lambda a, b: a.aggregate("k", ttl=hf.ttl(3600, on="at", delay=0), n=hf.count(), name="it"), tmp_path
     )
     assert ordered(found["state"]) == ordered(
         [
@@ -64,7 +64,7 @@ def test_a_running_aggregate_with_a_lifetime_tells_when_keys_were_last_seen(tmp_
 
 
 def test_an_interval_join_shows_the_rows_it_keeps_of_each_side(tmp_path: Path) -> None:
-    found = after_run(lambda a, b: a.join(b, "k", on="at", within=(5, 5), name="it"), tmp_path, ROWS)
+    found = after_run(lambda a, b: a.join(b, "k", on="at", within=(5, 5), name="it", delay=0), tmp_path, ROWS)
     assert found.keys() >= {"left", "right"}
     newest = {"at": ROWS[-1][0], "k": ROWS[-1][1], "n": ROWS[-1][2]}
     for side in ("left", "right"):
@@ -91,7 +91,8 @@ def test_windows_of_rows_show_what_is_stored(tmp_path: Path) -> None:
 
 def test_best_rows_of_windows_have_ranks(tmp_path: Path) -> None:
     found = after_run(
-        lambda a, b: a.top_n(2, by="k", order="-n", window=hf.tumbling(3600, on="at"), name="it"), tmp_path
+        lambda a, b: a.top_n(2, by="k", order="-n", window=hf.tumbling(3600, on="at", delay=0), name="it"),
+        tmp_path,
     )
     expected = [
         (k, rank, n)

@@ -44,7 +44,7 @@ def test_rows_leave_with_the_columns_they_came_with() -> None:
 
 def test_a_lifetime_by_event_time_needs_positions_and_one_by_the_clock_does_not() -> None:
     t = Topology("t")
-    events(t).aggregate("id", ttl=hf.ttl(60, on="at"), n=hf.count(), name="timed")
+    events(t).aggregate("id", ttl=hf.ttl(60, on="at", delay=0), n=hf.count(), name="timed")
     both = events(t, "b").union(events(t, "c"), name="u")
     both.aggregate("id", ttl=hf.ttl(60), n=hf.count(), name="clocked")
     assert stamped(t) == {"a"}
@@ -61,16 +61,19 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda a: a.dedup("id", ttl=3600), "ttl=3600 is no lifetime"),
     (lambda a: a.dedup("nothing"), "There is no column 'nothing'"),
     (lambda a: a.dedup("tags"), "'tags' of type .* cannot be a key"),
-    (lambda a: a.dedup("id", ttl=hf.ttl(1, on="id")), "by 'id', which is of type string"),
-    (lambda a: a.dedup("id", ttl=hf.ttl(1, on="when")), "by 'when', which is not there"),
-    (lambda a: a.aggregate("id", n=hf.count(), ttl=hf.ttl(1, on="id")), "by 'id', which is of type string"),
+    (lambda a: a.dedup("id", ttl=hf.ttl(1, on="id", delay=0)), "by 'id', which is of type string"),
+    (lambda a: a.dedup("id", ttl=hf.ttl(1, on="when", delay=0)), "by 'when', which is not there"),
+    (
+        lambda a: a.aggregate("id", n=hf.count(), ttl=hf.ttl(1, on="id", delay=0)),
+        "by 'id', which is of type string",
+    ),
     (lambda a: a.aggregate("id", n=hf.count(), ttl="1h"), "ttl='1h' is no lifetime"),
     (
         lambda a: a.aggregate("id", n=hf.count(), window=hf.tumbling(rows=2), ttl=hf.ttl(1)),
         "ttl= does not go with a window",
     ),
     (lambda a: hf.ttl(0), "length"),
-    (lambda a: hf.ttl(1, on=""), "on='' is no column name"),
+    (lambda a: hf.ttl(1, on="", delay=0), "on='' is no column name"),
     (lambda a: hf.ttl(1, delay=3), "delay= needs event time"),
     (lambda a: a.sql("select * from this", name="lost").dedup("id"), "its input has no order: sql 'lost'"),
 ]
@@ -98,7 +101,7 @@ def test_the_first_of_several_sources_rows_is_not_defined() -> None:
 def test_several_sources_do_not_agree_on_who_is_forgotten() -> None:
     t = Topology("t")
     both = events(t).union(events(t, "b"))
-    both.aggregate("id", ttl=hf.ttl(1, on="at"), n=hf.count(), name="n")
+    both.aggregate("id", ttl=hf.ttl(1, on="at", delay=0), n=hf.count(), name="n")
     with pytest.raises(TopologyError, match=r"'n' forgets keys by event time, but .* several") as caught:
         compiled(t)
     assert "processing time" in caught.value.cure
@@ -109,8 +112,8 @@ def test_fingerprints_tell_lifetimes_apart_but_not_their_length() -> None:
     for name, ttl in (
         ("none", None),
         ("clock", hf.ttl(1)),
-        ("at", hf.ttl(1, on="at")),
-        ("longer", hf.ttl(2, on="at")),
+        ("at", hf.ttl(1, on="at", delay=0)),
+        ("longer", hf.ttl(2, on="at", delay=0)),
     ):
         t = Topology("t")
         events(t).dedup("id", ttl=ttl, name="once")
@@ -127,5 +130,5 @@ def test_fingerprints_tell_lifetimes_apart_but_not_their_length() -> None:
 
 def test_explain_says_what_is_kept_for_how_long() -> None:
     t = Topology("t")
-    events(t).dedup("id", ttl=hf.ttl(3600, on="at"), name="once")
+    events(t).dedup("id", ttl=hf.ttl(3600, on="at", delay=0), name="once")
     assert "first row by id, forgotten after 3600 s of at" in explain_text(compiled(t))

@@ -32,20 +32,26 @@ def columns(topology: Topology, stream: Stream) -> list[str]:
 
 def test_names_that_both_sides_have_get_a_suffix_on_the_right() -> None:
     topology, a, b = two()
-    assert columns(topology, a.join(b, "k", within=1, on="at")) == ["at", "k", "v", "at_right", "v_right"]
+    assert columns(topology, a.join(b, "k", within=1, on="at", delay=0)) == [
+        "at",
+        "k",
+        "v",
+        "at_right",
+        "v_right",
+    ]
 
 
 def test_keys_may_have_other_names_on_the_right() -> None:
     topology, a, b = two(right="time timestamp, user string, w long")
-    joined = a.asof_join(b, {"k": "user"}, on=("at", "time"))
+    joined = a.asof_join(b, {"k": "user"}, on=("at", "time"), delay=0)
     assert columns(topology, joined) == ["at", "k", "v", "time", "w"]
 
 
 def test_windows_may_follow_an_asof_join_and_an_asof_join_windows() -> None:
     topology, a, b = two()
-    sums = b.aggregate("k", window=hf.tumbling(1, on="at"), total=hf.sum("v"))
-    joined = a.asof_join(sums, "k", on=("at", "window_end"))
-    again = joined.aggregate("k", window=hf.tumbling(60, on="at"), n=hf.count())
+    sums = b.aggregate("k", window=hf.tumbling(1, on="at", delay=0), total=hf.sum("v"))
+    joined = a.asof_join(sums, "k", on=("at", "window_end"), delay=0)
+    again = joined.aggregate("k", window=hf.tumbling(60, on="at", delay=0), n=hf.count())
     assert columns(topology, again) == ["window_start", "window_end", "k", "n"]
 
 
@@ -53,16 +59,16 @@ def test_windows_may_follow_an_asof_join_and_an_asof_join_windows() -> None:
     ("write", "message"),
     [
         (lambda a, b: a.join(b, "k"), "how long rows wait"),
-        (lambda a, b: a.join(b, "k", within=1), "does not name the event time"),
+        (lambda a, b: a.join(b, "k", within=1, on=3, delay=0), "does not name the event time"),
         (
-            lambda a, b: a.join(b, "k", within=1, window=hf.latest(rows=1), on="at"),
+            lambda a, b: a.join(b, "k", within=1, window=hf.latest(rows=1), on="at", delay=0),
             "does not go with windows",
         ),
-        (lambda a, b: a.join(b, "k", within=(1, 2, 3), on="at"), "has not two ends"),
-        (lambda a, b: a.join(b, "k", within=1, on="at", how="outer"), "'outer' is not known"),
-        (lambda a, b: a.join(b, "k", within=1, on="at", where="v > 1"), "cannot choose rows"),
-        (lambda a, b: a.join(b, "k", within=1, on="at", suffix=""), "no suffix"),
-        (lambda a, b: a.join(b, ["k", "k"], within=1, on="at"), "does not name key columns"),
+        (lambda a, b: a.join(b, "k", within=(1, 2, 3), on="at", delay=0), "has not two ends"),
+        (lambda a, b: a.join(b, "k", within=1, on="at", how="outer", delay=0), "'outer' is not known"),
+        (lambda a, b: a.join(b, "k", within=1, on="at", where="v > 1", delay=0), "cannot choose rows"),
+        (lambda a, b: a.join(b, "k", within=1, on="at", suffix="", delay=0), "no suffix"),
+        (lambda a, b: a.join(b, ["k", "k"], within=1, on="at", delay=0), "does not name key columns"),
         (lambda a, b: a.join(b, "k", window=hf.latest(10)), "needs on="),
         (lambda a, b: a.join(b, "k", window=hf.latest(rows=0)), "nothing would meet"),
         (lambda a, b: a.join(b, [], window=hf.latest(rows=5, per_key=True)), "per_key needs keys"),
@@ -83,10 +89,10 @@ def test_what_makes_no_sense_is_refused_where_it_is_written(write: Any, message:
 @pytest.mark.parametrize(
     ("left", "right", "write", "message"),
     [
-        ("at timestamp, k string", "at timestamp, k long", lambda a, b: a.join(b, "k", within=1, on="at"), "The key is of type"),
-        ("at timestamp, k string", "at timestamp, u long", lambda a, b: a.join(b, "k", within=1, on="at"), "no column 'k' on the right"),
-        ("at string, k string", "at timestamp, k string", lambda a, b: a.join(b, "k", within=1, on="at"), "'at' on the left is of type"),
-        ("at timestamp, k string, v_right long, v long", "at timestamp, k string, v long", lambda a, b: a.join(b, "k", within=1, on="at"), "two columns called 'v_right'"),
+        ("at timestamp, k string", "at timestamp, k long", lambda a, b: a.join(b, "k", within=1, on="at", delay=0), "The key is of type"),
+        ("at timestamp, k string", "at timestamp, u long", lambda a, b: a.join(b, "k", within=1, on="at", delay=0), "no column 'k' on the right"),
+        ("at string, k string", "at timestamp, k string", lambda a, b: a.join(b, "k", within=1, on="at", delay=0), "'at' on the left is of type"),
+        ("at timestamp, k string, v_right long, v long", "at timestamp, k string, v long", lambda a, b: a.join(b, "k", within=1, on="at", delay=0), "two columns called 'v_right'"),
     ],
 )  # fmt: skip
 def test_columns_that_do_not_fit_are_refused_when_compiled(
@@ -101,7 +107,7 @@ def test_columns_that_do_not_fit_are_refused_when_compiled(
 def test_a_side_without_an_order_is_refused() -> None:
     topology, a, b = two()
     mapped = b.map_arrow(lambda t: t, pa.schema([("at", pa.timestamp("us", tz="UTC")), ("k", pa.string())]))
-    a.join(mapped, "k", within=1, on="at", name="j")
+    a.join(mapped, "k", within=1, on="at", name="j", delay=0)
     with pytest.raises(TopologyError, match="'j' joins, but its input has no order"):
         compile_graph(topology.graph(), ArrowAnalyser())
 
@@ -110,6 +116,6 @@ def test_several_sources_on_a_side_need_an_interval() -> None:
     topology, a, b = two()
     both = a.union(b)
     c = topology.source(hf.Rows([], "at timestamp, k string, v long"), name="c")
-    both.asof_join(c, "k", on="at", name="j")
+    both.asof_join(c, "k", on="at", name="j", delay=0)
     with pytest.raises(TopologyError, match="comes from several places"):
         compile_graph(topology.graph(), ArrowAnalyser())

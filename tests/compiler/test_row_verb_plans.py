@@ -37,14 +37,14 @@ def stamped(t: Topology) -> set[str]:
 def test_ranks_stand_before_the_columns_of_the_rows() -> None:
     t = Topology("t")
     running = events(t).top_n(3, by="k", order="-x")
-    windowed = events(t, "b").top_n(3, by=[], order=["x", "-at"], window=hf.tumbling(60, on="at"))
+    windowed = events(t, "b").top_n(3, by=[], order=["x", "-at"], window=hf.tumbling(60, on="at", delay=0))
     assert columns(t, running) == ["rank", *EVENTS.names]
     assert columns(t, windowed) == ["window_start", "window_end", "rank", *EVENTS.names]
 
 
 def test_sorted_rows_have_positions_of_their_own_if_somebody_needs_them() -> None:
     t = Topology("t")
-    rows = events(t).union(events(t, "b"), name="u").sort("at", name="sorted")
+    rows = events(t).union(events(t, "b"), name="u").sort("at", name="sorted", delay=0)
     assert stamped(t) == {"a", "b", "u"}
     rows.dedup("k", name="once").aggregate("k", emit="each", n=hf.count(), name="n")
     assert stamped(t) == {"a", "b", "u", "sorted", "once"}
@@ -78,14 +78,14 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda a, b: a.top_n(1, by="k", order="y"), "no column 'y' to order by"),
     (lambda a, b: a.top_n(1, by="y", order="x"), "There is no column 'y'"),
     (lambda a, b: a.top_n(1, by="k", order="tags"), "cannot be ordered by 'tags'"),
-    (lambda a, b: a.top_n(1, by="k", order="x", window=hf.tumbling(1, on="k")), "'k', which is of type string"),
+    (lambda a, b: a.top_n(1, by="k", order="x", window=hf.tumbling(1, on="k", delay=0)), "'k', which is of type string"),
     (lambda a, b: a.top_n(1, by="k", order="x").top_n(1, by="k", order="x"), "ranks rows, but its input has no order"),
     (lambda a, b: a.union(b).top_n(1, by="k", order="x"), "ranks rows, but its input comes from several places"),
-    (lambda a, b: a.sort(""), "on='' is no column name"),
-    (lambda a, b: a.sort("x"), "sorted by 'x', which is of type double"),
-    (lambda a, b: a.sort("when"), "sorted by 'when', which is not there"),
+    (lambda a, b: a.sort("", delay=0), "on='' is no column name"),
+    (lambda a, b: a.sort("x", delay=0), "sorted by 'x', which is of type double"),
+    (lambda a, b: a.sort("when", delay=0), "sorted by 'when', which is not there"),
     (lambda a, b: a.sort("at", delay=-1), "delay"),
-    (lambda a, b: a.sql("select * from this", name="lost").sort("at"), "its input has no order: sql 'lost'"),
+    (lambda a, b: a.sql("select * from this", name="lost").sort("at", delay=0), "its input has no order: sql 'lost'"),
     (lambda a, b: a.barrier(), "needs another stream"),
     (lambda a, b: a.barrier(7), "7 is not a Stream"),
     (lambda a, b: a.barrier(b, by=["k", 3]), "needs the names of its key columns"),
@@ -138,8 +138,8 @@ def test_fingerprints_and_explain_tell_what_is_kept() -> None:
     t = Topology("t")
     small = pa.schema([("k", pa.string()), ("at", UTC)])
     a, b = events(t, "a", small), events(t, "b", small)
-    a.top_n(2, by="k", order=["-at", "k"], window=hf.tumbling(60, on="at"), name="best")
-    a.sort("at", name="sorted")
+    a.top_n(2, by="k", order=["-at", "k"], window=hf.tumbling(60, on="at", delay=0), name="best")
+    a.sort("at", name="sorted", delay=0)
     a.barrier(b, by="k", name="both")
     plan = compiled(t)
     rows = {"k": {"type": "string"}, "at": {"type": "timestamp[us,tz=UTC]"}}

@@ -128,7 +128,7 @@ def test_an_input_without_order_is_refused(function: Ordered) -> None:
 
 
 @ORDERED
-@pytest.mark.parametrize("window", [None, hf.tumbling(60, on="at")])
+@pytest.mark.parametrize("window", [None, hf.tumbling(60, on="at", delay=0)])
 def test_several_sources_are_refused_in_windows_too(function: Ordered, window: Any) -> None:
     t = Topology("t")
     both = t.source(FakeSource(SCHEMA), "a").union(t.source(FakeSource(SCHEMA), "b"))

@@ -8,20 +8,42 @@ from typing import Any
 import pytest
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import region_settings, seconds
+from holdfast.language.annotations import region_settings
+from holdfast.language.durations import seconds
 from holdfast.language.graph import RegionSettings
 
 
-@pytest.mark.parametrize(("given", "expected"), [(2, 2.0), (0.5, 0.5), (timedelta(minutes=1), 60.0)])
-def test_durations_are_seconds_or_timedeltas(given: Any, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (2, 2.0),
+        (0.5, 0.5),
+        (timedelta(minutes=1), 60.0),
+        ("90 seconds", 90.0),
+        ("1 hour 30 minutes", 5400.0),
+        ("1 hour, 30 minutes and 5 s", 5405.0),
+        ("2s", 2.0),
+        ("1.5 h", 5400.0),
+        ("250ms", 0.25),
+        ("3 Days", 259200.0),
+        ("1 week", 604800.0),
+    ],
+)
+def test_durations_are_seconds_timedeltas_or_text(given: Any, expected: float) -> None:
     assert seconds(given, "period") == expected
 
 
-@pytest.mark.parametrize("given", [0, -1, timedelta(0), float("nan"), float("inf"), "2s", None, True])
+@pytest.mark.parametrize(
+    "given", ["", "5", "minutes", "5 parsecs", "5 minutes later", "-5 s", "1e3 s", "5 ss"]
+)
+def test_text_that_is_no_duration_is_refused_with_examples(given: str) -> None:
+    with pytest.raises(TopologyError, match=r"is no duration\..* Write"):
+        seconds(given, "period")
+
+
+@pytest.mark.parametrize("given", [0, -1, timedelta(0), float("nan"), float("inf"), None, True, "0 s"])
 def test_other_durations_are_refused(given: Any) -> None:
-    with pytest.raises(
-        TopologyError, match=r"^period must be .* Give period as seconds or a datetime.timedelta"
-    ):
+    with pytest.raises(TopologyError, match=r"^period must be .* Give period as seconds, as text such as"):
         seconds(given, "period")
 
 
@@ -49,7 +71,7 @@ def test_all_settings_arrive() -> None:
         ({"name": "a/b"}, "'a/b' cannot be the name of a region"),
         ({"period": 0}, "period must be more than 0 s"),
         ({"drain_timeout": -1}, "drain_timeout must be more than 0 s"),
-        ({"reset_timeout": "x"}, "reset_timeout must be a duration"),
+        ({"reset_timeout": "x"}, "reset_timeout='x' is no duration"),
         ({"trigger": "sometimes"}, "There is no trigger 'sometimes'. Use one of periodic, operator, manual"),
         ({"trigger": "operator", "period": 2}, "Give either period=… or trigger=…, not both"),
         ({"mode": "token"}, "The mode 'token' is not available yet. Use async or drain"),

@@ -85,8 +85,6 @@ def keyed(operator: Any = Counts, by: Any = "word", **options: Any) -> Topology:
         (Both, {}, "has both process", "Define one of them"),
         (Asking, {}, "cannot be made without arguments", "Pass an instance: Asking"),
         (Eager, {}, "sets the declared variable 'n' when it is made", "default="),
-        (Timed, {}, r"uses event time \(on_timer\)", "Give on="),
-        (Lasting, {}, "the lifetime of 'late'", "Give on="),
         (BatchedTimed, {"on": "at"}, "and process_batch", r"Use process\(row, key\)"),
         (Counts, {"delay": 5}, "delay= needs event time", "Give on="),
         (Counts, {"on": ""}, "is no column name", "Name the column"),
@@ -106,8 +104,8 @@ def test_what_makes_no_sense_is_refused_where_it_is_written(
     [
         ("nobody", {}, "'op' .*There is no column 'nobody'"),
         ("list", {}, "cannot be a key"),
-        ("word", {"on": "word"}, "The event time is in 'word', which is of type string"),
-        ("word", {"on": "when"}, "The event time is in 'when', which is not there"),
+        ("word", {"on": "word", "delay": 0}, "The event time is in 'word', which is of type string"),
+        ("word", {"on": "when", "delay": 0}, "The event time is in 'when', which is not there"),
     ],
 )
 def test_columns_are_checked_when_the_topology_is_compiled(
@@ -147,7 +145,7 @@ def test_what_comes_out_has_no_order() -> None:
 
 
 def test_the_fingerprint_covers_keys_and_variables() -> None:
-    plan = compiled(keyed(Lasting, on="at"))
+    plan = compiled(keyed(Lasting, on="at", delay=0))
     assert plan.fingerprint[OperatorName("op")] == Fingerprint(
         "keyed",
         {"key": (("word", "string"),), "on": "at", "groups": 128},
@@ -178,7 +176,6 @@ def test_an_instance_may_carry_settings() -> None:
         (print, ["last"], "are no declarations by name"),
         (print, {"process": hf.Value(int)}, "cannot be called 'process'"),
         (print, {"_x": hf.Value(int)}, "begins with '_'"),
-        (print, {"x": hf.Map(str, int, ttl=5)}, "uses event time"),
     ],
 )
 def test_map_state_refuses_what_makes_no_sense(fn: Any, variables: Any, says: str) -> None:
@@ -202,3 +199,17 @@ def test_timers_belong_to_a_run() -> None:
         Timed().set_timer(None)
     counts = Counts()
     assert (counts.process(None, "a"), counts.n) == (("a", 1), 1), "an operator can be tried by hand"
+
+
+@pytest.mark.parametrize("operator", [Timed, Lasting])
+def test_timers_and_lifetimes_need_event_time_here_or_declared_by_the_stream(operator: Any) -> None:
+    with pytest.raises(TopologyError, match=r"nobody said where it is.*\.event_time\("):
+        compiled(keyed(operator))
+    topology = hf.Topology("t")
+    declared = source(topology).event_time("at", delay=5)
+    declared.keyed("word", operator, "word string, n long", name="op")
+    compiled(topology)
+
+
+def test_a_keyed_operator_without_timers_does_without_event_time() -> None:
+    assert compiled(keyed(Counts)).graph.operators["op"].spec.on is None  # type: ignore[index, attr-defined]

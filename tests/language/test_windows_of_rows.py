@@ -22,20 +22,20 @@ tumbling: Any = hf.tumbling
 def test_windows_are_over_time_or_over_rows() -> None:
     assert hf.tumbling(rows=100) == CountWindow(100, 100)
     assert hf.sliding(rows=100, every=10) == CountWindow(100, 10)
-    assert hf.tumbling(60, on="at") == TimeWindow(60_000_000, 60_000_000, "at")
-    assert tumbling(size=60, on="at") == hf.tumbling(60, on="at")
-    assert sliding(size=60, slide=5, on="at") == hf.sliding(60, 5, on="at")
+    assert hf.tumbling(60, on="at", delay=0) == TimeWindow(60_000_000, 60_000_000, "at")
+    assert tumbling(size=60, on="at", delay=0) == hf.tumbling(60, on="at", delay=0)
+    assert sliding(size=60, slide=5, on="at", delay=0) == hf.sliding(60, 5, on="at", delay=0)
 
 
 MISTAKES: list[tuple[Any, str]] = [
     (lambda: tumbling(), "needs its length"),
-    (lambda: sliding(60, on="at"), "needs its length"),
-    (lambda: tumbling(60), "on=None is no column name"),
+    (lambda: sliding(60, on="at", delay=0), "needs its length"),
+    (lambda: tumbling(60, on="", delay=0), "on='' is no column name"),
     (lambda: tumbling(60, rows=5), "size does not go with rows="),
-    (lambda: tumbling(on="at", rows=5), "on does not go with rows="),
+    (lambda: tumbling(on="at", rows=5, delay=0), "on does not go with rows="),
     (lambda: tumbling(rows=5, delay=1, lateness=2), "delay, lateness does not go with rows="),
     (lambda: sliding(60, 5, rows=5, every=1), "size, slide does not go with rows="),
-    (lambda: sliding(60, 5, on="at", every=1), "every=1 goes with rows="),
+    (lambda: sliding(60, 5, on="at", every=1, delay=0), "every=1 goes with rows="),
     (lambda: sliding(rows=5), "every=None is no number of rows"),
     (lambda: tumbling(rows=0), "rows=0 is no number of rows"),
     (lambda: tumbling(rows=True), "rows=True is no number of rows"),

@@ -53,7 +53,7 @@ def main(data: str, here: str) -> None:
         name="quotes",
     ).consistent(name="region", period=0.01)
     for name, options in WAYS.items():
-        joined = left.asof_join(right, "ticker", on="time", name=name, **options)
+        joined = left.asof_join(right, "ticker", on="time", name=name, **{"delay": 0, **options})
         joined.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")
     run_local(topology, store=f"file:{here}/store")
 

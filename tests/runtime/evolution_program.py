@@ -43,7 +43,7 @@ def main(phase: str, here: str) -> None:
     )
     more = {"top": hf.max("v")} if then else {"total": hf.sum("v")}
     sums = rows.aggregate("k", "each", n=hf.count(), name="sums", **more)
-    pairs = rows.join(rows, "k", within=60, on="at", name="pairs")
+    pairs = rows.join(rows, "k", within=60, on="at", name="pairs", delay=0)
     streams = {
         "sums": sums,
         "pairs": pairs,

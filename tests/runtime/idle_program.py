@@ -36,7 +36,7 @@ def main(here: str) -> None:
     outputs = {
         "windows": both.aggregate("k", window=window, c=hf.count(), total=hf.sum("n"), name="windows"),
         "sorted": both.sort("at", delay=1, idle=0.1, name="sort"),
-        "asof": steady.asof_join(rare, by="k", on="at", idle=0.1, name="asof"),
+        "asof": steady.asof_join(rare, by="k", on="at", idle=0.1, name="asof", delay=0),
     }
     for name, out in outputs.items():
         out.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")

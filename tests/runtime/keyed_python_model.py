@@ -206,7 +206,8 @@ def table_of(rows: Sequence[Row], first: int) -> pa.Table:
 
 
 def logic_of(operator: Any, on: str | None = "at", delay: int = 0) -> KeyedPython:
-    return KeyedPython.plan(OperatorName("op"), keyed_spec("k", operator, SCHEMA, on, delay), INPUT)
+    spec = keyed_spec("k", operator, SCHEMA, on, None if on is None else delay)
+    return KeyedPython.plan(OperatorName("op"), spec.without() or spec, INPUT)
 
 
 def by_key(emitted: list[dict[str, Any]]) -> dict[Any, list[str]]:

@@ -38,7 +38,7 @@ def main(here: str) -> None:
         "once": stream.dedup(["k", "n"], name="once"),
         "again": stream.dedup("k", ttl=hf.ttl(2, on="at", delay=1), name="again"),
         "lives": stream.aggregate(
-            "k", "each", ttl=hf.ttl(1, on="at"), c=hf.count(), newest=hf.last("n"), name="lives"
+            "k", "each", ttl=hf.ttl(1, on="at", delay=0), c=hf.count(), newest=hf.last("n"), name="lives"
         ),
         "best": stream.top_n(2, by="k", order=["-n", "at"], window=minutes, name="best"),
         "sixes": in_order.aggregate("k", window=hf.tumbling(rows=6), all=hf.collect("n"), name="sixes"),

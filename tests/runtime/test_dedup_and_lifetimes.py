@@ -157,7 +157,7 @@ def test_changes_tell_what_each_key_of_the_step_has_come_to(
 
 @pytest.mark.parametrize("kind", ["dedup", "aggregate"])
 def test_merging_leaves_out_what_was_forgotten(tmp_path: Path, kind: str) -> None:
-    ttl = hf.ttl(10, on="at")
+    ttl = hf.ttl(10, on="at", delay=0)
     logic: Any = Dedup.plan(("k",), ttl, INPUT, stamped=False)
     if kind == "aggregate":
         logic = RowAggregate(remembering(("k",), AGGREGATES, INPUT), OUTPUT, False, ttl, "changes")

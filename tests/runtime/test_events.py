@@ -146,7 +146,7 @@ def test_late_rows_are_told_once_over_runs(tmp_path: Path) -> None:
         rows = [(begin + datetime.timedelta(seconds=s), n) for n, s in enumerate(seconds)][:count]
         source = made.source(Rows(rows, "at timestamp, n long", rows_per_step=2), name="numbers")
         kept = source.consistent("r", period=0.05).aggregate(
-            [], window=hf.tumbling(10, on="at"), n=hf.count(), name="tens"
+            [], window=hf.tumbling(10, on="at", delay=0), n=hf.count(), name="tens"
         )
         kept.sink(MemorySink("late"), name="out")
         run_local(made, f"file:{tmp_path}/store", until="available", subscribers=[heard.append])

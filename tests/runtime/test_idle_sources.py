@@ -352,7 +352,7 @@ def test_a_step_that_brought_nobody_a_row_is_time_that_passed(tmp_path: Path) ->
 
 def test_the_best_rows_of_windows_do_not_wait_either(tmp_path: Path) -> None:
     output = pa.schema([(START, UTC), (END, UTC), ("rank", pa.int64()), *INPUT])
-    window = hf.tumbling(SIZE, on="at", idle=3)
+    window = hf.tumbling(SIZE, on="at", idle=3, delay=0)
     logic = TopOfWindows.plan(1, (("v", True),), window, port_of({0: 0, 1: 0}), INPUT, output)
     driven = Driven(logic, 2, tmp_path)
     assert stepped(driven, 0, [(0, "a", 1, 5), (1, "a", 1, 7)]) == []
@@ -370,8 +370,8 @@ def test_the_best_rows_of_windows_do_not_wait_either(tmp_path: Path) -> None:
     [
         (lambda: hf.tumbling(rows=5, idle=3), "idle does not go with rows="),  # type: ignore[call-overload]
         (lambda: hf.sliding(rows=5, every=1, idle=3), "idle does not go with rows="),  # type: ignore[call-overload]
-        (lambda: hf.tumbling(5, on="at", idle=0), "idle"),
-        (lambda: hf.sliding(5, 5, on="at", idle=-1), "idle"),
+        (lambda: hf.tumbling(5, on="at", idle=0, delay=0), "idle"),
+        (lambda: hf.sliding(5, 5, on="at", idle=-1, delay=0), "idle"),
     ],
 )
 def test_windows_refuse_an_idle_that_makes_no_sense(make: Any, says: str) -> None:
@@ -389,9 +389,11 @@ def test_a_join_by_arrival_waits_for_nobody() -> None:
 def test_explain_tells_when_a_source_is_idle() -> None:
     topology = hf.Topology("t")
     one, other = (topology.source(hf.Rows([], "k string, at timestamp"), name=name) for name in "ab")
-    both = one.union(other).aggregate("k", window=hf.tumbling(60, on="at", idle=30), n=hf.count(), name="w")
+    both = one.union(other).aggregate(
+        "k", window=hf.tumbling(60, on="at", idle=30, delay=0), n=hf.count(), name="w"
+    )
     both.sink(hf.MemorySink("idle-explained"), name="out")
-    one.sort("at", idle=5, name="s").sink(hf.MemorySink("idle-sorted"), name="sorted")
+    one.sort("at", idle=5, name="s", delay=0).sink(hf.MemorySink("idle-sorted"), name="sorted")
     text = topology.explain()
     assert "60 s every 60 s of at, sources idle after 30 s" in text
     assert "in the order of at, sources idle after 5 s" in text

@@ -94,7 +94,9 @@ def test_each_row_sees_what_came_up_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "window", [hf.tumbling(20, on="at"), hf.sliding(20, 5, on="at", delay=3)], ids=["tumbling", "sliding"]
+    "window",
+    [hf.tumbling(20, on="at", delay=0), hf.sliding(20, 5, on="at", delay=3)],
+    ids=["tumbling", "sliding"],
 )
 def test_windows_combine_what_panes_kept(tmp_path: Path, window: Any) -> None:
     topology = hf.Topology("windows")

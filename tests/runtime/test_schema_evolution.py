@@ -79,7 +79,7 @@ def test_an_aggregate_that_is_new_begins_with_nothing_and_one_that_is_gone_is_dr
 
 def test_windows_that_are_open_take_new_aggregates(tmp_path: Path) -> None:
     def windows(stream: Stream, **aggregates: Any) -> Stream:
-        return stream.aggregate("k", window=hf.tumbling(8, on="at"), name="w", **aggregates)
+        return stream.aggregate("k", window=hf.tumbling(8, on="at", delay=0), name="w", **aggregates)
 
     feed(tmp_path, 0)
     run(tmp_path, lambda s: windows(s, n=hf.count()))
@@ -94,7 +94,7 @@ def test_windows_that_are_open_take_new_aggregates(tmp_path: Path) -> None:
 
 def test_rows_that_a_join_keeps_get_nulls_for_new_columns(tmp_path: Path) -> None:
     def join(stream: Stream) -> Stream:
-        return stream.join(stream, "k", within=20, on="at", name="j")
+        return stream.join(stream, "k", within=20, on="at", name="j", delay=0)
 
     feed(tmp_path, 0)
     run(tmp_path, join)
@@ -205,7 +205,7 @@ def test_whole_rows_with_a_column_of_another_type_are_refused(
         (lambda s: s.aggregate(["k", "v"], n=hf.count(), name="sums"), "its key was"),
         (lambda s: s.aggregate("k", n=hf.count(), name="other"), "does not fit the stored state"),
         (
-            lambda s: s.aggregate("k", n=hf.count(), window=hf.tumbling(1, on="at"), name="sums"),
+            lambda s: s.aggregate("k", n=hf.count(), window=hf.tumbling(1, on="at", delay=0), name="sums"),
             "it was aggregate, now it is window",
         ),
     ],
@@ -263,11 +263,11 @@ def test_columns_of_several_inputs_are_told_apart() -> None:
 
 def test_a_kept_column_of_another_type_is_refused(tmp_path: Path) -> None:
     feed(tmp_path, 0)
-    before = run(tmp_path, lambda s: s.join(s, "k", within=20, on="at", name="j"))
+    before = run(tmp_path, lambda s: s.join(s, "k", within=20, on="at", name="j", delay=0))
     with pytest.raises(MismatchError, match="'v' was of type int64 and is string now"):
         run(
             tmp_path,
-            lambda s: s.join(s, "k", within=20, on="at", name="j"),
+            lambda s: s.join(s, "k", within=20, on="at", name="j", delay=0),
             "at timestamp, k string, v string",
         )
     files = sorted((tmp_path / "out").glob("part-*.parquet"))

@@ -131,7 +131,7 @@ def test_what_depends_on_order_may_follow_a_union_of_sources(tmp_path: Path) -> 
         ).consistent("r", period=0.02)
         for parity in (0, 1)
     ]
-    ordered = sources[0].union(sources[1]).sort("at", name="sorted")
+    ordered = sources[0].union(sources[1]).sort("at", name="sorted", delay=0)
     ordered.aggregate([], window=hf.tumbling(rows=4), all=hf.collect("n"), name="fours").sink(
         hf.MemorySink("fours"), name="out"
     )

@@ -170,7 +170,7 @@ def compiled(emit: str = "changes", *columns: str, sources: int = 1) -> Any:
     topology = hf.Topology("t")
     streams = [topology.source(hf.Rows([], SCHEMA), name=f"s{n}") for n in range(sources)]
     rows = streams[0].union(*streams[1:]) if sources > 1 else streams[0]
-    options: Any = {"window": hf.tumbling(10, on="at")} if sources > 1 else {}
+    options: Any = {"window": hf.tumbling(10, on="at", delay=0)} if sources > 1 else {}
     rows.aggregate("k", emit, **options, own=hf.udaf(told, *columns, type="string"), name="made").sink(
         hf.MemorySink("never"), name="out"
     )

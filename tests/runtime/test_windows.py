@@ -143,7 +143,7 @@ def test_results_depend_neither_on_cuts_nor_on_partitions(
 
 
 def test_state_that_no_open_window_needs_is_dropped(tmp_path: Path) -> None:
-    window = sliding(10, 5, on="at")
+    window = sliding(10, 5, on="at", delay=0)
     driven = Driven(logic_of(window, {0: 0}), 1, tmp_path)
     for step in range(50):
         rows: list[Row] = [(0, f"k{n}", step * 5, n) for n in range(20)]
@@ -159,7 +159,7 @@ def test_late_rows_can_be_had_as_a_stream_of_their_own(tmp_path: Path) -> None:
     topology = hf.Topology("late")
     source = topology.source(hf.Rows(rows, "at timestamp, n int", rows_per_step=2), name="rows")
     results, late = source.consistent(period=0.05).aggregate(
-        [], window=hf.tumbling(10, on="at"), late=True, n=hf.count(), top=hf.max("n"), name="tens"
+        [], window=hf.tumbling(10, on="at", delay=0), late=True, n=hf.count(), top=hf.max("n"), name="tens"
     )
     results.sink(hf.MemorySink("tens"), name="out")
     late.sink(hf.MemorySink("late"), name="late_out")

@@ -62,7 +62,7 @@ def main(here: str) -> None:
     rows = topology.source(source, name="in").consistent(name="region", period=0.5)
     sums = rows.aggregate("k", n=hf.count(), total=hf.sum("v"), name="sums")
     seconds = rows.aggregate(
-        "k", window=hf.tumbling(1, on="at"), n=hf.count(), total=hf.sum("v"), name="seconds"
+        "k", window=hf.tumbling(1, on="at", delay=0), n=hf.count(), total=hf.sum("v"), name="seconds"
     )
     sinks: Sequence[tuple[str, Any]] = (("sums", sums), ("seconds", seconds))
     for name, stream in sinks:

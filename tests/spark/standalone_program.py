@@ -26,7 +26,7 @@ def main(master: str, here: str) -> None:
     rows = topology.source(source, name="in").consistent(name="region", period=0.5)
     sums = rows.aggregate("k", n=hf.count(), total=hf.sum("v"), name="sums")
     seconds = rows.filter("v > -1000").aggregate(
-        "k", window=hf.tumbling(1, on="at"), n=hf.count(), total=hf.sum("v"), name="seconds"
+        "k", window=hf.tumbling(1, on="at", delay=0), n=hf.count(), total=hf.sum("v"), name="seconds"
     )
     for name, stream in (("sums", sums), ("seconds", seconds)):
         stream.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")

@@ -38,9 +38,9 @@ def test_nobody_waits_for_a_source_without_rows(on_spark: Any, tmp_path: Path, s
         )
         if shuffled:
             rows, none = rows.filter("v >= 0"), none.filter("v >= 0")
-        window = hf.tumbling(60, on="at", idle=0.01)
+        window = hf.tumbling(60, on="at", idle=0.01, delay=0)
         both = rows.union(none).aggregate([], window=window, n=hf.count(), total=hf.sum("v"), name="w")
-        return [both, rows.asof_join(none, by="k", on="at", idle=0.01, name="j")]
+        return [both, rows.asof_join(none, by="k", on="at", idle=0.01, name="j", delay=0)]
 
     windows, joined = on_spark.several(build)
     found = [{name: row[name] for name in ("n", "total")} for row in windows.to_pylist()]

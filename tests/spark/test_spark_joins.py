@@ -61,12 +61,14 @@ def test_an_interval_join_gives_what_sparks_own_join_gives(
 ) -> None:
     def build(topology: Topology) -> Stream:
         left, right = streams(topology, tmp_path)
-        return left.filter("v <> 3").join(right, "k", within=(0.2, 0.1), on="at", how="left", name="j")
+        return left.filter("v <> 3").join(
+            right, "k", within=(0.2, 0.1), on="at", how="left", name="j", delay=0
+        )
 
     found = on_spark(build).to_pylist()
     left = spark.read.parquet(str(tmp_path / "left")).filter("v <> 3 and k <> 'end-left' or k is null")
     right = spark.read.parquet(str(tmp_path / "right")).withColumnRenamed("at", "at_right")
-    wanted = left.join(right.withColumnRenamed("k", "other"), on=_near(), how="left").drop("other")
+    wanted = left.join(right.withColumnRenamed("k", "other"), on=_near(), how="left", delay=0).drop("other")
     compare_rows(wanted.select("at", "k", "v", "at_right", "w").toArrow().to_pylist(), found)
 
 
@@ -83,8 +85,10 @@ def test_an_asof_join_gives_what_pandas_gives_and_windows_may_follow(
 ) -> None:
     def build(topology: Topology) -> Stream:
         left, right = streams(topology, tmp_path)
-        joined = left.asof_join(right, "k", on="at", tolerance=0.5, name="j")
-        return joined.aggregate("k", window=hf.tumbling(1, on="at"), w=hf.sum("w"), n=hf.count(), name="sums")
+        joined = left.asof_join(right, "k", on="at", tolerance=0.5, name="j", delay=0)
+        return joined.aggregate(
+            "k", window=hf.tumbling(1, on="at", delay=0), w=hf.sum("w"), n=hf.count(), name="sums"
+        )
 
     found = on_spark(build).to_pandas()
     left, right = (tables[name].to_pandas().dropna(subset="k") for name in ("left", "right"))

@@ -39,9 +39,9 @@ def topology(root: Path) -> hf.Topology:
             "k", n=hf.count(), total=hf.sum("n"), mean=hf.avg("n"), seen=hf.collect_set("n"), name="totals"
         ),
         rows.aggregate("k", longest=longest, name="own"),
-        rows.aggregate("k", window=hf.tumbling(3600, on="at"), total=hf.sum("n"), name="windows"),
+        rows.aggregate("k", window=hf.tumbling(3600, on="at", delay=0), total=hf.sum("n"), name="windows"),
         rows.keyed("k", Visits, "k string", name="visits"),
-        rows.join(more, "k", on="at", within=3600, name="pairs"),
+        rows.join(more, "k", on="at", within=3600, name="pairs", delay=0),
     )
     for number, stream in enumerate(streams):
         stream.sink(MemorySink(f"read-state-{number}"), name=f"out_{number}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -17,7 +17,8 @@ import pyarrow.types as pt
 from holdfast.errors import TopologyError
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_type, key_fields, key_names
-from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
+from holdfast.language.operators.event_time import UsesTime, times_of_ttl, told_ttl
+from holdfast.language.operators.values import Delays, RowWindow, TimeWindow, Ttl
 from holdfast.language.schema import to_arrow
 from holdfast.state.aggregates import function_names
 from holdfast.state.aggregates.extremes import has_order
@@ -33,7 +34,7 @@ Aggregates = tuple[tuple[str, str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateSpec(Spec):
+class AggregateSpec(Spec, UsesTime):
     """Keyed running aggregate."""
 
     by: tuple[str, ...]
@@ -41,9 +42,18 @@ class AggregateSpec(Spec):
     emit: Literal["changes", "each"] = "changes"
     ttl: Ttl | None = None
 
+    def times(self) -> tuple[str, ...]:
+        return times_of_ttl(self.ttl)
+
+    def follows(self) -> bool:
+        return self.ttl is not None and self.ttl.on is not None and self.ttl.delay_us is None
+
+    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> AggregateSpec:
+        return self if self.ttl is None else replace(self, ttl=told_ttl(self.ttl, columns, delays))
+
 
 @dataclass(frozen=True, slots=True)
-class WindowSpec(Spec):
+class WindowSpec(Spec, UsesTime):
     """Aggregates over windows, per key; without keys over all rows. `late`: one more port with the rows that came too
     late, which only event time knows."""
 
@@ -51,6 +61,17 @@ class WindowSpec(Spec):
     aggregates: Aggregates
     window: TimeWindow | RowWindow
     late: bool = False
+
+    def times(self) -> tuple[str, ...]:
+        return (self.window.on,) if isinstance(self.window, TimeWindow) else ()
+
+    def follows(self) -> bool:
+        return isinstance(self.window, TimeWindow) and not self.window.delays_us
+
+    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> WindowSpec:
+        if not isinstance(self.window, TimeWindow):
+            return self
+        return replace(self, window=self.window.told(columns[0], delays, idle_us))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,19 @@ suffix on the right. Null keys are equal to nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import Duration
 from holdfast.language.builder import Verbs
+from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_type
-from holdfast.language.operators.values import Latest
-from holdfast.language.operators.windows import Delay, delays_us, idle_us, micros
+from holdfast.language.operators.event_time import DECLARED, Delay, UsesTime, delays_us, idle_us, micros
+from holdfast.language.operators.values import Delays, Latest
 
 if TYPE_CHECKING:
     from holdfast.language.stream import Stream
@@ -69,7 +69,7 @@ class AsofMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinSpec(Spec):
+class JoinSpec(Spec, UsesTime):
     """Rows of two streams with equal keys. `on`: the event times of left and right; None: in the order of arrival.
     `where`: a function of output rows, or an expression of Arrow. `how="left"`: left rows without a match come out."""
 
@@ -77,12 +77,24 @@ class JoinSpec(Spec):
     right_by: tuple[str, ...]
     match: IntervalMatch | WindowMatch | AsofMatch
     on: tuple[str, str] | None
-    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+    delays_us: Delays = (("", 0),)
     how: Literal["inner", "left"] = "inner"
     where: Any = None
     suffix: str = "_right"
     idle_us: int | None = None
     """As in windows."""
+
+    def times(self) -> tuple[str, ...]:
+        return () if self.on is None else self.on
+
+    def follows(self) -> bool:
+        return self.on is not None and not self.delays_us
+
+    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> JoinSpec:
+        if self.on is None:
+            return self
+        named = replace(self, on=(columns[0], columns[1]))
+        return named if delays is None else replace(named, delays_us=delays, idle_us=self.idle_us or idle_us)
 
 
 def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bool = False) -> Latest:
@@ -132,7 +144,7 @@ def join_spec(
     match: IntervalMatch | AsofMatch | WindowMatch,
     by: By,
     on: On | None,
-    delay: Delay = 0,
+    delay: Delay | None = None,
     how: str = "inner",
     where: Any = None,
     suffix: str = "_right",
@@ -147,7 +159,9 @@ def join_spec(
         raise TopologyError(f"how={how!r} is not known.", cure="Use 'inner' or 'left'.")
     names = (on, on) if isinstance(on, str) else on
     named = isinstance(names, tuple) and len(names) == 2 and all(isinstance(n, str) and n for n in names)
-    if not named and not in_order_of_arrival:
+    if on is None and not in_order_of_arrival:
+        names = (DECLARED, DECLARED)
+    elif not named and not in_order_of_arrival:
         raise TopologyError(
             f"on={on!r} does not name the event time.",
             cure="Write on='at', or on=('at', 'time') if they differ.",
@@ -257,7 +271,7 @@ class JoinVerbs(Verbs):
         window: Latest | None = None,
         other_window: Latest | None = None,
         on: On | None = None,
-        delay: Delay = 0,
+        delay: Delay | None = None,
         how: str = "inner",
         where: Any = None,
         suffix: str = "_right",
@@ -295,10 +309,10 @@ class JoinVerbs(Verbs):
         other: Stream,
         by: By,
         *,
-        on: On,
+        on: On | None = None,
         tolerance: Duration | None = None,
         exact: bool = True,
-        delay: Delay = 0,
+        delay: Delay | None = None,
         how: str = "left",
         where: Any = None,
         suffix: str = "_right",

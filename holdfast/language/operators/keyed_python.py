@@ -22,18 +22,19 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import Duration
 from holdfast.language.builder import Verbs
+from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
 from holdfast.language.hosted import copied
-from holdfast.language.operators.columns import event_time, key_fields, key_names, time_type
-from holdfast.language.operators.windows import micros
+from holdfast.language.operators.columns import key_fields, key_names, time_type
+from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
+from holdfast.language.operators.values import Delays
 from holdfast.language.schema import to_arrow
 from holdfast.state.variables.declarations import Variable, VariableShape, declared, lives_of
 from holdfast.state.variables.key_state import KeyState, micros_of
@@ -46,9 +47,10 @@ PROCESS = ("process", "process_batch")
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedSpec(Spec):
+class KeyedSpec(Spec, UsesTime):
     """A Python operator with declared state per key, on the executors. `make` builds an instance, in any process. `on`:
-    the column with the event time, if there is one."""
+    the column with the event time, if there is one; `DECLARED`: if the stream has one. `delay_us`: None if that is the
+    declared one."""
 
     by: tuple[str, ...]
     make: Callable[[], Any]
@@ -57,9 +59,25 @@ class KeyedSpec(Spec):
     """The user's class, for `explain()`."""
     variables: tuple[tuple[str, VariableShape], ...] = ()
     on: str | None = None
-    delay_us: int = 0
+    delay_us: int | None = None
     timers: bool = False
     """It has `on_timer`."""
+    needs_time: bool = False
+    """It has timers or lifetimes."""
+
+    def times(self) -> tuple[str, ...]:
+        return () if self.on is None else (self.on,)
+
+    def follows(self) -> bool:
+        return self.on is not None and self.delay_us is None
+
+    def without(self) -> KeyedSpec | None:
+        return None if self.needs_time or self.on != DECLARED else replace(self, on=None)
+
+    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> KeyedSpec:
+        if not columns or delays is None:
+            return self
+        return replace(self, on=columns[0], delay_us=max(us for _, us in delays))
 
 
 class KeyedOperator:
@@ -129,19 +147,17 @@ class MappedState(KeyedOperator):
 
 
 def keyed_spec(
-    by: str | Sequence[str], operator: Any, schema: Any, on: str | None, delay: Duration
+    by: str | Sequence[str], operator: Any, schema: Any, on: str | None, delay: Duration | None
 ) -> KeyedSpec:
     """The spec of a keyed Python operator; refuses what can be refused without knowing the columns."""
     keys = key_names(by, "keyed()", "Give one or more column names: keyed('user', Sessions, schema).")
-    if on is not None:
-        event_time(on)
-    delay_us = micros(delay, "delay", zero=True)
-    if on is None and delay_us:
+    delay_us = None if delay is None else micros(delay, "delay", zero=True)
+    if on is None and delay_us is not None:
         raise TopologyError("delay= needs event time.", cure="Give on='…' as well, or leave delay= out.")
     make, cls = _maker(operator)
     variables = declared(cls)
     _check_methods(cls)
-    _check_time(cls, variables, on)
+    needs_time = _needs_time(cls, variables)
     _check_fresh(make(), cls)
     shapes = tuple((name, variable.shape) for name, variable in variables.items())
     return KeyedSpec(
@@ -150,9 +166,10 @@ def keyed_spec(
         to_arrow(schema, f"the schema of {cls.__name__}"),
         cls.__name__,
         shapes,
-        on,
+        column_of(on),
         delay_us,
         timers=callable(getattr(cls, "on_timer", None)),
+        needs_time=needs_time,
     )
 
 
@@ -211,22 +228,18 @@ def _check_methods(cls: type) -> None:
         )
 
 
-def _check_time(cls: type, variables: Mapping[str, Variable], on: str | None) -> None:
-    """What depends on event time has it, and row by row."""
+def _needs_time(cls: type, variables: Mapping[str, Variable]) -> bool:
+    """Whether something depends on event time, which then goes row by row."""
     timers = callable(getattr(cls, "on_timer", None))
     needing = ["on_timer"] if timers else []
     needing += [f"the lifetime of {name!r}" for name, variable in variables.items() if variable.needs_time]
-    if needing and on is None:
-        raise TopologyError(
-            f"{cls.__name__} uses event time ({', '.join(needing)}), but no column is named for it.",
-            cure="Give on='…', the timestamp column; timers and lifetimes by the clock on the wall do not exist.",
-        )
     if needing and callable(getattr(cls, "process_batch", None)):
         raise TopologyError(
             f"{cls.__name__} uses event time ({', '.join(needing)}) and process_batch: what happens between two rows"
             " of a batch would depend on where batches were cut.",
             cure="Use process(row, key) instead.",
         )
+    return bool(needing)
 
 
 def _check_fresh(made: KeyedOperator, cls: type) -> None:
@@ -259,14 +272,15 @@ class KeyedVerbs(Verbs):
         *,
         name: str | None = None,
         on: str | None = None,
-        delay: Duration = 0,
+        delay: Duration | None = None,
     ) -> Stream:
         """Send the rows of each key through a Python operator on the executors, in the order of their positions:
         `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
 
         `operator`: a class derived from `holdfast.KeyedOperator`, or an instance. `schema`: what it makes. `on`: the
         timestamp column with the event time, for timers and lifetimes; `delay`: how far rows may lag behind the latest
-        one. What comes out has no order of its own."""
+        one; without them, the event time that the stream declared (`event_time`). What comes out has no order of its own.
+        """
         return self._then(keyed_spec(by, operator, schema, on, delay), name)
 
     def map_state(
@@ -278,7 +292,7 @@ class KeyedVerbs(Verbs):
         *,
         name: str | None = None,
         on: str | None = None,
-        delay: Duration = 0,
+        delay: Duration | None = None,
     ) -> Stream:
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 

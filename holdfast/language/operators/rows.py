@@ -12,18 +12,28 @@ goes on with the times that were stored; another run over the same rows may forg
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import Duration
 from holdfast.language.builder import Verbs
+from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
-from holdfast.language.operators.columns import column_type, event_time, key_fields, key_names, time_type
-from holdfast.language.operators.values import TimeWindow, Ttl
-from holdfast.language.operators.windows import Delay, delays_us, idle_us, micros, window_fields
+from holdfast.language.operators.columns import column_type, key_fields, key_names, time_type
+from holdfast.language.operators.event_time import (
+    Delay,
+    UsesTime,
+    column_of,
+    delays_us,
+    idle_us,
+    micros,
+    times_of_ttl,
+    told_ttl,
+)
+from holdfast.language.operators.values import Delays, TimeWindow, Ttl
+from holdfast.language.operators.windows import window_fields
 from holdfast.state.aggregates.extremes import has_order
 from holdfast.state.columns.hashing import plain
 
@@ -32,22 +42,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DedupSpec(Spec):
+class DedupSpec(Spec, UsesTime):
     """The first row of each key passes; with `ttl` the first since the key was forgotten."""
 
     by: tuple[str, ...]
     ttl: Ttl | None = None
 
+    def times(self) -> tuple[str, ...]:
+        return times_of_ttl(self.ttl)
 
-def ttl(length: Duration, *, on: str | None = None, delay: Duration = 0) -> Ttl:
+    def follows(self) -> bool:
+        return self.ttl is not None and self.ttl.on is not None and self.ttl.delay_us is None
+
+    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> DedupSpec:
+        return self if self.ttl is None else replace(self, ttl=told_ttl(self.ttl, columns, delays))
+
+
+def ttl(length: Duration, *, on: str | None = None, delay: Duration | None = None) -> Ttl:
     """Forget a key `length` after its time: `orders.dedup("id", ttl=holdfast.ttl(3600, on="at", delay=60))`.
 
     The time of a key is that of its last row for `aggregate`, of the row that passed for `dedup`. `on`: the timestamp
     column with the event time; without it, time is when a step runs. `delay`: how far the watermark is behind the
-    largest event time."""
+    largest event time, unless the stream has declared it (`event_time`).
+    """
     if on is not None:
-        event_time(on)
-    late_by = micros(delay, "delay", zero=True)
+        column_of(on)
+    late_by = None if delay is None else micros(delay, "delay", zero=True)
     if on is None and late_by:
         raise TopologyError(
             "delay= needs event time: rows do not come late by the driver's clock.",
@@ -85,13 +105,26 @@ RANK = "rank"
 
 
 @dataclass(frozen=True, slots=True)
-class TopNSpec(Spec):
+class TopNSpec(Spec, UsesTime):
     """The first `n` rows of each key in the order of some columns (True: descending), of each window if there is one."""
 
     n: int
     by: tuple[str, ...]
     order: tuple[tuple[str, bool], ...]
     window: TimeWindow | None = None
+
+    def times(self) -> tuple[str, ...]:
+        return () if self.window is None else (self.window.on,)
+
+    def follows(self) -> bool:
+        return self.window is not None and not self.window.delays_us
+
+    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> TopNSpec:
+        return (
+            self
+            if self.window is None
+            else replace(self, window=self.window.told(columns[0], delays, idle_us))
+        )
 
 
 def top_n_spec(n: Any, by: str | Sequence[str], order: str | Sequence[str], window: Any) -> TopNSpec:
@@ -144,18 +177,29 @@ def top_n_schema(schema: pa.Schema, spec: TopNSpec) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class SortSpec(Spec):
+class SortSpec(Spec, UsesTime):
     """Rows leave in the order of the event time `on`, as far as the watermark has passed. `delays_us`, `idle_us`: as in
     windows."""
 
     on: str
-    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+    delays_us: Delays = (("", 0),)
     idle_us: int | None = None
 
+    def times(self) -> tuple[str, ...]:
+        return (self.on,)
 
-def sort_spec(on: str, delay: Delay, idle: Duration | None) -> SortSpec:
+    def follows(self) -> bool:
+        return not self.delays_us
+
+    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> SortSpec:
+        if delays is None:
+            return replace(self, on=columns[0])
+        return SortSpec(columns[0], delays, self.idle_us or idle_us)
+
+
+def sort_spec(on: str | None, delay: Delay | None, idle: Duration | None) -> SortSpec:
     """The spec of a sort; refuses what can be refused without knowing the columns."""
-    return SortSpec(event_time(on), delays_us(delay), idle_us(idle))
+    return SortSpec(column_of(on), delays_us(delay), idle_us(idle))
 
 
 Names = tuple[tuple[str, str], ...]
@@ -242,9 +286,15 @@ class RowVerbs(Verbs):
         return self._then(top_n_spec(n, by, order, window), name)
 
     def sort(
-        self, on: str, *, delay: Delay = 0, idle: Duration | None = None, name: str | None = None
+        self,
+        on: str | None = None,
+        *,
+        delay: Delay | None = None,
+        idle: Duration | None = None,
+        name: str | None = None,
     ) -> Stream:
-        """Rows in the order of the timestamp column `on`: `clicks.union(orders).sort("at", delay=5, name="sorted")`.
+        """Rows in the order of event time: `clicks.union(orders).sort("at", delay=5, name="sorted")`; without `on` and
+        `delay`, of the one that the stream declared (`event_time`).
 
         A row leaves when the watermark has passed it: the largest time so far minus `delay`, with several sources the
         smallest of theirs; with `idle=30` without those that had no row for 30 s (see `holdfast.tumbling`). Rows of the

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
+
+Delays = tuple[tuple[str, int], ...]
+"""Microseconds by source; "" for all others. None at all: those that were declared with the event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +23,15 @@ class TimeWindow:
     size_us: int
     slide_us: int
     on: str
-    delays_us: tuple[tuple[str, int], ...] = (("", 0),)
+    delays_us: Delays = (("", 0),)
     lateness_us: int = 0
     idle_us: int | None = None
+
+    def told(self, on: str, delays: Delays | None, idle_us: int | None) -> TimeWindow:
+        """The same window with what the stream knows about event time."""
+        if delays is None:
+            return replace(self, on=on)
+        return replace(self, on=on, delays_us=delays, idle_us=self.idle_us or idle_us)
 
     def __str__(self) -> str:
         length = f"of {self.size_us / 1e6:g} s every {self.slide_us / 1e6:g} s of {self.on}"
@@ -92,7 +101,10 @@ class Ttl:
 
     length_us: int
     on: str | None = None
-    delay_us: int = 0
+    delay_us: int | None = None
+    """None: the one that was declared with the event time."""
+    aside: bool = False
+    """Time is what travels beside the rows; the compiler finds out."""
 
     def __str__(self) -> str:
         return f"forgotten after {self.length_us / 1e6:g} s of {self.on or 'processing time'}"

@@ -1,4 +1,4 @@
-"""Windows over event time, `hf.tumbling(60, on="at")`, `hf.sliding(600, 60, on="at", delay=30)`, and over the rows of a
+"""Windows over event time, `hf.tumbling("1 minute")`, `hf.sliding(600, 60, on="at", delay=30)`, and over the rows of a
 key: `hf.tumbling(rows=100)`, `hf.tumbling(delta=10, of="mileage")`, `hf.tumbling(until="is_end")`, `hf.sliding(rows=100,
 every=10)`, `hf.sliding(delta=10, of="mileage", every=5)`.
 
@@ -15,7 +15,6 @@ behind the other: SPL's tumbling windows by `count`, `delta` and `punct`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -24,16 +23,14 @@ from typing import Any, overload
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import Duration, seconds
+from holdfast.language.durations import Duration
 from holdfast.language.operators.aggregates import WindowSpec, aggregate_schema
-from holdfast.language.operators.columns import column_name, column_type, event_time, time_type
+from holdfast.language.operators.columns import column_name, column_type, time_type
+from holdfast.language.operators.event_time import Delay, column_of, delays_us, idle_us, micros
 from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, RowWindow, TimeWindow
 from holdfast.state.windows.attributes import Attribute, Delta, in_units
 from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.time_windows import END, START
-
-Delay = Duration | Mapping[str, Duration]
-"""One for all sources, or by the source's name."""
 
 _WAYS = (
     "Write tumbling(60, on='at'), tumbling(rows=100), tumbling(delta=10, of='mileage') or tumbling(until='is_end');"
@@ -43,7 +40,12 @@ _WAYS = (
 
 @overload
 def tumbling(
-    size: Duration, *, on: str, delay: Delay = ..., lateness: Duration = ..., idle: Duration | None = ...
+    size: Duration,
+    *,
+    on: str | None = ...,
+    delay: Delay | None = ...,
+    lateness: Duration = ...,
+    idle: Duration | None = ...,
 ) -> TimeWindow: ...
 @overload
 def tumbling(*, rows: int) -> CountWindow: ...
@@ -55,7 +57,7 @@ def tumbling(
     size: Duration | None = None,
     *,
     on: str | None = None,
-    delay: Delay = 0,
+    delay: Delay | None = None,
     lateness: Duration = 0,
     idle: Duration | None = None,
     rows: int | None = None,
@@ -64,6 +66,9 @@ def tumbling(
     until: str | None = None,
 ) -> TimeWindow | RowWindow:
     """Windows of `size` side by side, over the timestamp column `on`; or of `rows` rows of a key.
+
+    Without `on` and `delay`: by the event time that the stream declared (`stream.event_time("at", delay=30)`). `delay`: how
+    far rows may lag behind the latest one and still be in time; it must be said here or there.
 
     `delta`, `of`: a window of a key ends before the row whose column `of` exceeds that of the window's first row by more
     than `delta`: `hf.tumbling(delta=10, of="mileage")`. A number, decimal or timestamp; of a timestamp `delta` is a
@@ -75,8 +80,9 @@ def tumbling(
     rows again: `a.union(b).aggregate("k", window=hf.tumbling(60, on="at", idle=30), n=hf.count())`. Rows with which it
     comes back are late if the watermark has passed them. Who is idle is decided step by step and stored with each
     epoch; results then depend on the pace of the sources, and stay consistent over failures. Time counts while the
-    program runs. Where nothing arrives from any source no step runs, and nothing new can be complete."""
-    timed = {"size": size, "on": on, "delay": delay or None, "lateness": lateness or None, "idle": idle}
+    program runs. Where nothing arrives from any source no step runs, and nothing new can be complete.
+    """
+    timed = {"size": size, "on": on, "delay": delay, "lateness": lateness or None, "idle": idle}
     if until is not None:
         _refuse("until", **timed, rows=rows, delta=delta, of=of)
         return MarkedWindow(column_name(until, "until", "tells which rows end a window"))
@@ -94,8 +100,8 @@ def sliding(
     size: Duration,
     slide: Duration,
     *,
-    on: str,
-    delay: Delay = ...,
+    on: str | None = ...,
+    delay: Delay | None = ...,
     lateness: Duration = ...,
     idle: Duration | None = ...,
 ) -> TimeWindow: ...
@@ -108,7 +114,7 @@ def sliding(
     slide: Duration | None = None,
     *,
     on: str | None = None,
-    delay: Delay = 0,
+    delay: Delay | None = None,
     lateness: Duration = 0,
     idle: Duration | None = None,
     rows: int | None = None,
@@ -126,7 +132,7 @@ def sliding(
     `delay`: how far rows may lag behind the latest one and still be in time. `lateness`: how long after its end a
     window takes late rows, and its corrected result is emitted again: merge by window and key. `idle`: see `tumbling`.
     """
-    timed = {"size": size, "slide": slide, "on": on, "delay": delay or None, "lateness": lateness or None}
+    timed = {"size": size, "slide": slide, "on": on, "delay": delay, "lateness": lateness or None}
     if delta is not None or of is not None:
         _refuse("delta", **timed, idle=idle, rows=rows)
         return _delta_window(delta, of, _rows("every", every))
@@ -174,11 +180,10 @@ def _delta_window(delta: Any, of: Any, every: int | None) -> DeltaWindow:
 
 
 def _time_window(
-    size: Any, slide: Any, on: str | None, delay: Delay, lateness: Duration, idle: Duration | None
+    size: Any, slide: Any, on: str | None, delay: Delay | None, lateness: Duration, idle: Duration | None
 ) -> TimeWindow:
     if size is None or slide is None:
         raise TopologyError("A window needs its length.", cure=_WAYS)
-    on = event_time(on)
     size_us, slide_us = micros(size, "size"), micros(slide, "slide")
     if slide_us > size_us:
         raise TopologyError(
@@ -186,32 +191,7 @@ def _time_window(
             cure="Give a slide that is not longer than the size.",
         )
     late_us = micros(lateness, "lateness", zero=True)
-    return TimeWindow(size_us, slide_us, on, delays_us(delay), late_us, idle_us(idle))
-
-
-def delays_us(delay: Delay) -> tuple[tuple[str, int], ...]:
-    """Delays by source in microseconds; "" stands for all others."""
-    if isinstance(delay, Mapping):
-        delays = {str(name): micros(value, "delay", zero=True) for name, value in delay.items()}
-    else:
-        delays = {"": micros(delay, "delay", zero=True)}
-    return tuple(sorted(delays.items()))
-
-
-def idle_us(idle: Duration | None) -> int | None:
-    """How long the watermark waits for a source without rows, in microseconds; None: for ever."""
-    return None if idle is None else micros(idle, "idle")
-
-
-def micros(value: Duration, what: str, *, zero: bool = False) -> int:
-    """A length of time in microseconds."""
-    given = value.total_seconds() if isinstance(value, timedelta) else value
-    if zero and given == 0 and not isinstance(value, bool):
-        return 0
-    micros = round(seconds(value, what) * 1_000_000)
-    if not micros:
-        raise TopologyError(f"{what} is shorter than a microsecond.", cure="Give a longer one.")
-    return micros
+    return TimeWindow(size_us, slide_us, column_of(on), delays_us(delay), late_us, idle_us(idle))
 
 
 def window_schema(schema: pa.Schema, spec: WindowSpec) -> list[pa.Schema]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -19,7 +20,16 @@ from holdfast.language.operators.windows import attribute_of, window_schema
 from holdfast.operators.aggregates import running
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, refuse, register
+from holdfast.operators.kind import (
+    KeyedKind,
+    OperatorOf,
+    Ordering,
+    Planned,
+    Schemas,
+    Timing,
+    refuse,
+    register,
+)
 from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.operators.stored.rows import RowsOfWindows
 from holdfast.state.aggregates.aggregation import Aggregation
@@ -142,7 +152,8 @@ class AggregateKind(AggregatingKind[AggregateSpec]):
         rows = plan(spec.by, spec.aggregates, schema)
         if spec.ttl is None and spec.emit == "changes":
             return running.SummedAggregate(rows, *made)
-        return running.RowAggregate(rows, *made, spec.ttl, spec.emit)
+        ttl = None if spec.ttl is None else planned.lifetime(spec.ttl)
+        return running.RowAggregate(rows, *made, ttl, spec.emit)
 
 
 @register
@@ -171,6 +182,10 @@ class WindowKind(AggregatingKind[WindowSpec]):
     def carries(self, op: OperatorOf[WindowSpec]) -> bool:
         """What rows complete has the position of the row that completed it."""
         return not isinstance(op.spec.window, TimeWindow)
+
+    def timing(self, op: OperatorOf[WindowSpec], given: Sequence[Timing | None]) -> Timing | None:
+        """A window over windows closes with them: it need not wait for the next one."""
+        return Timing(END, {op.name: 0}, offset_us=-1) if self.stamps(op) else super().timing(op, given)
 
     def ordering(self, op: OperatorOf[WindowSpec]) -> Ordering:
         if (computed := super().ordering(op)) is not None:

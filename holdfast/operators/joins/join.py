@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from holdfast.language.operators import joins
@@ -13,7 +15,16 @@ from holdfast.operators.joins.interval import IntervalJoin
 from holdfast.operators.joins.joining import PairShape
 from holdfast.operators.joins.ordered_join import OrderedJoin
 from holdfast.operators.joins.window_join import WindowJoin
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Ports, Schemas, register
+from holdfast.operators.kind import (
+    KeyedKind,
+    OperatorOf,
+    Ordering,
+    Planned,
+    Ports,
+    Schemas,
+    Timing,
+    register,
+)
 from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.operators.stored.parts import NOTHING, STATE_PART, Known, Part
 from holdfast.operators.stored.rows import StoredRows
@@ -54,6 +65,11 @@ class JoinKind(KeyedKind[JoinSpec]):
     def stamps(self, op: OperatorOf[JoinSpec]) -> bool:
         """Results of as-of joins come in the order of time, so time is their place."""
         return isinstance(op.spec.match, AsofMatch)
+
+    def timing(self, op: OperatorOf[JoinSpec], given: Sequence[Timing | None]) -> Timing | None:
+        if not self.stamps(op) or op.spec.on is None:
+            return None
+        return Timing(op.spec.on[0], {op.name: 0})
 
     def ordering(self, op: OperatorOf[JoinSpec]) -> Ordering:
         cure = "Join each source by itself, or join by an interval of time (within=)."

@@ -13,7 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, PortRows, Segments, Share
+from holdfast.operators.shared.logic import (
+    Applied,
+    KeyedLogic,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+    times_at,
+)
 from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, later
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
@@ -118,22 +126,16 @@ class TimedJoin(JoinLogic):
         return tuple(Pile(side, port.by, schema) for side, (port, schema) in of_sides)
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrivals:
-        left, right = (
-            port.own(rows[number], partition, partitions) if number in rows else None
-            for number, port in enumerate(self.ports)
-        )
+        left, right = (port.own(rows, side, partition, partitions) for side, port in enumerate(self.ports))
         return left, right
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return self.ports[port].shares(rows, partitions)
+        return self.ports[port if port >= 0 else times_at(port)].shares(port, rows, partitions)
 
     def gather(self, shares: Sequence[Share]) -> Arrivals | None:
         if not shares:
             return None
-        left, right = (
-            port.gather([table for number, table in shares if number == side])
-            for side, port in enumerate(self.ports)
-        )
+        left, right = (port.gather(shares, side) for side, port in enumerate(self.ports))
         return left, right
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrivals, place: Place) -> Applied:
@@ -157,6 +159,11 @@ class TimedJoin(JoinLogic):
             **self.ports[0].noted(meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
         }
         return Applied(kept, (output,), new_meta, {"late": late} if late else {})
+
+    def reached(self, meta: Any) -> int | None:
+        """Pairs come in the order of time: what comes is not earlier than either watermark."""
+        marks = (meta or {}).get("marks", [None, None])
+        return None if None in marks else min(marks)
 
     @property
     def counts_rows(self) -> bool:

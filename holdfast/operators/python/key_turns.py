@@ -15,6 +15,7 @@ from holdfast.language.operators.keyed_python import KeyedSpec
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.state.variables.declarations import declared, use
 from holdfast.state.variables.key_state import KeyState
+from holdfast.state.windows.watermarks import is_closed
 
 _LONGEST_KEY = 60
 
@@ -94,8 +95,10 @@ class Turns:
             self._outbox.submit_all(process(self._rows[number], turn.key))
 
     def _fire(self, state: KeyState, mark: int, key: Any) -> None:
-        """Call the timers that the watermark has reached, earliest first."""
-        while state.timers and state.timers[0] <= mark:
+        """Call the timers that the watermark has reached, earliest first. At the end of time those that are set meanwhile
+        are not called: one that sets the next would never come to an end."""
+        last = state.timers[-1] if state.timers and is_closed(mark) else mark
+        while state.timers and state.timers[0] <= last:
             at = state.timers.pop(0)
             # Not the watermark: it would tell at which row, or where in a step, the timer was found to be due.
             state.clock.time, state.clock.mark = at, max(at, state.clock.mark)
@@ -103,6 +106,8 @@ class Turns:
             moment = pa.scalar(at, self._time_type).as_py()
             self._outbox.submit_all(self._instance.on_timer(moment, key))
             state.firing = None
+        if is_closed(mark):
+            state.timers.clear()
 
     @contextmanager
     def _naming(self, what: str) -> Iterator[None]:

@@ -8,7 +8,7 @@ the other; each gets its timers and rows in the order that `language/operators/k
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
 from holdfast.operators.python.key_turns import Answer, Turn, Turns
 from holdfast.operators.shared.lifetimes import Arrived, Marked, TimedMapLogic
-from holdfast.operators.shared.logic import Applied, Place, Segments
+from holdfast.operators.shared.logic import Applied, Place, Segments, with_hashes
 from holdfast.operators.stored.parts import NOTHING, STATE_PART, Known, Part
 from holdfast.operators.stored.rows import StoredRows
 from holdfast.operators.stored.variables_view import Variables
@@ -51,14 +51,16 @@ class KeyedPython(TimedMapLogic):
     input: pa.Schema
     classes: tuple[tuple[str, str, type], ...] = ()
     """Registered classes that states hold: (kind, name, class). Tasks register them again."""
+    aside: bool = False
+    """Event time travels beside the rows."""
 
     @staticmethod
-    def plan(operator: OperatorName, spec: KeyedSpec, schema: pa.Schema) -> KeyedPython:
+    def plan(operator: OperatorName, spec: KeyedSpec, schema: pa.Schema, aside: bool = False) -> KeyedPython:
         variables = declared(type(spec.make()))
         kinds = [kind for variable in variables.values() for kind in variable.kinds]
         known = tuple(found for kind in kinds if (found := user_classes.registration(kind)) is not None)
         rows = OpaqueRows.of_keys(spec.by, schema)
-        return KeyedPython(rows, spec.schema, False, operator, spec, schema, known)
+        return KeyedPython(rows, spec.schema, False, operator, spec, schema, known, aside)
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
@@ -67,7 +69,9 @@ class KeyedPython(TimedMapLogic):
     @property
     def time(self) -> Ttl | None:
         """Where event time is. Its length has no meaning here."""
-        return None if self.spec.on is None else Ttl(0, self.spec.on, self.spec.delay_us)
+        if self.spec.on is None:
+            return None
+        return Ttl(0, self.spec.on, self.spec.delay_us or 0, self.aside)
 
     @cached_property
     def _entries(self) -> pa.Schema:
@@ -85,6 +89,8 @@ class KeyedPython(TimedMapLogic):
         due = wakeups.due(entries, self._entries, before, mark)
         if not marked.rows.num_rows and not due.num_rows:
             return Applied(segments, (self.output.empty_table(),), after)
+        if not marked.rows.num_rows:
+            marked = replace(marked, rows=self._nothing)
         keys, grouping = self._keys(marked.rows, due)
         stored = self._stored(states, keys)
         turns = Turns(self.operator, self.spec, self._rows(marked), self._at(marked, before), mark)
@@ -94,6 +100,12 @@ class KeyedPython(TimedMapLogic):
         fresh = self._fresh(keys, answers)
         entries = wakeups.advanced(entries, fresh, mark, place)
         return Applied((*states, *entries), (output,), after, _sizes(stored, answers))
+
+    @property
+    def _nothing(self) -> pa.Table:
+        """No rows, where only timers are due."""
+        rows = with_hashes(self.input.empty_table(), self.spec.by)
+        return rows.append_column(SEEN, pa.array([], pa.int64()))
 
     def _keys(self, rows: pa.Table, due: pa.Table) -> tuple[pa.Table, Grouping]:
         """(the keys at work, each once; rows and, behind them, entries that are due, by key)."""
@@ -229,4 +241,4 @@ class KeyedPythonKind(KeyedKind[KeyedSpec]):
         return Fingerprint(self.name, frame, {"variables": variables})
 
     def logic(self, planned: Planned[KeyedSpec]) -> KeyedPython:
-        return KeyedPython.plan(planned.op.name, planned.op.spec, planned.inputs[0])
+        return KeyedPython.plan(planned.op.name, planned.op.spec, planned.inputs[0], 0 in planned.aside)

@@ -63,4 +63,5 @@ class DedupKind(KeyedKind[DedupSpec]):
 
     def logic(self, planned: Planned[DedupSpec]) -> Dedup:
         spec = planned.op.spec
-        return Dedup.plan(spec.by, spec.ttl, planned.inputs[0], planned.stamped)
+        ttl = None if spec.ttl is None else planned.lifetime(spec.ttl)
+        return Dedup.plan(spec.by, ttl, planned.inputs[0], planned.stamped)

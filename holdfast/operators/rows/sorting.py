@@ -14,7 +14,7 @@ from holdfast.language.operators.columns import time_type
 from holdfast.language.operators.rows import SortSpec
 from holdfast.language.operators.values import idle_text
 from holdfast.operators.fingerprint import Fingerprint, columns_of
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, Timing, register
 from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments
 from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort
@@ -48,10 +48,10 @@ class Sort(TimedLogic):
         return (with_positions(self.input, self.stamp is not None),)
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        return self.port.own(rows[0], partition, partitions) if partition == HOME else None
+        return self.port.own(rows, 0, partition, partitions) if partition == HOME else None
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return {HOME: self.port.shares(rows, partitions)[HOME]}
+        return {HOME: self.port.shares(port, rows, partitions)[HOME]}
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         meta = meta or {}
@@ -135,6 +135,9 @@ class SortKind(KeyedKind[SortSpec]):
 
     def what(self, op: OperatorOf[SortSpec]) -> str:
         return f"in the order of {op.spec.on}{idle_text(op.spec.idle_us)}"
+
+    def timing(self, op: OperatorOf[SortSpec], given: Sequence[Timing | None]) -> Timing:
+        return Timing(op.spec.on, {op.name: 0})
 
     def fingerprint(self, op: OperatorOf[SortSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
         return Fingerprint(self.name, {"on": op.spec.on}, {"rows": columns_of(inputs[0])})

@@ -14,18 +14,37 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.shared import logic
 from holdfast.operators.shared.keyed_maps import MapLogic
-from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, Share, by_position, longs
-from holdfast.operators.shared.timed import REACHED, STAIRS_NOTE, joined_shares
+from holdfast.operators.shared.logic import (
+    Applied,
+    Place,
+    PortRows,
+    Segments,
+    Share,
+    by_position,
+    longs,
+    times_at,
+)
+from holdfast.operators.shared.timed import (
+    REACHED,
+    STAIRS_NOTE,
+    joined_shares,
+    stairs_of,
+    time_shares,
+    with_reached,
+)
 from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
 from holdfast.state.keyed.expiry import LONG_AGO, SEEN, unexpired
 from holdfast.state.values.plain_types import as_stream
-from holdfast.state.windows.watermarks import stairs
+from holdfast.state.windows.watermarks import STAIRS, stairs
+
+NOTHING = POSITION_FIELDS.empty_table()
+"""No rows: time moved on without any."""
 
 
 @dataclass(frozen=True)
@@ -61,30 +80,49 @@ class TimedMapLogic(MapLogic):
         return None if self.time is None else self.time.on
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        if self._on is None:
-            mine = logic.own_rows(rows[0], self.key, partition, partitions)
-            return Arrived(mine) if mine.num_rows else None
-        ordered = by_position(rows[0])
-        reached = np.maximum.accumulate(event_times(ordered, self._on))
-        mine = logic.own_rows(
-            ordered.append_column(REACHED, pa.array(reached)), self.key, partition, partitions
-        )
-        return Arrived(mine, int(reached[-1]) if len(reached) else LONG_AGO)
+        given, times = rows.get(0), rows.get(times_at(0))
+        if self._on is None or given is None:
+            mine = None if given is None else logic.own_rows(given, self.key, partition, partitions)
+            if mine is None and times is not None:
+                return Arrived(NOTHING, _furthest(stairs_of(times)))
+            return Arrived(mine) if mine is not None and mine.num_rows else None
+        ordered = by_position(given)
+        if times is None and not self._aside:
+            reached = np.maximum.accumulate(event_times(ordered, self._on))
+            timed = ordered.append_column(REACHED, pa.array(reached))
+            upto = int(reached[-1]) if len(reached) else LONG_AGO
+        else:
+            steps = pa.concat_tables([self._stairs(ordered), *([] if times is None else [stairs_of(times)])])
+            timed, upto = with_reached(ordered, [steps]), _furthest(steps)
+        return Arrived(logic.own_rows(timed, self.key, partition, partitions), upto)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        if port < 0:
+            return time_shares(rows, partitions)
         if self._on is None:
             return super().shares(port, rows, partitions)
         rows = by_position(rows)
-        steps = stairs([longs(rows, name) for name in POSITION_COLUMNS], event_times(rows, self._on))
-        return logic.noted_shares(rows, self.key, {STAIRS_NOTE: as_stream(steps)}, partitions)
+        note = {STAIRS_NOTE: as_stream(self._stairs(rows))}
+        return logic.noted_shares(rows, self.key, note, partitions)
 
     def gather(self, shares: Sequence[Share]) -> Arrived | None:
         if not shares:
             return None
+        data, told = [rows for port, rows in shares if port >= 0], [rows for port, rows in shares if port < 0]
         if self._on is None:
-            return Arrived(pa.concat_tables([rows for _, rows in shares]))
-        rows, steps = joined_shares([rows for _, rows in shares])
-        return Arrived(rows, int(longs(steps, "time").max(initial=LONG_AGO)))
+            return Arrived(pa.concat_tables(data)) if data else None
+        rows, steps = joined_shares(data or [NOTHING], told)
+        return Arrived(rows, _furthest(steps))
+
+    @property
+    def _aside(self) -> bool:
+        return self.time is not None and self.time.aside
+
+    def _stairs(self, rows: pa.Table) -> pa.Table:
+        """How rows in the order of their positions move time on by themselves."""
+        if self._aside or self._on is None:
+            return STAIRS.empty_table()
+        return stairs([longs(rows, name) for name in POSITION_COLUMNS], event_times(rows, self._on))
 
     def at(self, meta: Any, now_us: int) -> Any:
         """By processing time the step's own time, which never falls."""
@@ -102,13 +140,20 @@ class TimedMapLogic(MapLogic):
         if time.on is None:
             now = np.full(count, meta["now"], dtype=np.int64)
             return Marked(rows.append_column(SEEN, pa.array(now)), now, meta["now"], meta)
-        before = (meta or {}).get("reached", LONG_AGO)
+        before, delay = (meta or {}).get("reached", LONG_AGO), time.delay_us or 0
+        upto = max(before, arrived.reached)
+        after = {"reached": upto}
+        if not count:
+            return Marked(rows, np.empty(0, dtype=np.int64), upto - delay, after)
         reached = np.maximum(as_int64(single(rows.column(REACHED))), before)
         times = event_times(rows, time.on)
         times = np.where(times == LONG_AGO, reached, times)
-        furthest = max(before, arrived.reached)
         rows = rows.append_column(SEEN, pa.array(times))
-        return Marked(rows, reached - time.delay_us, furthest - time.delay_us, {"reached": furthest})
+        return Marked(rows, reached - delay, upto - delay, after)
+
+
+def _furthest(steps: pa.Table) -> int:
+    return int(longs(steps, "time").max(initial=LONG_AGO))
 
 
 def event_times(rows: pa.Table, on: str) -> I64:
@@ -149,5 +194,5 @@ class LivingLogic(TimedMapLogic):
         """With the time up to which keys have ended after a step, if some have."""
         if self.ttl is None or not meta:
             return Known(self.keyed_map)
-        ended = meta["reached"] - self.ttl.delay_us if "reached" in meta else meta.get("now")
+        ended = meta["reached"] - (self.ttl.delay_us or 0) if "reached" in meta else meta.get("now")
         return Known(self.keyed_map, ends_us=None if ended is None else (self.ttl.length_us, ended))

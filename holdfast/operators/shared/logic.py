@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES
 from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, single
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, key_group, key_hash, owned, partition_of_group
@@ -25,10 +25,16 @@ from holdfast.state.keyed.segment import Segment
 from holdfast.state.keyed.segment import Segments as Segments
 
 PortRows = Mapping[int, pa.Table]
-"""The rows of a step by input port; ports without rows are left out, but one has some."""
+"""The rows of a step by input port; ports without rows are left out, but one has some. Under `times_at(port)` stands what
+travelled beside the rows of a port: how far event time was at some positions."""
 
 Share = tuple[int, pa.Table]
 """An input port, and what a mapping task found there for one partition."""
+
+
+def times_at(port: int) -> int:
+    """The number under which the times beside the rows of a port arrive."""
+    return -1 - port
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,14 @@ class KeyedLogic(ABC):
     @abstractmethod
     def outputs(self) -> tuple[pa.Schema, ...]:
         """Columns of each output port as they travel."""
+
+    def needed(self, port: int) -> tuple[str, ...]:
+        """Columns it needs of an input port, or of the times beside it."""
+        return tuple(TIMES.names) if port < 0 else self.columns[port]
+
+    def reached(self, meta: Any) -> int | None:
+        """The event time up to which its output is complete after a step that left this `meta`; None: nobody knows."""
+        return None
 
     @abstractmethod
     def own(self, rows: PortRows, partition: int, partitions: int) -> Any:

@@ -1,26 +1,27 @@
 """Rows of one input port that have an event time: how they reach their partition, and the watermark at each of them.
 
 Every partition hears how far each source came in a step, also if none of its own rows arrived; so all partitions agree
-on the watermark.
+on the watermark. Where rows that moved time on may be missing (behind a filter), times travel beside the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, TIME_COLUMN, TIMES
 from holdfast.operators.shared import logic
-from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, longs
+from holdfast.operators.shared.logic import KeyedLogic, PortRows, Share, longs, times_at
 from holdfast.state.aggregates.aggregation import as_int64, single
 from holdfast.state.columns.hashing import I64
+from holdfast.state.keyed.expiry import LONG_AGO
 from holdfast.state.values.plain_types import as_stream
 from holdfast.state.windows import watermarks
-from holdfast.state.windows.watermarks import NEVER
+from holdfast.state.windows.watermarks import STAIRS
 
 REACHED = "__hf_reached"
 """Column of arrived rows: the largest event time of their source up to them, within the step."""
@@ -66,31 +67,56 @@ class TimedPort:
     """Microseconds by source number."""
     idle_us: int | None = None
     """After this processing time without a row a source no longer holds the watermark back; None: it always does."""
+    aside: bool = False
+    """Time is what travels beside the rows; they themselves do not move it on."""
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    """Columns of the rows, without positions."""
+    offset_us: int = 0
+    """What must be added to the column."""
 
     # --- how rows arrive ---
 
-    def own(self, rows: pa.Table, partition: int, partitions: int) -> Arrived:
-        rows = self._timed(rows)
-        sources, times = longs(rows, POSITION_COLUMNS[0]), self.times(rows)
-        rows = rows.append_column(REACHED, pa.array(watermarks.running_maximum(sources, times)))
-        mine = logic.own_rows(rows, self.by, partition, partitions)
-        return Arrived(mine, watermarks.maxima(sources, times), rows.num_rows)
+    def own(self, given: PortRows, port: int, partition: int, partitions: int) -> Arrived | None:
+        """Out of the rows of all ports what matters to one partition."""
+        times = given.get(times_at(port))
+        if port not in given and times is None:
+            return None
+        rows = self._timed(given.get(port, self._nothing))
+        if times is None and not self.aside:
+            sources, own_times = longs(rows, POSITION_COLUMNS[0]), self.times(rows)
+            rows = rows.append_column(REACHED, pa.array(watermarks.running_maximum(sources, own_times)))
+            reached = watermarks.maxima(sources, own_times)
+        else:
+            steps = pa.concat_tables([self._stairs(rows), *([] if times is None else [stairs_of(times)])])
+            rows, reached = with_reached(rows, [steps]), furthest(steps)
+        return Arrived(logic.own_rows(rows, self.by, partition, partitions), reached, rows.num_rows)
 
-    def shares(self, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+    def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
+        if port < 0:
+            return time_shares(rows, partitions)
         rows = self._timed(rows)
-        positions = [longs(rows, name) for name in POSITION_COLUMNS]
-        note = {
-            STAIRS_NOTE: as_stream(watermarks.stairs(positions, self.times(rows))),
-            ROWS_NOTE: b"%d" % rows.num_rows,
-        }
+        note = {STAIRS_NOTE: as_stream(self._stairs(rows)), ROWS_NOTE: b"%d" % rows.num_rows}
         return logic.noted_shares(rows, self.by, note, partitions)
 
-    def gather(self, shares: Sequence[pa.Table]) -> Arrived | None:
-        if not shares:
+    def gather(self, shares: Sequence[Share], port: int = 0) -> Arrived | None:
+        """From the shares of all ports."""
+        data = [table for number, table in shares if number == port]
+        told = [table for number, table in shares if number == times_at(port)]
+        if not data and not told:
             return None
-        rows, steps = joined_shares(shares)
-        total = sum(int(share.schema.metadata[ROWS_NOTE]) for share in shares)
-        return Arrived(rows, watermarks.maxima(longs(steps, "source"), longs(steps, "time")), total)
+        rows, steps = joined_shares(data or [logic.own_rows(self._nothing, self.by, 0, 1)], told)
+        total = sum(int(share.schema.metadata[ROWS_NOTE]) for share in data)
+        return Arrived(rows, furthest(steps), total)
+
+    @property
+    def _nothing(self) -> pa.Table:
+        return pa.schema([*self.schema, *POSITION_FIELDS]).empty_table()
+
+    def _stairs(self, rows: pa.Table) -> pa.Table:
+        """How rows in the order of their positions move time on by themselves."""
+        if self.aside:
+            return STAIRS.empty_table()
+        return watermarks.stairs([longs(rows, name) for name in POSITION_COLUMNS], self.times(rows))
 
     def _timed(self, rows: pa.Table) -> pa.Table:
         """The rows in position order. One without an event time belongs to no window."""
@@ -100,7 +126,8 @@ class TimedPort:
 
     def times(self, rows: pa.Table) -> I64:
         """Event times in microseconds."""
-        return as_int64(single(rows.column(self.on)).cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
+        times = as_int64(single(rows.column(self.on)).cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
+        return times + self.offset_us if self.offset_us else times
 
     # --- watermarks ---
 
@@ -110,7 +137,7 @@ class TimedPort:
         marks = np.empty(len(sources), dtype=np.int64)
         for source in np.unique(sources):
             of_source = sources == source
-            ahead = before.get(int(source), NEVER)
+            ahead = before.get(int(source), LONG_AGO)
             marks[of_source] = np.maximum(reached[of_source], ahead) - self.delays[int(source)]
         return marks
 
@@ -198,13 +225,17 @@ class TimedLogic(KeyedLogic):
     port: TimedPort
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        return self.port.own(rows[0], partition, partitions)
+        return self.port.own(rows, 0, partition, partitions)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return self.port.shares(rows, partitions)
+        return self.port.shares(port, rows, partitions)
 
     def gather(self, shares: Sequence[Share]) -> Arrived | None:
-        return self.port.gather([rows for _, rows in shares])
+        return self.port.gather(shares)
+
+    def reached(self, meta: Any) -> int | None:
+        found: int | None = (meta or {}).get("watermark")
+        return found
 
     def at(self, meta: Any, now_us: int) -> Any:
         return self.port.clocked(meta, now_us)
@@ -219,9 +250,45 @@ def later(mark: int | None, other: int | None) -> int | None:
     return max(known, default=None)
 
 
-def joined_shares(shares: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
-    """(the rows of all shares with `REACHED`, the stairs of all mapping tasks)."""
-    steps = [pa.ipc.open_stream(share.schema.metadata[STAIRS_NOTE]).read_all() for share in shares]
+def joined_shares(shares: Sequence[pa.Table], told: Sequence[pa.Table] = ()) -> tuple[pa.Table, pa.Table]:
+    """(the rows of all shares with `REACHED`, the stairs of all mapping tasks). `told`: shares of times."""
+    notes = [share.schema.metadata for share in (*shares, *told) if share.schema.metadata]
+    steps = [pa.ipc.open_stream(note[STAIRS_NOTE]).read_all() for note in notes]
     rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
+    return with_reached(rows, steps), pa.concat_tables([STAIRS.empty_table(), *steps])
+
+
+def with_reached(rows: pa.Table, steps: Sequence[pa.Table]) -> pa.Table:
+    """The rows with how far time had come at each of them."""
     reached = watermarks.join_stairs(steps, *(longs(rows, name) for name in POSITION_COLUMNS))
-    return rows.append_column(REACHED, pa.array(reached)), pa.concat_tables(steps)
+    return rows.append_column(REACHED, pa.array(np.maximum(reached, LONG_AGO)))
+
+
+def furthest(steps: pa.Table) -> dict[int, int]:
+    """How far each source came."""
+    return watermarks.maxima(longs(steps, "source"), longs(steps, "time"))
+
+
+def times_of(rows: pa.Table, on: str) -> pa.Table:
+    """Positions and event times of rows, as they travel beside rows; without those that have no time."""
+    at = rows.column(on).cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    times = rows.select(list(POSITION_COLUMNS)).append_column(TIME_COLUMN, at)
+    return times.filter(at.is_valid()) if at.null_count else times
+
+
+def rising(times: pa.Table) -> pa.Table:
+    """Of times that travel beside rows those that are later than all before them: nobody needs the others."""
+    steps = stairs_of(times)
+    return pa.table(steps.columns, names=TIMES.names).cast(TIMES)
+
+
+def stairs_of(times: pa.Table) -> pa.Table:
+    """Where times that travelled beside rows rise."""
+    times = logic.by_position(times)
+    return watermarks.stairs([longs(times, name) for name in POSITION_COLUMNS], longs(times, TIME_COLUMN))
+
+
+def time_shares(times: pa.Table, partitions: int) -> dict[int, pa.Table]:
+    """Times, for every partition: all of them hear how far time came."""
+    share = TIMES.empty_table().replace_schema_metadata({STAIRS_NOTE: as_stream(stairs_of(times))})
+    return dict.fromkeys(range(partitions), share)

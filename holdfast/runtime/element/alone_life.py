@@ -28,6 +28,7 @@ from holdfast.runtime.failures import check_engine, is_fatal, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
+from holdfast.runtime.runs.operator_runs import CLOSING
 from holdfast.runtime.source_positions import KnownPosition
 from holdfast.runtime.telling.events import ElementFailed, ElementGaveUp, ElementPaused, RowsLost
 from holdfast.runtime.telling.feed import Announce
@@ -117,7 +118,7 @@ class AloneLife(Life):
     def begin(self) -> None:
         known = self._books.ledger.positions
         for run in self._loop.worker.sources:
-            run.dry = False
+            run.dry = run.closed = False
             self._seats[run.name] = known[run.name].state if run.name in known else None
             run.source.seek(self._seats[run.name])
         self._own.aging.taken_s = self._books.ledger.taken_s.get(self._loop.name)
@@ -246,6 +247,8 @@ class AloneLife(Life):
 
     def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
         self._announce(ElementFailed(self._loop.name, story_of(error)))
+        for run in self._loop.worker.sources:
+            run.closed = run.closed and work.slices.get(run.name) is not CLOSING  # it is told again
         spoiled = frozenset(run.name for run in self._loop.worker.hosted if not run.go_back())
         spoiled |= {
             run.name

@@ -24,11 +24,11 @@ from holdfast.compiler.analyse import Analyser
 from holdfast.durable import remove_quietly
 from holdfast.errors import DamagedError
 from holdfast.ids import Attempt, ElementName, OperatorName
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import KeyedLogic, Segments
-from holdfast.runtime.links.batch import Batch, Hold
+from holdfast.runtime.links.batch import TIMES_SUFFIX, Batch, Hold, Holds, batch_of
 from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
@@ -166,8 +166,9 @@ class Engine(ABC):
 
     def read_batch(self, batch: Batch, schema: pa.Schema, ordered: bool) -> pa.Table:
         """All rows of one batch in the driver, always in the same order: by position if `ordered`. Runs no job."""
-        tables = [pq.ParquetFile(file).read(schema.names) for file in batch.files]
-        table = pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
+        tables = [pq.ParquetFile(file).read(schema.names) for file in batch.row_files]
+        found = [table.select(schema.names).cast(schema) for table in tables]
+        table = pa.concat_tables([schema.empty_table(), *found])
         return table.sort_by([(name, "ascending") for name in POSITION_COLUMNS]) if ordered else table
 
     @abstractmethod
@@ -182,6 +183,35 @@ class Engine(ABC):
     @abstractmethod
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
         """Apply a stateless operator; one frame per output port. `stamped`: position columns pass through."""
+
+    @abstractmethod
+    def collect_times(self, frame: Frame) -> pa.Table:
+        """Times beside rows, in the driver: only those that are later than all before them. Runs a job."""
+
+    def with_times(self, batch: Batch | None, frame: Frame, name: StepName, stream: str) -> Batch | None:
+        """A batch, if there is one, with the times that travel beside its rows. Runs a job."""
+        times = self.collect_times(frame)
+        if not times.num_rows:
+            return batch
+        path = self.live / "batches" / f"{stream}-a{name.attempt}-s{name.step}{TIMES_SUFFIX}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(times, path, compression="none")
+        made = batch_of([path], 0)
+        if batch is None:
+            return made
+        return Batch(
+            (*batch.files, *made.files), batch.rows, batch.bytes + made.bytes, Holds((batch.hold, made.hold))
+        )
+
+    def read_times(self, batches: Sequence[Batch]) -> list[pa.Table]:
+        """The times beside the rows of batches; few, and in the driver."""
+        files = [file for batch in batches for file in batch.time_files]
+        tables = [pq.read_table(file, memory_map=False) for file in files]
+        return [pa.concat_tables(tables).cast(TIMES)] if tables else []
+
+    @abstractmethod
+    def times(self, frame: Frame, on: str) -> Frame:
+        """Positions and event times of a stamped frame, as they travel beside rows; rows without a time are left out."""
 
     @abstractmethod
     def strip(self, frame: Frame) -> Frame:
@@ -211,7 +241,8 @@ class Engine(ABC):
         name: StepName,
         delivery: Delivery = KEEP,
     ) -> KeyedOutput:
-        """Apply what arrived, by input port, to a keyed operator. Runs a job, which may hand the output to sinks as well."""
+        """Apply what arrived, by input port, to a keyed operator; under `times_at(port)` the times beside a port's rows.
+        Runs a job, which may hand the output to sinks as well."""
 
     @abstractmethod
     def load_keyed(

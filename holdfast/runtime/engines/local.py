@@ -20,6 +20,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, 
 from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Place, Share
+from holdfast.operators.shared.timed import rising, times_of
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.engine import Engine, Frame
 from holdfast.runtime.links.batch import Batch, batch_of
@@ -53,7 +54,7 @@ class LocalEngine(Engine):
         return source.read_arrow(piece, stamp)
 
     def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
-        tables = [pq.read_table(file, memory_map=False) for batch in batches for file in batch.files]
+        tables = [pq.read_table(file, memory_map=False) for batch in batches for file in batch.row_files]
         return (
             pa.concat_tables([t.select(schema.names).cast(schema) for t in tables])
             if tables
@@ -71,6 +72,12 @@ class LocalEngine(Engine):
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
         return list(stateless_kind(operator).tables(operator, inputs[0]))
+
+    def collect_times(self, frame: Frame) -> pa.Table:
+        return rising(frame)
+
+    def times(self, frame: Frame, on: str) -> Frame:
+        return times_of(frame, on)
 
     def strip(self, frame: Frame) -> Frame:
         return frame.drop_columns([name for name in POSITION_COLUMNS if name in frame.column_names])
@@ -104,7 +111,7 @@ class LocalEngine(Engine):
         logic, partitions = task.logic, len(state.partitions)
         shares: dict[int, list[Share]] = {}
         for port, frame in frames.items():
-            needed = frame.select(list(logic.columns[port]))
+            needed = frame.select(list(logic.needed(port)))
             for partition, rows in logic.shares(port, needed, partitions).items():
                 shares.setdefault(partition, []).append((port, rows))
         versions = list(state.partitions)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from holdfast.durable import remove_quietly
 
+TIMES_SUFFIX = "-times.parquet"
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows materialised as Parquet files. Immutable; the same rows whoever reads them."""
+    """Rows materialised as Parquet files. Immutable; the same rows whoever reads them. There may be no rows, but times."""
 
     files: tuple[str, ...]
     rows: int
@@ -20,6 +22,15 @@ class Batch:
     hold: Hold = field(compare=False, repr=False)
     skip: int = 0
     """Rows at the beginning that were processed before and are not among `rows`."""
+
+    @property
+    def row_files(self) -> tuple[str, ...]:
+        return tuple(file for file in self.files if not file.endswith(TIMES_SUFFIX))
+
+    @property
+    def time_files(self) -> tuple[str, ...]:
+        """Files with the times beside the rows: how far event time was at some positions."""
+        return tuple(file for file in self.files if file.endswith(TIMES_SUFFIX))
 
     def behind(self, done: int) -> Batch:
         """The same without its first `done` rows."""
@@ -49,6 +60,22 @@ class Hold:
             remove_quietly(file)
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class Holds(Hold):
+    """Several that are taken and let go of together."""
+
+    def __init__(self, holds: tuple[Hold, ...]) -> None:
+        super().__init__(())
+        self._holds = holds
+
+    def take(self) -> None:
+        for hold in self._holds:
+            hold.take()
+
+    def let_go(self) -> None:
+        for hold in self._holds:
+            hold.let_go()
 
 
 def batch_of(files: list[Path], rows: int, directory: Path | None = None) -> Batch:

@@ -51,6 +51,10 @@ class Remembering(ABC):
         """Go to the state of `part`; None: the initial state."""
 
 
+CLOSING = Slice(None, None, rows=0, bytes=0)
+"""Behind the last rows of a source that closes: no rows, but the end of event time."""
+
+
 class SourceRun(Remembering):
     """A source and where it is."""
 
@@ -62,9 +66,14 @@ class SourceRun(Remembering):
         """True if the last `next_slice` found nothing."""
         self.beginning: Any = None
         """Where it goes on if no epoch knows it: it was outside of regions before."""
+        self.closes = False
+        """When it is dry, nothing more comes, ever: event time comes to its end."""
+        self.closed = False
 
     def next_slice(self) -> Slice | None:
         piece = self.source.next_slice()
+        if piece is None and self.closes and not self.closed:
+            self.closed, piece = True, CLOSING
         self.dry = piece is None
         return piece
 
@@ -76,7 +85,7 @@ class SourceRun(Remembering):
 
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         fp("reset.source.seek")
-        self.dry = False
+        self.dry = self.closed = False
         self.source.seek(self.beginning if part is None else codec.decode(blob_of(store, part)))
 
 

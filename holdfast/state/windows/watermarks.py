@@ -17,6 +17,15 @@ from holdfast.state.columns.hashing import I64
 NEVER = np.iinfo(np.int64).min
 """No event time so far."""
 
+CLOSED = 1 << 61
+"""The time of a source that has come to its end: later than every event; delays can be taken away from it."""
+
+
+def is_closed(time: int) -> bool:
+    """Whether a watermark tells that nothing more comes."""
+    return time > CLOSED >> 1
+
+
 STAIRS = pa.schema(
     [("source", pa.int64()), ("ordinal", pa.int64()), ("row", pa.int64()), ("time", pa.int64())]
 )

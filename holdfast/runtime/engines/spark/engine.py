@@ -18,14 +18,23 @@ from pyspark.sql import SparkSession
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
-from holdfast.language.connectors import Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import TIMES, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Segments
+from holdfast.operators.shared.timed import rising
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.engine import Engine, Frame
 from holdfast.runtime.engines.spark.keyed import KeyedJobs
-from holdfast.runtime.engines.spark.readable import ReadableRows, as_frame, united
+from holdfast.runtime.engines.spark.readable import (
+    ReadableRows,
+    TableReader,
+    as_frame,
+    spark_times,
+    timed,
+    united,
+)
+from holdfast.runtime.engines.spark.stage import RisingStage
 from holdfast.runtime.engines.spark.stateless import (
     FRAMES,
     SparkAnalyser,
@@ -38,6 +47,9 @@ from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
 BACKGROUND_POOL = "holdfast-background"
+
+SMALL_BYTES = 1 << 16
+"""Up to here a table of the driver travels with the tasks that read it."""
 
 logger = logging.getLogger("holdfast")
 
@@ -94,8 +106,13 @@ class SparkEngine(Engine):
         return self._keyed.batch_rows(batches, schema)
 
     def from_table(self, table: pa.Table) -> Frame:
-        # With its own schema: by default a timestamp without zone would become one with the session's zone.
-        return self.session.createDataFrame(table, spark_schema(table.schema))
+        def make() -> Frame:
+            # With its own schema: by default a timestamp without zone would become one with the session's zone.
+            return self.session.createDataFrame(table, spark_schema(table.schema))
+
+        if table.nbytes > SMALL_BYTES:
+            return make()
+        return ReadableRows(lambda: TableReader(table), table.nbytes, make)
 
     def empty(self, schema: pa.Schema) -> Frame:
         return self.session.createDataFrame([], spark_schema(schema))
@@ -109,6 +126,17 @@ class SparkEngine(Engine):
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
         return stateless_kind(operator).frames(operator, inputs[0], stamped, FRAMES)
+
+    def collect_times(self, frame: Frame) -> pa.Table:
+        if isinstance(frame, ReadableRows) and isinstance(frame.reader, TableReader):
+            return rising(frame.reader.table)
+        found = as_frame(frame).mapInArrow(RisingStage(), spark_schema(TIMES)).toArrow()
+        return rising(found.cast(TIMES))
+
+    def times(self, frame: Frame, on: str) -> Frame:
+        if isinstance(frame, ReadableRows):
+            return timed(frame, on)
+        return spark_times(frame, on)
 
     def strip(self, frame: Frame) -> Frame:
         return (

@@ -75,7 +75,7 @@ class KeyedJobs:
 
     def batch_rows(self, batches: Sequence[Batch], schema: pa.Schema) -> ReadableRows:
         """The rows of batches, as tasks or as Spark read them."""
-        files = tuple(file for batch in batches for file in batch.files)
+        files = tuple(file for batch in batches for file in batch.row_files)
 
         def make() -> DataFrame:
             return self._session.read.schema(spark_schema(schema)).parquet(*files)
@@ -227,7 +227,7 @@ class KeyedJobs:
         """Blobs of the rows, each in the partition that owns its keys."""
         parts = []
         for port, frame in frames.items():
-            needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.columns[port]]
+            needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.needed(port)]
             split = SplitStage(task.logic, port, self._partitions)
             parts.append(frame.select(*needed).mapInArrow(split, BLOB))
         blobs = reduce(DataFrame.unionAll, parts)

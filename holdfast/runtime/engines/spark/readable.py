@@ -14,8 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampNTZType
 
-from holdfast.language.connectors import TaskReader
+from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader
+from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch
 
 
@@ -83,6 +86,46 @@ class UnionReader:
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         return pa.concat_tables([part(columns) for part in self.parts])
+
+
+def spark_times(frame: DataFrame, on: str) -> DataFrame:
+    """Positions and event times of a DataFrame's rows, without those that have no time."""
+    column = F.col("`" + on.replace("`", "``") + "`")
+    if isinstance(frame.schema[on].dataType, TimestampNTZType):
+        at = F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), column)
+    else:
+        at = F.unix_micros(column)
+    return frame.where(column.isNotNull()).select(*POSITION_COLUMNS, at.alias(TIME_COLUMN))
+
+
+def timed(rows: ReadableRows, on: str) -> ReadableRows:
+    """Positions and event times of rows."""
+
+    def make_reader() -> TaskReader | None:
+        return None if rows.reader is None else TimesReader(rows.reader, on)
+
+    return ReadableRows(make_reader, rows.bytes, lambda: spark_times(rows.frame, on))
+
+
+@dataclass(frozen=True)
+class TimesReader:
+    """Reads the event times of rows."""
+
+    rows: TaskReader
+    on: str
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        return times_of(self.rows((*POSITION_COLUMNS, self.on)), self.on)
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """A small table that travels with the task."""
+
+    table: pa.Table
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        return self.table.select(list(columns))
 
 
 @dataclass(frozen=True)

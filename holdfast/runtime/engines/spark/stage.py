@@ -16,9 +16,10 @@ from pyspark import TaskContext
 
 from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
-from holdfast.language.connectors import POSITION_COLUMNS, TaskReader, TaskWriter
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES, TaskReader, TaskWriter
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import KeyedLogic, Place, Segments
+from holdfast.operators.shared.timed import rising
 from holdfast.runtime.engines.engine import KeyedState, KeyedTask
 from holdfast.sinks.encoding import encodings
 from holdfast.state.aggregates.aggregation import Aggregation
@@ -80,6 +81,16 @@ class SplitStage:
 
 
 @dataclass(frozen=True)
+class RisingStage:
+    """Reduces the times of a partition to those that are later than all before them in it."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        received = [batch for batch in batches if batch.num_rows]
+        if received:
+            yield from rising(pa.Table.from_batches(received).cast(TIMES)).to_batches()
+
+
+@dataclass(frozen=True)
 class KeyedStage:
     """Applies a step to one partition: its new segments, where the output is, what task writers answered."""
 
@@ -111,7 +122,7 @@ class KeyedStage:
         for _ in anchors:  # Spark does not use a worker again that leaves input unread
             pass
         logic = self.task.logic
-        rows = {port: reader(logic.columns[port]) for port, reader in self.readers.items()}
+        rows = {port: reader(logic.needed(port)) for port, reader in self.readers.items()}
         arrived = logic.own(rows, partition, len(self.state.partitions))
         result = self.apply(partition, _task()[1], arrived)
         if result is not None:
