@@ -91,7 +91,6 @@ class DeltaWindows(RowWindows):
         climb = Climb(kept.values, runs)
         far = climb.largest
         done = np.flatnonzero((kept.item >= 0) & (kept.number % self.every == 0))
-        done = done[np.argsort(kept.item[done])]
         low = climb.first_from(kept.key[done], self.attribute.below(far[done]))
         parts = row_windows.joined(self.aggregation, kept.parts, runs, low, done)
         parts[0] = pa.array(kept.number[done])
@@ -103,7 +102,9 @@ class DeltaWindows(RowWindows):
         lists = [arrays.packed(part, sizes) for part in rows_kept]
         counted = pa.array(kept.number[last])
         changed = batch.of_keys(np.arange(len(last)), [counted, *lists], self.map.state_schema)
-        return Stepped(changed, finish(self.aggregation, complete), kept.item[done])
+        order = np.argsort(kept.item[done])
+        results = finish(self.aggregation, complete).take(pa.array(order))
+        return Stepped(changed, results, kept.item[done][order])
 
     def evolved(self, table: pa.Table, what: str) -> pa.Table:
         """State rows of an earlier form: for an aggregate that is new, the rows kept from before are as good as none."""
