@@ -32,7 +32,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: sliding(60, on="at", delay=0), "needs its length"),
     (lambda: tumbling(60, on="", delay=0), "on='' is no column name"),
     (lambda: tumbling(60, rows=5), "size does not go with rows="),
-    (lambda: tumbling(on="at", rows=5, delay=0), "on does not go with rows="),
+    (lambda: tumbling(on="at", rows=5), "on does not go with rows="),
     (lambda: tumbling(rows=5, delay=1, lateness=2), "delay, lateness does not go with rows="),
     (lambda: sliding(60, 5, rows=5, every=1), "size, slide does not go with rows="),
     (lambda: sliding(60, 5, on="at", every=1, delay=0), "every=1 goes with rows="),

@@ -132,13 +132,13 @@ Write = Callable[[hf.Stream], Any]
     [
         (lambda s: s.aggregate("k", window=hf.tumbling(60), n=hf.count()), "nobody said where it is"),
         (
-            lambda s: s.aggregate("k", window=hf.tumbling(60, on="at", delay=0), n=hf.count()),
+            lambda s: s.aggregate("k", window=hf.tumbling(60, on="at"), n=hf.count()),
             "nobody said how far rows",
         ),
-        (lambda s: s.sort("at", delay=0), "nobody said how far rows"),
+        (lambda s: s.sort("at"), "nobody said how far rows"),
         (lambda s: s.sort(), "nobody said where it is"),
-        (lambda s: s.dedup("id", ttl=hf.ttl(60, on="at", delay=0)), "nobody said how far rows"),
-        (lambda s: s.join(s, "k", within=5, on="at", delay=0), "nobody said how far rows"),
+        (lambda s: s.dedup("id", ttl=hf.ttl(60, on="at")), "nobody said how far rows"),
+        (lambda s: s.join(s, "k", within=5, on="at"), "nobody said how far rows"),
         (lambda s: s.asof_join(s, "k"), "nobody said where it is"),
         (lambda s: s.event_time("k", delay=0).sort(), "'k', which is of type int64"),
         (lambda s: s.event_time("at", delay={"other": 5}).sort(), "no row of the stream comes from"),
