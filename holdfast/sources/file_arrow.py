@@ -6,7 +6,6 @@ comment and nullValue are understood; others are refused here.
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Sequence
 from typing import Any
@@ -17,10 +16,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from holdfast.errors import ConfigError
-from holdfast.language.connectors import POSITION_FIELDS, Stamp
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, Stamp
 from holdfast.sources.file_plan import FilePlan, malformed_error
 from holdfast.sources.line_tasks import read_lines
-from holdfast.sources.text_values import column_of_texts, json_row
+from holdfast.sources.text_values import column_of_texts, fields_of, json_row
 
 _CSV_OPTIONS = frozenset({"sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
 
@@ -29,6 +28,12 @@ def read(plan: FilePlan, stamp: Stamp | None) -> pa.Table:
     """The slice's rows in position order, with position columns if `stamp` is given."""
     if plan.format == "parquet":
         return _parquet(plan, stamp)
+    names = [*plan.schema.names, *(POSITION_COLUMNS if stamp is not None else ())]
+    return pa.concat_tables([_rows(run, stamp).select(names) for run in plan.runs()])
+
+
+def _rows(plan: FilePlan, stamp: Stamp | None) -> pa.Table:
+    """Rows of line-oriented files that have the same columns in the same order."""
     lines = read_lines(plan.ranges(1 << 62), plan.rules)
     table, bad = _parse(lines, plan)
     if bad.any() and plan.malformed == "fail":
@@ -116,14 +121,7 @@ def _csv_careful(texts: Sequence[str], width: int, options: dict[str, str], bad:
     columns: list[list[str | None]] = [[] for _ in range(width)]
     null = {"", options.get("nullvalue", "")}
     for number, text in enumerate(texts):
-        reader = csv.reader(
-            [text],
-            delimiter=options.get("sep", options.get("delimiter", ",")),
-            quotechar=options.get("quote", '"') or None,
-            escapechar=options.get("escape", "\\") or None,
-            doublequote=False,
-        )
-        fields: list[str | None] = list(next(reader, []))
+        fields: list[str | None] = [*fields_of(text, options)]
         bad[number] |= len(fields) != width
         for column, value in zip(columns, (fields + [None] * width)[:width], strict=True):
             column.append(None if value in null else value)

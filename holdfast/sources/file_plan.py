@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ class FilePiece:
     size: int
     begin: Mark = BEGINNING
     end: Mark | None = None
+    columns: tuple[str, ...] | None = None
+    """The order of the schema's columns in this file; None: the schema's."""
 
     @property
     def whole(self) -> bool:
@@ -48,6 +51,26 @@ class FilePlan:
         """No file is torn."""
         return all(piece.whole for piece in self.pieces)
 
+    def runs(self) -> list[FilePlan]:
+        """One plan for each run of neighbouring files with the same order of columns, at least one; its schema has that
+        order."""
+        runs = [
+            (columns, tuple(found))
+            for columns, found in itertools.groupby(self.pieces, lambda piece: piece.columns)
+        ]
+        return [self._ordered(*run) for run in runs] or [self]
+
+    def groups(self) -> list[FilePlan]:
+        """The same, but one plan for each order: neighbours or not."""
+        found: dict[tuple[str, ...] | None, list[FilePiece]] = {}
+        for piece in self.pieces:
+            found.setdefault(piece.columns, []).append(piece)
+        return [self._ordered(columns, tuple(pieces)) for columns, pieces in found.items()] or [self]
+
+    def _ordered(self, columns: tuple[str, ...] | None, pieces: tuple[FilePiece, ...]) -> FilePlan:
+        schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
+        return replace(self, pieces=pieces, schema=schema)
+
     def ranges(self, target_bytes: int) -> list[LineRange]:
         """The pieces as byte ranges of about `target_bytes`, in position order."""
         return [part for piece in self.pieces for part in self._split(piece, target_bytes)]
@@ -68,13 +91,6 @@ class FilePlan:
             LineRange(piece.path, piece.ordinal, begin, end, length // len(begins))
             for begin, end in zip(begins, ends, strict=True)
         ]
-
-
-def plan_of(
-    cutter: Cutter, piece: Slice, format: str, schema: pa.Schema, malformed: str, options: dict[str, str]
-) -> FilePlan:
-    """The plan of a slice cut from `cutter`'s files."""
-    return FilePlan(pieces_of(cutter, piece), format, schema, malformed, options, cutter.rules, cutter)
 
 
 def pieces_of(cutter: Cutter, piece: Slice) -> tuple[FilePiece, ...]:

@@ -37,6 +37,16 @@ RANGE_BYTES_MIN = 1 << 20
 
 def read(session: SparkSession, plan: FilePlan, stamp: Stamp | None) -> DataFrame:
     """The slice's rows, with position columns if `stamp` is given."""
+    frames = [_read(session, group, stamp) for group in plan.groups()]
+    together = reduce(lambda a, b: a.unionByName(b), frames)
+    if len(frames) == 1 and plan.pieces and plan.pieces[0].columns is None:
+        return together
+    names = [*plan.schema.names, *(POSITION_COLUMNS if stamp is not None else ())]
+    return together.select(*[_quoted(name) for name in names])
+
+
+def _read(session: SparkSession, plan: FilePlan, stamp: Stamp | None) -> DataFrame:
+    """Rows of files that have the same columns in the same order."""
     from pyspark.sql import functions as F
 
     if not plan.pieces:
@@ -187,16 +197,18 @@ def explain(session: SparkSession | None, plan: FilePlan, error: Exception) -> I
                 return malformed_error(piece.path, line, told[3], plan.schema)
     if "MALFORMED_RECORD" not in message or session is None or plan.format not in ("csv", "json"):
         return None
-    return _first_malformed(session, plan)
+    found = [first for group in plan.groups() if (first := _first_malformed(session, group)) is not None]
+    if not found:
+        return None
+    ordinal, _, line, text = min(found)
+    path = next(piece.path for piece in plan.pieces if piece.ordinal == ordinal)
+    return malformed_error(path, line, text, plan.schema)
 
 
-def _first_malformed(session: SparkSession, plan: FilePlan) -> InputError | None:
-    """Read the slice again, keeping what does not parse."""
+def _first_malformed(session: SparkSession, plan: FilePlan) -> tuple[int, int, int, str] | None:
+    """Read files again, keeping what does not parse: ordinal, row, line and text of the first."""
     from pyspark.sql import functions as F
 
     bad = _parsed(_lines(session, plan), plan).filter(F.col(_CORRUPT).isNotNull())
-    first = bad.orderBy(_ORDINAL, _ROW).select(_ORDINAL, "__hf_line", "__hf_text").head()
-    if first is None:
-        return None
-    path = next(piece.path for piece in plan.pieces if piece.ordinal == first[0])
-    return malformed_error(path, first[1], first[2], plan.schema)
+    first = bad.orderBy(_ORDINAL, _ROW).select(_ORDINAL, _ROW, "__hf_line", "__hf_text").head()
+    return None if first is None else (first[0], first[1], first[2], first[3])

@@ -17,9 +17,17 @@ from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
+from holdfast.sources.csv_header import column_order
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_memory import FileMemory
-from holdfast.sources.file_plan import FilePlan, count_by_footers, count_lines, plan_of, stretches
+from holdfast.sources.file_plan import (
+    FilePiece,
+    FilePlan,
+    count_by_footers,
+    count_lines,
+    pieces_of,
+    stretches,
+)
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
@@ -43,7 +51,8 @@ class Files(Source):
     `path` is a directory or a glob; names beginning with "." or "_" are ignored; `.gz` is uncompressed. A step holds
     at most `max_rows_per_step` rows, `max_bytes_per_step` bytes and `max_files_per_step` files (default: 128 MiB; a
     parquet file is then never torn). One line is one row, as in Spark with multiLine=false (a json line holds one
-    object). `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
+    object). With `header` (csv) the first line of each file must name the schema's columns, in any order: rows are read by
+    these names. `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
     "drop" leaves it out, "null" keeps it with nulls, as Spark's PERMISSIVE does. `options` go to Spark's reader.
     A step that ends with a file's end is a boundary (trigger="operator"; max_files_per_step=1 makes every file one).
     With schema=None the first file with rows decides; the answer is stored with the job. A schema that is given counts,
@@ -84,6 +93,7 @@ class Files(Source):
         self._bounded = False
         self._session: SparkSession | None = None
         self._asked: tuple[str, bool] | None = None
+        self._orders: dict[int, tuple[str, ...] | None] = {}
 
     def _new_cutter(self) -> Cutter:
         limits = self._limits
@@ -132,6 +142,7 @@ class Files(Source):
             if self._place.mark != BEGINNING:
                 self._memory.verify(self._place.ordinal, self._place.ordinal)
         self._cutter = self._new_cutter()
+        self._orders.clear()
         if self._bounded:
             self._memory.refresh()
 
@@ -145,6 +156,7 @@ class Files(Source):
             for ordinal in range(start.ordinal, min(cut.end.ordinal + 1, self._memory.count)):
                 refuse_foreign_compression(self._memory.path(ordinal))
         self._place = cut.end
+        self._orders = {n: order for n, order in self._orders.items() if n >= start.ordinal}
         piece = Slice(start.plain(), cut.end.plain(), cut.rows, cut.bytes, boundary=cut.end.mark == BEGINNING)
         return piece if cut.rows is not None else replace(piece, detail=stretches(self._cutter, piece))
 
@@ -177,10 +189,23 @@ class Files(Source):
 
     def _plan(self, piece: Slice) -> FilePlan:
         """What to read, after making sure that the files are still what they were."""
-        plan = plan_of(self._cutter, piece, self._format, self.schema(), self._malformed, self._options)
-        if plan.pieces:
-            self._memory.verify(plan.pieces[0].ordinal, plan.pieces[-1].ordinal)
-        return plan
+        pieces = pieces_of(self._cutter, piece)
+        if pieces:
+            self._memory.verify(pieces[0].ordinal, pieces[-1].ordinal)
+        rules = self._cutter.rules
+        if rules.header:
+            pieces = tuple(replace(part, columns=self._order_of(part)) for part in pieces)
+        return FilePlan(
+            pieces, self._format, self.schema(), self._malformed, self._options, rules, self._cutter
+        )
+
+    def _order_of(self, part: FilePiece) -> tuple[str, ...] | None:
+        """Which order of columns a file's header tells; looked at once per file."""
+        if part.ordinal not in self._orders:
+            options = {name.lower(): value for name, value in self._options.items()}
+            order = column_order(part.path, self._cutter.rules, options, self.schema())
+            self._orders[part.ordinal] = order
+        return self._orders[part.ordinal]
 
     def count_rows(self, piece: Slice) -> int | None:
         if piece.rows is not None:

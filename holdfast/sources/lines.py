@@ -74,24 +74,28 @@ def open_lines(path: str) -> BinaryIO:
 
 
 def blocks(
-    path: str, rules: LineRules, begin: Mark = BEGINNING, end_offset: int | None = None
+    path: str,
+    rules: LineRules,
+    begin: Mark = BEGINNING,
+    end_offset: int | None = None,
+    block_bytes: int | None = None,
 ) -> Iterator[Block]:
     """The file's lines from `begin` up to `end_offset` (a line's beginning; None: the file's end), block by block."""
     with open_lines(path) as file:
         if begin.offset:
             file.seek(begin.offset)
         mark, header_due = begin, rules.header and begin.offset == 0
-        for data in _whole_lines(file, begin.offset, end_offset):
+        for data in _whole_lines(file, begin.offset, end_offset, block_bytes or BLOCK_BYTES):
             block, header_due = _parse(data, rules, mark, header_due)
             mark = block.end
             yield block
 
 
-def _whole_lines(file: BinaryIO, offset: int, end_offset: int | None) -> Iterator[bytes]:
-    """Pieces of about BLOCK_BYTES that end with a line's end or with the range."""
+def _whole_lines(file: BinaryIO, offset: int, end_offset: int | None, size: int) -> Iterator[bytes]:
+    """Pieces of about `size` bytes that end with a line's end or with the range."""
     rest = b""
     while True:
-        want = BLOCK_BYTES if end_offset is None else min(BLOCK_BYTES, end_offset - offset)
+        want = size if end_offset is None else min(size, end_offset - offset)
         chunk = file.read(want) if want > 0 else b""
         offset += len(chunk)
         if not chunk:

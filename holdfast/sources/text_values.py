@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -19,6 +20,23 @@ class JsonRow:
 
     values: dict[str, Any]
     bad: bool
+
+
+def fields_of(text: str, options: dict[str, str]) -> list[str]:
+    """The fields of one csv line, as Spark's parser sees them. Names of options are in lower case."""
+    separator = options.get("sep", options.get("delimiter", ","))
+    separator = {"\\t": "\t"}.get(separator, separator)
+    if len(separator) != 1:
+        return text.split(separator)
+    reader = csv.reader(
+        [text],
+        delimiter=separator,
+        quotechar=options.get("quote", '"') or None,
+        quoting=csv.QUOTE_MINIMAL if options.get("quote", '"') else csv.QUOTE_NONE,
+        escapechar=options.get("escape", "\\") or None,
+        doublequote=False,
+    )
+    return list(next(reader, []))
 
 
 def column_of_texts(texts: Any, type_: pa.DataType) -> tuple[Any, Any]:
