@@ -11,21 +11,20 @@ tail*) are packed with size and time.
 from __future__ import annotations
 
 import base64
-import glob
 import json
 import os
 import zlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast.errors import InputError, StateError
+from holdfast.sources.file_listing import Listing
 
 BLOCK_FILES = 1000
 _REMEDY = "Put the file back as it was, or start a new job with a new store."
 
 
 class FileEntry(NamedTuple):
-    """A file as it was when it was listed. `name` is relative to the source's directory (absolute for a glob)."""
+    """A file as it was when it was listed. `name` is relative to the root of the listing."""
 
     name: str
     size: int
@@ -50,12 +49,8 @@ def unpack(text: str) -> list[Any]:
 class FileMemory:
     """The files of one source. Used by one thread."""
 
-    def __init__(self, path: str, recursive: bool = False) -> None:
-        self._pattern = os.path.abspath(path.removeprefix("file://"))
-        self._is_glob = glob.has_magic(self._pattern) and not os.path.isdir(self._pattern)
-        if os.path.isfile(self._pattern):
-            self._is_glob, self._pattern = True, glob.escape(self._pattern)
-        self.recursive = recursive
+    def __init__(self, listing: Listing) -> None:
+        self._listing = listing
         self._only: set[str] | None = None
         self.forget()
 
@@ -74,24 +69,24 @@ class FileMemory:
 
     def path(self, ordinal: int) -> str:
         """Where the file lies."""
-        return self._absolute(self.entry(ordinal).name)
+        return self._listing.path(self.entry(ordinal).name)
 
     def entry(self, ordinal: int) -> FileEntry:
         """The file as listed. Only for files not fully read at the last `load`."""
         if not self._first <= ordinal < self.count:
             raise StateError(
-                f"file number {ordinal} of {self._pattern} was fully read before this position.",
+                f"file number {ordinal} of {self._listing.root} was fully read before this position.",
                 cure="Only slices cut since the last seek can be read.",
             )
         return self._entries[ordinal - self._first]
 
     def refresh(self) -> None:
         """List the place; new files get the next ordinals, in the order of their names."""
-        found = self._listing() if self._only is None else self._only
+        found = self._listing.names() if self._only is None else self._only
         fresh = sorted(name for name in found if name not in self._names)
         for name in fresh:
             try:
-                stat = os.stat(self._absolute(name))
+                stat = os.stat(self._listing.path(name))
             except FileNotFoundError:
                 continue  # vanished while listing: it was never ours
             self._entries.append(FileEntry(name, stat.st_size, stat.st_mtime_ns))
@@ -100,14 +95,14 @@ class FileMemory:
     def freeze(self) -> None:
         """From now on only files that exist now are ever seen."""
         if self._only is None:
-            self._only = set(self._listing())
+            self._only = self._listing.names()
         self.refresh()
 
     def verify(self, first: int, last: int) -> None:
         """Refuse if one of the files first..last is not as it was listed."""
         for ordinal in range(first, last + 1):
             entry = self.entry(ordinal)
-            path = self._absolute(entry.name)
+            path = self._listing.path(entry.name)
             try:
                 stat = os.stat(path)
             except FileNotFoundError:
@@ -126,6 +121,7 @@ class FileMemory:
             del self._loose[:BLOCK_FILES]
         tail = self._entries[consumed - self._first :]
         return {
+            "root": self._listing.root,
             "consumed": consumed,
             "blocks": list(self._sealed),
             "loose": pack(self._loose),
@@ -133,49 +129,17 @@ class FileMemory:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Back to what `dump` returned."""
+        """Back to what `dump` returned, here or in a version that knew no roots."""
         self.forget()
-        self._sealed = list(state["blocks"])
-        self._loose = unpack(state["loose"])
+        blocks, root = list(state["blocks"]), state.get("root")
         self._first = int(state["consumed"])
-        self._entries = [FileEntry(*entry) for entry in unpack(state["open"])]
-        for block in self._sealed:
-            self._names.update(unpack(block))
-        self._names.update(self._loose, (entry.name for entry in self._entries))
-        if len(self._sealed) * BLOCK_FILES + len(self._loose) != self._first:
+        stored = [*(name for block in blocks for name in unpack(block)), *unpack(state["loose"])]
+        if len(stored) != self._first:
             raise StateError("a file source's snapshot contradicts itself.", cure="Restore an earlier epoch.")
-
-    def _absolute(self, name: str) -> str:
-        return name if self._is_glob else os.path.join(self._pattern, name)
-
-    def _listing(self) -> Iterator[str]:
-        if not self._is_glob:
-            yield from (os.path.relpath(path, self._pattern) for path in self._walk(self._pattern))
-            return
-        for path in glob.iglob(self._pattern, recursive=True):
-            if os.path.isdir(path):
-                yield from self._walk(path)
-            elif not hidden(os.path.basename(path)):
-                yield path
-
-    def _walk(self, directory: str) -> Iterator[str]:
-        try:
-            found = list(os.scandir(directory))
-        except (FileNotFoundError, NotADirectoryError) as error:
-            what = "is not a directory" if os.path.exists(directory) else "does not exist"
-            raise InputError(
-                f"the directory {directory} {what}.", cure="Create it, or correct the path."
-            ) from error
-        for item in found:
-            if hidden(item.name):
-                continue
-            if item.is_dir():
-                if self.recursive:
-                    yield from self._walk(item.path)
-            else:
-                yield item.path
-
-
-def hidden(name: str) -> bool:
-    """Names Spark and we never read: beginning with a dot or an underscore."""
-    return name.startswith((".", "_"))
+        names = self._listing.adopt(stored, root)
+        self._sealed = blocks if names == stored else []
+        self._loose = names[len(self._sealed) * BLOCK_FILES :]
+        opened = [FileEntry(*entry) for entry in unpack(state["open"])]
+        at = self._listing.adopt((entry.name for entry in opened), root)
+        self._entries = [entry._replace(name=name) for entry, name in zip(opened, at, strict=True)]
+        self._names.update(names, at)

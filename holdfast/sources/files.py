@@ -19,6 +19,7 @@ from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.csv_header import column_order
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
+from holdfast.sources.file_listing import Listing
 from holdfast.sources.file_memory import FileMemory
 from holdfast.sources.file_plan import (
     FilePiece,
@@ -55,6 +56,8 @@ class Files(Source):
     these names. `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
     "drop" leaves it out, "null" keeps it with nulls, as Spark's PERMISSIVE does. `options` go to Spark's reader.
     A step that ends with a file's end is a boundary (trigger="operator"; max_files_per_step=1 makes every file one).
+    A file is known by its real path below the directory, so a glob of the directory or a link to it finds the same files.
+    A position belongs to its directory: if that was moved, say `moved_from=` with the path it had.
     With schema=None the first file with rows decides; the answer is stored with the job. A schema that is given counts,
     also on a store that was made with another one: columns may be added or left out.
     """
@@ -72,6 +75,7 @@ class Files(Source):
         options: Mapping[str, Any] | None = None,
         malformed: Malformed = "fail",
         recursive: bool = False,
+        moved_from: str | None = None,
     ) -> None:
         if format not in ("csv", "json", "text", "parquet"):
             raise ConfigError(f"{format!r} is no file format.", cure="Use csv, json, text or parquet.")
@@ -87,7 +91,8 @@ class Files(Source):
         if schema is not None and format != "text":
             self._schema = to_arrow(schema, f"the schema of the files in {path}")
         self._limits = Limits(max_rows_per_step, max_bytes_per_step, max_files_per_step)
-        self._memory = FileMemory(path, recursive)
+        self._listing = Listing(path, recursive, moved_from)
+        self._memory = FileMemory(self._listing)
         self._cutter = self._new_cutter()
         self._place = Place(0, BEGINNING)
         self._bounded = False
@@ -116,7 +121,7 @@ class Files(Source):
             self._schema = schema
 
     def _infer(self) -> pa.Schema:
-        look = FileMemory(self._path, self._memory.recursive)
+        look = FileMemory(self._listing)
         look.refresh()
         for ordinal in range(look.count):
             found = infer(look.path(ordinal), self._format, self._header, self._options)

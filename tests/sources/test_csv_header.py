@@ -97,7 +97,9 @@ def test_header_is_looked_at_once_per_file(tmp_path: Path, monkeypatch: pytest.M
 
     looked: list[str] = []
     look = files.column_order
-    monkeypatch.setattr(files, "column_order", lambda path, *more: (looked.append(path), look(path, *more))[1])
+    monkeypatch.setattr(
+        files, "column_order", lambda path, *more: (looked.append(path), look(path, *more))[1]
+    )
     (tmp_path / "a.csv").write_text("city,id,name\n" + "kent,2,bob\n" * 9)
     (tmp_path / "b.csv").write_text("id,name,city\n" + "2,bob,kent\n" * 9)
     source = opened(tmp_path, max_rows_per_step=2)
