@@ -38,8 +38,9 @@ def _rows(plan: FilePlan, stamp: Stamp | None) -> pa.Table:
     table, bad = _parse(lines, plan)
     if bad.any() and plan.malformed == "fail":
         first = lines.slice(int(np.flatnonzero(bad)[0]), 1).to_pylist()[0]
-        path = next(piece.path for piece in plan.pieces if piece.ordinal == first["__hf_ordinal"])
-        raise malformed_error(path, first["__hf_line"], first["__hf_text"], plan.schema)
+        raise malformed_error(
+            plan.piece(first["__hf_ordinal"]), first["__hf_line"], first["__hf_text"], plan.schema
+        )
     positions = lines.select(["__hf_ordinal", "__hf_row"])
     if bad.any() and plan.malformed == "drop":
         table, positions = table.filter(pa.array(~bad)), positions.filter(pa.array(~bad))

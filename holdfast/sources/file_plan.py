@@ -14,7 +14,7 @@ from holdfast.errors import InputError
 from holdfast.language.connectors import Slice
 from holdfast.sources.file_cut import Cutter, Place
 from holdfast.sources.line_tasks import LineRange
-from holdfast.sources.lines import BEGINNING, LineRules, Mark, blocks
+from holdfast.sources.lines import BEGINNING, LineRules, Mark, blocks, count_line_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,12 @@ class FilePiece:
     end: Mark | None = None
     columns: tuple[str, ...] | None = None
     """The order of the schema's columns in this file; None: the schema's."""
+    since: int = 0
+    """The offset from which lines are counted: this stretch of the file begins there."""
+
+    def line(self, number: int) -> int:
+        """The number of a line in the whole file. Reads what lies before: for people, after a failure."""
+        return number + count_line_ends(self.path, self.since)
 
     @property
     def whole(self) -> bool:
@@ -50,6 +56,9 @@ class FilePlan:
     def whole(self) -> bool:
         """No file is torn."""
         return all(piece.whole for piece in self.pieces)
+
+    def piece(self, ordinal: int) -> FilePiece:
+        return next(piece for piece in self.pieces if piece.ordinal == ordinal)
 
     def runs(self) -> list[FilePlan]:
         """One plan for each run of neighbouring files with the same order of columns, at least one; its schema has that
@@ -99,10 +108,13 @@ def pieces_of(cutter: Cutter, piece: Slice) -> tuple[FilePiece, ...]:
     last = end.ordinal if end.mark != BEGINNING else end.ordinal - 1
     pieces = []
     for ordinal in range(start.ordinal, last + 1):
-        begin = start.mark if ordinal == start.ordinal else BEGINNING
+        memory, entry = cutter.memory, cutter.memory.entry(ordinal)
+        begin = cutter.start(start if ordinal == start.ordinal else Place(ordinal, BEGINNING))
         stop = end.mark if ordinal == end.ordinal else None
-        entry = cutter.memory.entry(ordinal)
-        pieces.append(FilePiece(cutter.memory.path(ordinal), ordinal, entry.size, begin, stop))
+        limit = memory.end(ordinal)
+        if stop is None and limit is not None:
+            stop = Mark(begin.row, limit, begin.line)  # only the offset counts
+        pieces.append(FilePiece(memory.path(ordinal), ordinal, entry.size, begin, stop, since=entry.begin))
     return tuple(pieces)
 
 
@@ -137,11 +149,11 @@ def balance(ranges: Sequence[LineRange], groups: int) -> tuple[tuple[LineRange, 
     return tuple(tuple(group) for group in result if group)
 
 
-def malformed_error(path: str, line: int, text: str, schema: pa.Schema) -> InputError:
+def malformed_error(piece: FilePiece, line: int, text: str, schema: pa.Schema) -> InputError:
     """The error of a row that does not fit the schema."""
     columns = ", ".join(f"{field.name} {field.type}" for field in schema)
     shown = text if len(text) <= 200 else text[:200] + "…"
     return InputError(
-        f"{path}, line {line}: the row does not fit the schema ({columns}): {shown!r}.",
+        f"{piece.path}, line {piece.line(line)}: the row does not fit the schema ({columns}): {shown!r}.",
         cure='Correct the row, or choose malformed="drop" or "null".',
     )

@@ -192,17 +192,14 @@ def explain(session: SparkSession | None, plan: FilePlan, error: Exception) -> I
     message = str(error)
     if told := _MESSAGE.search(message):
         ordinal, line = int(told[1]), int(told[2])
-        for piece in plan.pieces:
-            if piece.ordinal == ordinal:
-                return malformed_error(piece.path, line, told[3], plan.schema)
+        return malformed_error(plan.piece(ordinal), line, told[3], plan.schema)
     if "MALFORMED_RECORD" not in message or session is None or plan.format not in ("csv", "json"):
         return None
     found = [first for group in plan.groups() if (first := _first_malformed(session, group)) is not None]
     if not found:
         return None
     ordinal, _, line, text = min(found)
-    path = next(piece.path for piece in plan.pieces if piece.ordinal == ordinal)
-    return malformed_error(path, line, text, plan.schema)
+    return malformed_error(plan.piece(ordinal), line, text, plan.schema)
 
 
 def _first_malformed(session: SparkSession, plan: FilePlan) -> tuple[int, int, int, str] | None:

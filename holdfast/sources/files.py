@@ -20,7 +20,7 @@ from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.csv_header import column_order
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_listing import Listing
-from holdfast.sources.file_memory import FileMemory
+from holdfast.sources.file_memory import Changed, FileMemory
 from holdfast.sources.file_plan import (
     FilePiece,
     FilePlan,
@@ -58,6 +58,10 @@ class Files(Source):
     A step that ends with a file's end is a boundary (trigger="operator"; max_files_per_step=1 makes every file one).
     A file is known by its real path below the directory, so a glob of the directory or a link to it finds the same files.
     A position belongs to its directory: if that was moved, say `moved_from=` with the path it had.
+    Files that were read stay as they are, or go. `changed` says what happens to one that does not: "refuse" raises
+    InputError with its name, "warn" goes on without what changed and warns (logger holdfast.sources), "append" is for
+    files that only grow, such as logs: reading goes on where it stopped, with whole lines; a bounded run also takes a last
+    line without an end.
     With schema=None the first file with rows decides; the answer is stored with the job. A schema that is given counts,
     also on a store that was made with another one: columns may be added or left out.
     """
@@ -76,11 +80,16 @@ class Files(Source):
         malformed: Malformed = "fail",
         recursive: bool = False,
         moved_from: str | None = None,
+        changed: Changed = "refuse",
     ) -> None:
         if format not in ("csv", "json", "text", "parquet"):
             raise ConfigError(f"{format!r} is no file format.", cure="Use csv, json, text or parquet.")
         if malformed not in ("fail", "drop", "null"):
             raise ConfigError(f"malformed={malformed!r} is unknown.", cure='Use "fail", "drop" or "null".')
+        if changed not in ("refuse", "warn", "append"):
+            raise ConfigError(f"changed={changed!r} is unknown.", cure='Use "refuse", "warn" or "append".')
+        if changed == "append" and format == "parquet":
+            raise ConfigError("a Parquet file cannot grow.", cure='Use changed="refuse" or "warn".')
         for limit in (max_rows_per_step, max_bytes_per_step, max_files_per_step):
             if limit is not None and limit < 1:
                 raise ConfigError(f"a step cannot be limited to {limit}.", cure="Give at least 1.")
@@ -92,10 +101,12 @@ class Files(Source):
             self._schema = to_arrow(schema, f"the schema of the files in {path}")
         self._limits = Limits(max_rows_per_step, max_bytes_per_step, max_files_per_step)
         self._listing = Listing(path, recursive, moved_from)
-        self._memory = FileMemory(self._listing)
+        self._memory = FileMemory(self._listing, changed)
         self._cutter = self._new_cutter()
         self._place = Place(0, BEGINNING)
         self._bounded = False
+        self._grows = changed == "append"
+        self._looked = False
         self._session: SparkSession | None = None
         self._asked: tuple[str, bool] | None = None
         self._orders: dict[int, tuple[str, ...] | None] = {}
@@ -150,10 +161,12 @@ class Files(Source):
         self._orders.clear()
         if self._bounded:
             self._memory.refresh()
+        self._memory.look(self._place.ordinal, everything=True)
+        self._looked = False
 
     def next_slice(self) -> Slice | None:
-        if self._place.ordinal >= self._memory.count and not self._bounded:
-            self._memory.refresh()
+        if self._place.ordinal >= self._memory.count:
+            self._look_around()
         if self._place.ordinal >= self._memory.count:
             return None
         start, cut = self._place, self._cutter.cut(self._place)
@@ -164,6 +177,15 @@ class Files(Source):
         self._orders = {n: order for n, order in self._orders.items() if n >= start.ordinal}
         piece = Slice(start.plain(), cut.end.plain(), cut.rows, cut.bytes, boundary=cut.end.mark == BEGINNING)
         return piece if cut.rows is not None else replace(piece, detail=stretches(self._cutter, piece))
+
+    def _look_around(self) -> None:
+        """Nothing is left: find new files, and what happened to those that were read."""
+        if not self._bounded:
+            self._memory.refresh()
+            self._memory.look(self._place.ordinal)
+        elif not (self._grows or self._looked):
+            self._memory.look(self._place.ordinal, everything=True)
+        self._looked = True
 
     def snapshot(self) -> Any:
         files = self._memory.dump(self._place.ordinal)

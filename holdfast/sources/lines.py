@@ -174,6 +174,14 @@ def _ink(data: Bytes, kind: str) -> npt.NDArray[np.bool_]:
     return ~np.isin(data, np.frombuffer(b" \t\r\n", dtype=np.uint8))
 
 
+def count_line_ends(path: str, end_offset: int) -> int:
+    """How many lines end before an offset, the beginning of a line."""
+    if not end_offset:
+        return 0
+    found = list(blocks(path, LineRules("text"), end_offset=end_offset))
+    return found[-1].end.line if found else 0
+
+
 def row_texts(block: Block) -> tuple[Any, Ints]:
     """(bytes of the block's rows without terminators, Arrow offsets into them): ready for a string array."""
     lengths = block.ends - block.starts
