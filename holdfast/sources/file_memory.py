@@ -178,7 +178,7 @@ class FileMemory:
 
     # --- what is no longer as it was ----------------------------------------------------------------------------
 
-    def verify(self, first: int, last: int) -> None:
+    def verify(self, first: int, last: int, may_be_gone: bool = False) -> None:
         """Refuse if one of the files first..last is not as it was listed."""
         for ordinal in range(first, last + 1):
             entry = self.entry(ordinal)
@@ -186,6 +186,8 @@ class FileMemory:
             try:
                 stat = os.stat(path)
             except FileNotFoundError:
+                if may_be_gone:
+                    continue
                 raise InputError(f"{path} vanished before it was fully read.", cure=_REMEDY) from None
             if stat.st_size == entry.size and stat.st_mtime_ns == entry.mtime_ns:
                 continue

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from holdfast.errors import InputError
 from holdfast.language.connectors import Slice
 from holdfast.sources.file_cut import Cutter, Place
-from holdfast.sources.line_tasks import LineRange
+from holdfast.sources.line_tasks import LineRange, TellMalformed
 from holdfast.sources.lines import BEGINNING, LineRules, Mark, blocks, count_line_ends
+from holdfast.sources.text_values import reason_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,12 @@ class FilePlan:
 
     def piece(self, ordinal: int) -> FilePiece:
         return next(piece for piece in self.pieces if piece.ordinal == ordinal)
+
+    @property
+    def teller(self) -> TellMalformed:
+        """What tells where malformed rows are and what is wrong with them."""
+        files = {piece.ordinal: (piece.path, piece.since) for piece in self.pieces}
+        return TellMalformed(files, self.format, self.schema, self.options)
 
     def runs(self) -> list[FilePlan]:
         """One plan for each run of neighbouring files with the same order of columns, at least one; its schema has that
@@ -149,11 +156,16 @@ def balance(ranges: Sequence[LineRange], groups: int) -> tuple[tuple[LineRange, 
     return tuple(tuple(group) for group in result if group)
 
 
-def malformed_error(piece: FilePiece, line: int, text: str, schema: pa.Schema) -> InputError:
-    """The error of a row that does not fit the schema."""
+def malformed_error(plan: FilePlan, ordinal: int, line: int, text: str | None, raw: str | None) -> InputError:
+    """The error of a row that does not fit the schema. A line that is not UTF-8 has no text."""
+    piece = plan.piece(ordinal)
+    names = piece.columns or plan.schema.names
+    schema = pa.schema([plan.schema.field(name) for name in names])
     columns = ", ".join(f"{field.name} {field.type}" for field in schema)
-    shown = text if len(text) <= 200 else text[:200] + "…"
+    shown = (text if text is not None else raw) or ""
+    shown = shown if len(shown) <= 200 else shown[:200] + "…"
+    reason = reason_of(text, plan.format, schema, plan.options)
     return InputError(
-        f"{piece.path}, line {piece.line(line)}: the row does not fit the schema ({columns}): {shown!r}.",
-        cure='Correct the row, or choose malformed="drop" or "null".',
+        f"{piece.path}, line {piece.line(line)}: the row does not fit the schema ({columns}), {reason}: {shown!r}.",
+        cure='Correct the row, or choose malformed="stream", "drop" or "null".',
     )

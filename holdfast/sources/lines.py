@@ -9,13 +9,18 @@ Offsets are offsets in the uncompressed bytes. Used in the driver (to cut) and i
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from holdfast.errors import InputError
 
 BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -81,18 +86,35 @@ def blocks(
     block_bytes: int | None = None,
 ) -> Iterator[Block]:
     """The file's lines from `begin` up to `end_offset` (a line's beginning; None: the file's end), block by block."""
+    mark, header_due = begin, rules.header and begin.offset == 0
     with open_lines(path) as file:
-        if begin.offset:
-            file.seek(begin.offset)
-        mark, header_due = begin, rules.header and begin.offset == 0
-        for data in _whole_lines(file, begin.offset, end_offset, block_bytes or BLOCK_BYTES):
+        pieces = _whole_lines(file, begin.offset, end_offset, block_bytes or BLOCK_BYTES)
+        while True:
+            with _readable(path, mark):
+                data = next(pieces, None)
+            if data is None:
+                return
             block, header_due = _parse(data, rules, mark, header_due)
             mark = block.end
             yield block
 
 
+@contextlib.contextmanager
+def _readable(path: str, mark: Mark) -> Iterator[None]:
+    """Say which file it is whose compressed bytes end too early or are damaged."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{path}: the compressed file is cut off or damaged, behind line {mark.line}: {error}.",
+            cure="Put the whole file there, under a name that begins with a dot until it is complete.",
+        ) from error
+
+
 def _whole_lines(file: BinaryIO, offset: int, end_offset: int | None, size: int) -> Iterator[bytes]:
     """Pieces of about `size` bytes that end with a line's end or with the range."""
+    if offset:
+        file.seek(offset)
     rest = b""
     while True:
         want = size if end_offset is None else min(size, end_offset - offset)
@@ -180,6 +202,20 @@ def count_line_ends(path: str, end_offset: int) -> int:
         return 0
     found = list(blocks(path, LineRules("text"), end_offset=end_offset))
     return found[-1].end.line if found else 0
+
+
+def is_decodable(path: str) -> bool:
+    """Whether all bytes of a file without compression are UTF-8. A GB of ASCII takes some tenths of a second."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(BLOCK_BYTES):
+            if chunk.isascii() and not decoder.getstate()[0]:
+                continue
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError:
+                return False
+    return not decoder.getstate()[0]
 
 
 def row_texts(block: Block) -> tuple[Any, Ints]:

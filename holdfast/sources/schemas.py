@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -65,7 +66,7 @@ def infer(path: str, kind: str, header: bool, options: dict[str, str]) -> pa.Sch
         if kind == "csv" and header:
             refuse_row_as_header(path, schema.names)
         return schema
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, EOFError, zlib.error) as error:
         raise InputError(f"no schema can be inferred from {path}: {error}.", cure="Give a schema.") from error
 
 

@@ -135,6 +135,50 @@ def json_row(text: str, schema: pa.Schema) -> JsonRow:
     return JsonRow(values, bad)
 
 
+def reason_of(text: str | None, kind: str, schema: pa.Schema, options: dict[str, str]) -> str:
+    """What is wrong with a line that is no row, for people; None: it is not UTF-8."""
+    if text is None:
+        return "it is not UTF-8"
+    lowered = {name.lower(): value for name, value in options.items()}
+    return _reason_json(text, schema) if kind == "json" else _reason_csv(text, schema, lowered)
+
+
+def _reason_csv(text: str, schema: pa.Schema, options: dict[str, str]) -> str:
+    try:
+        fields = fields_of(text, options)
+    except csv.Error as error:
+        return f"it is no csv: {error}"
+    if len(fields) != len(schema):
+        return f"it has {len(fields)} fields, not {len(schema)}"
+    for field, value in zip(schema, fields, strict=True):
+        try:
+            if value not in ("", options.get("nullvalue", "")):
+                value_of_text(value, field.type)
+        except (ValueError, ArithmeticError):
+            return f"{field.name}: {_short(value)} is no {field.type}"
+    return "its values do not fit"
+
+
+def _reason_json(text: str, schema: pa.Schema) -> str:
+    try:
+        found = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        return f"it is no JSON: {error}"
+    if not isinstance(found, dict):
+        return "it is no JSON object"
+    for field in schema:
+        try:
+            _json_value(found.get(field.name), field.type)
+        except (ValueError, ArithmeticError):
+            return f"{field.name}: {_short(found[field.name])} is no {field.type}"
+    return "its values do not fit"
+
+
+def _short(value: Any) -> str:
+    text = repr(float(value) if isinstance(value, Decimal) else value)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
 def _json_value(value: Any, type_: pa.DataType) -> Any:
     if value is None:
         return None

@@ -63,6 +63,10 @@ class SourceRun(Remembering):
         self.beginning: Any = None
         """Where it goes on if no epoch knows it: it was outside of regions before."""
 
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.source.counts()
+
     def next_slice(self) -> Slice | None:
         piece = self.source.next_slice()
         self.dry = piece is None
