@@ -7,6 +7,7 @@ comment and nullValue are understood; others are refused here.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,16 +97,25 @@ def _csv_columns(texts: Any, plan: FilePlan, bad: Any) -> list[Any]:
 
 def _csv_fast(texts: Any, width: int, options: dict[str, str]) -> list[Any]:
     names = [f"c{number}" for number in range(width)]
+    separator = options.get("sep", options.get("delimiter", ","))
     data = "\n".join(texts.to_pylist()).encode()
+    if (escape := options.get("escape", "\\").encode()) and escape in data:
+        raise pa.ArrowInvalid("slow form: Arrow unescapes outside of quotes too")
+    if (
+        (quote := options.get("quote", '"').encode())
+        and quote in data
+        and _odd_quotes(quote, separator).search(data)
+    ):
+        raise pa.ArrowInvalid("slow form: Arrow goes on behind the end of quotes")
     table = pa.csv.read_csv(
         io.BytesIO(data),
         read_options=pa.csv.ReadOptions(
             column_names=names, use_threads=False, block_size=max(1 << 20, len(data))
         ),
         parse_options=pa.csv.ParseOptions(
-            delimiter=options.get("sep", options.get("delimiter", ",")),
+            delimiter=separator,
             quote_char=options.get("quote", '"') or False,
-            escape_char=options.get("escape", "\\") or False,
+            escape_char=False,
             double_quote=False,
             ignore_empty_lines=False,
         ),
@@ -118,6 +128,12 @@ def _csv_fast(texts: Any, width: int, options: dict[str, str]) -> list[Any]:
     if table.num_rows != len(texts):
         raise pa.ArrowInvalid("a quoted field goes over a line's end")
     return list(table.columns)
+
+
+def _odd_quotes(quote: bytes, separator: str) -> re.Pattern[bytes]:
+    """Quotes that neither begin nor end a field."""
+    q, inside = re.escape(quote), b"[^\n" + re.escape(quote + separator.encode()) + b"]"
+    return re.compile(inside + q + inside + b"|" + q + q + inside + b"|" + inside + q + q + b"|" + q + q + q)
 
 
 def _csv_careful(texts: Sequence[str], width: int, options: dict[str, str], bad: Any) -> list[Any]:
