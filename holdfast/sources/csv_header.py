@@ -40,6 +40,20 @@ def column_order(
     )
 
 
+def refuse_header_as_row(path: str, rules: LineRules, options: dict[str, str], schema: pa.Schema) -> None:
+    """Without header: refuse a first line that is one. Where all columns are text nothing else would tell."""
+    if not all(pa.types.is_string(field.type) for field in schema):
+        return
+    text = first_line(path, rules)
+    if text is not None and [_plain(name) for name in fields_of(text, options)] == [
+        *map(_plain, schema.names)
+    ]:
+        raise InputError(
+            f"{path}: the first line is a header, {_shown(schema.names)}, and would be read as a row.",
+            cure="Say header=True.",
+        )
+
+
 def first_line(path: str, rules: LineRules) -> str | None:
     """The first line that is neither blank nor a comment."""
     for block in blocks(path, replace(rules, header=False), block_bytes=_LOOK_BYTES):

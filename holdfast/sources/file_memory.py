@@ -167,11 +167,25 @@ class FileMemory:
                 f"{path}: its last line had no end when it was read, and goes on now, at byte {end}.",
                 cure="Let programs write whole lines before a bounded run, or start a new job with a new store.",
             )
+        if known is None:
+            self._refuse_renamed(path, stat.st_size)
         # A bounded run takes what is there; otherwise a line without an end is one that is still being written.
         size = stat.st_size if self._only is not None else complete_end(path, begin, stat.st_size)
         return (
             FileEntry(name, size, stat.st_mtime_ns, begin, fingerprint(path, size)) if size > begin else None
         )
+
+    def _refuse_renamed(self, path: str, size: int) -> None:
+        """A log that was renamed is not a new one: its lines would come again."""
+        for name, ordinal in self._last.items():
+            fact = self._fact(ordinal)
+            known = fact.check and 0 < fact.size <= size and not os.path.exists(self._listing.path(name))
+            if known and fingerprint(path, fact.size) == fact.check:
+                raise InputError(
+                    f"{path} begins with the {fact.size} bytes that were read as {self._listing.path(name)}, which is "
+                    "gone: was it renamed? Its lines would come twice.",
+                    cure="Let files that are read keep their names, and move old ones out of the directory.",
+                )
 
     def _may_grow(self, name: str) -> bool:
         return self._changed == "append" and not name.endswith(".gz")

@@ -17,7 +17,7 @@ from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
-from holdfast.sources.csv_header import column_order
+from holdfast.sources.csv_header import column_order, refuse_header_as_row
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_listing import Listing
 from holdfast.sources.file_memory import Changed, FileMemory
@@ -265,7 +265,7 @@ class Files(Source):
         if pieces:
             self._memory.verify(pieces[0].ordinal, pieces[-1].ordinal)
         rules = self._cutter.rules
-        if rules.header:
+        if self._format == "csv":
             pieces = tuple(replace(part, columns=self._order_of(part)) for part in pieces)
         for part in pieces if self._format == "parquet" else ():
             if part.ordinal not in self._readable:
@@ -278,8 +278,8 @@ class Files(Source):
         """Which order of columns a file's header tells; looked at once per file."""
         if part.ordinal not in self._orders:
             options = {name.lower(): value for name, value in self._options.items()}
-            order = column_order(part.path, self._cutter.rules, options, self.schema())
-            self._orders[part.ordinal] = order
+            look = column_order if self._header else refuse_header_as_row
+            self._orders[part.ordinal] = look(part.path, self._cutter.rules, options, self.schema())
         return self._orders[part.ordinal]
 
     def count_rows(self, piece: Slice) -> int | None:

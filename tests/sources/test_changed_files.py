@@ -310,6 +310,25 @@ def test_growing_file_overwritten_between_two_steps_is_refused(tmp_path: Path) -
         source.next_slice()
 
 
+def test_renamed_log_is_no_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("one\ntwo\n")
+    source = log(tmp_path)
+    assert values(source) == ["one", "two"]
+    path.rename(tmp_path / "app.log.1")
+    append(tmp_path / "app.log.1", "three\n")
+    for act in (source.next_slice, log(tmp_path, source.snapshot()).next_slice):
+        with pytest.raises(
+            InputError, match=r"app\.log\.1 begins with the 8 bytes that were read as .*app\.log, "
+        ):
+            act()
+    (tmp_path / "app.log.1").rename(path)
+    assert values(source) == ["three"]
+    path.unlink()
+    (tmp_path / "other.log").write_text("one\n")
+    assert values(source) == ["one"]
+
+
 def test_cure_of_a_refusal_works(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")

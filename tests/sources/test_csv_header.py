@@ -76,6 +76,17 @@ def test_without_header_the_first_line_is_a_row(tmp_path: Path) -> None:
     assert rows_of(source, read_all(source)) == [(1, "ada", "york"), (2, "bob", "kent")]
 
 
+def test_header_that_would_become_a_row_of_texts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Name,city\nada,york\n")
+    source = opened(tmp_path, "name string, city string", header=False)
+    (piece,) = read_all(source)
+    with pytest.raises(InputError, match=r"a\.csv: the first line is a header.*header=True"):
+        source.read_arrow(piece, None)
+    (tmp_path / "a.csv").write_text("ada,york\nName,city\n")
+    source = opened(tmp_path, "name string, city string", header=False)
+    assert rows_of(source, read_all(source)) == [("ada", "york"), ("Name", "city")]
+
+
 def test_row_that_would_become_the_names_of_columns_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1,ada\n2,bob\n")
     with pytest.raises(InputError, match=r"a\.csv: the first line looks like a row.*header=False"):
