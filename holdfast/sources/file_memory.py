@@ -44,6 +44,8 @@ LOOK_FILES = 1000
 """So many files are compared with what is known of them whenever a source looks for new ones, in turn."""
 NEWEST_FILES = 100
 """And so many of the last ones read, each time."""
+WARNINGS = 10
+"""So many files are named in warnings at a time; of the others only the number is told."""
 _REMEDY = "Put the file back as it was, or start a new job with a new store."
 _CURE = (
     'Put the file back as it was and new rows into files of their own. If files only grow, say changed="append"; with '
@@ -222,7 +224,7 @@ class FileMemory:
         """Compare files that were read, those before ordinal `consumed`, with what is known of them: all, or some in
         turn. What changed is refused, warned of, or, if files may grow, listed as new stretches."""
         self._note(consumed)
-        grown = []
+        grown, warnings = [], []
         for ordinal in self._turns(self.count if self._changed == "append" else consumed, everything):
             name = self._names[ordinal]
             if self._last[name] != ordinal:
@@ -241,7 +243,11 @@ class FileMemory:
                 if unknown and ordinal < len(self._facts):
                     self._learn(ordinal, stat)
             else:
-                self._tell_change(ordinal, fact, stat)
+                warnings.append(self._accept_change(ordinal, fact, stat))
+        for warning in warnings[:WARNINGS]:
+            logger.warning("%s", warning)
+        if len(warnings) > WARNINGS:
+            logger.warning("%d further files were changed after they were read.", len(warnings) - WARNINGS)
         self._add(sorted(grown))
 
     def _turns(self, count: int, everything: bool) -> Iterable[int]:
@@ -269,12 +275,13 @@ class FileMemory:
                 "it is renamed or copied.",
             )
 
-    def _tell_change(self, ordinal: int, fact: Fact, stat: os.stat_result) -> None:
+    def _accept_change(self, ordinal: int, fact: Fact, stat: os.stat_result) -> str:
+        """What to warn of; raises if a warning is not enough."""
         told = f"{self._listing.path(self._names[ordinal])} was changed after it was read: {what_changed(fact, stat)}."
         if self._changed != "warn":
             raise InputError(told, cure=_CURE)
-        logger.warning("%s What changed is not read.", told)
         self._learn(ordinal, stat)
+        return f"{told} What changed is not read."
 
     def _learn(self, ordinal: int, stat: os.stat_result) -> None:
         check = self._facts[ordinal].check

@@ -146,7 +146,8 @@ def _stamped(
 
 
 def _native(session: SparkSession, plan: FilePlan, schema: StructType | None = None) -> DataFrame:
-    options = dict(plan.options)
+    # Whatever the session says: a file that cannot be read is not left out.
+    options = {**plan.options, "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
     if plan.format in ("csv", "json"):
         options["mode"] = _MODES[plan.malformed]
         options["columnNameOfCorruptRecord"] = _CORRUPT

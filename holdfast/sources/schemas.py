@@ -142,6 +142,8 @@ _RESERVED = frozenset(
         "modifiedafter",
         "mergeschema",
         "basepath",
+        "ignorecorruptfiles",
+        "ignoremissingfiles",
     ]
 )
 

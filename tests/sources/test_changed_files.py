@@ -121,6 +121,18 @@ def test_warning_is_given_once_and_the_source_goes_on(
     assert f"{tmp_path}/a.csv was changed after it was read: it grew from 4 to 6 bytes" in told
 
 
+def test_many_warnings_are_few_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(25):
+        (tmp_path / f"{number:02}.csv").write_text("a\n1\n")
+    source = opened(tmp_path, changed="warn")
+    assert values(source) == [1] * 25
+    for number in range(25):
+        touch(tmp_path / f"{number:02}.csv")
+    assert values(source) == []
+    assert len(caplog.records) == 11
+    assert "15 further files were changed" in caplog.records[-1].getMessage()
+
+
 def test_warning_for_a_file_that_changed_while_it_was_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -429,6 +429,25 @@ def test_spark_names_cut_gzip(spark: Any, tmp_path: Path, kind: Any) -> None:
 
 
 @pytest.mark.spark
+def test_no_setting_of_spark_leaves_damaged_files_out(spark: Any, tmp_path: Path) -> None:
+    cut_gzip(tmp_path / "cut.json.gz")
+    settings = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+    for setting in settings:
+        spark.conf.set(setting, "true")
+        with pytest.raises(ConfigError, match="cannot be set"):
+            opened(tmp_path, "json", options={setting.rpartition(".")[2]: True})
+    try:
+        source = opened(tmp_path, "json", "drop")
+        (piece,) = read_all(source)
+        with pytest.raises(Exception) as failure:
+            source.read_spark(spark, piece, None).collect()
+        assert isinstance(source.explain_failure(piece, failure.value), InputError)
+    finally:
+        for setting in settings:
+            spark.conf.unset(setting)
+
+
+@pytest.mark.spark
 def test_spark_names_damaged_parquet_and_never_truncates_numbers(spark: Any, tmp_path: Path) -> None:
     damaged_parquet(tmp_path / "x.parquet")
     source = opened(tmp_path, "parquet")
