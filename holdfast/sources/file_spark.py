@@ -5,8 +5,8 @@ of a torn file, come from the same reader with its row index. Lines with positio
 tasks as raw text with positions and parsed by Catalyst (`from_csv`, `from_json`) with the same schema and options.
 
 A malformed row must be found whichever columns the rest of the plan uses: Spark's reader converts only the columns
-that are asked for, so unless malformed="null" a condition that mentions every column is put behind it. Rows that are left
-out are observed, so that the job that reads them also counts them.
+that are asked for, so unless malformed="null" a condition that mentions every column is put behind it. Where rows may be
+left out, the job that reads the others counts them: only if some are missing are the malformed ones counted, one by one.
 
 Spark's csv and text readers replace bytes that are not UTF-8. So files go to them only if all their bytes are; compressed
 ones, which would have to be uncompressed to know, are read as lines.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _SOURCE, _ORDINAL, _ROW = POSITION_COLUMNS
 _CORRUPT = "__hf_corrupt"
-_MODES = {"fail": "FAILFAST", "drop": "PERMISSIVE", "stream": "PERMISSIVE", "null": "PERMISSIVE"}
+_MODES = {"fail": "FAILFAST", "drop": "DROPMALFORMED", "stream": "DROPMALFORMED", "null": "PERMISSIVE"}
 _KEYS = ["__hf_text", _ORDINAL, _ROW, "__hf_line", "__hf_raw"]
 _MESSAGE = re.compile(r"holdfast: malformed row in file (\d+)")
 _READ_FAILED = re.compile(r"FAILED_READ_FILE|InputError|Arrow|OSError|EOFException|ZipException")
@@ -51,8 +51,8 @@ RANGE_BYTES_MIN = 1 << 20
 def read(
     session: SparkSession, plan: FilePlan, stamp: Stamp | None, counters: list[Observation] | None = None
 ) -> DataFrame:
-    """The slice's rows, with position columns if `stamp` is given. Rows that are left out will be counted by `counters`,
-    which is filled."""
+    """The slice's rows, with position columns if `stamp` is given. If rows may be left out, `counters` is filled and will
+    tell how many were not."""
     counters = [] if counters is None else counters
     frames = [_read(session, group, stamp, counters) for group in plan.groups()]
     together = reduce(lambda a, b: a.unionByName(b), frames)
@@ -78,7 +78,7 @@ def _read(
     if plan.malformed == "fail":
         frame = frame.filter(_or_raise(F.col(_CORRUPT).isNull()))
     elif plan.malformed != "null":
-        frame = _without_corrupt(frame, counters)
+        frame = _counted(frame.filter(F.col(_CORRUPT).isNull()), counters)
     return _stamped(frame, stamp, F.col(_ORDINAL), F.col(_ROW), plan.schema.names)
 
 
@@ -86,16 +86,17 @@ def _is_plain(piece: FilePiece) -> bool:
     return not piece.path.endswith(".gz") and is_decodable(piece.path)
 
 
-def _without_corrupt(frame: DataFrame, counters: list[Observation]) -> DataFrame:
+def _counted(frame: DataFrame, counters: list[Observation]) -> DataFrame:
+    """The same rows; whatever job reads them counts them."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    counters.append(Observation(f"holdfast-malformed-{uuid.uuid4()}"))
-    return frame.observe(counters[-1], F.count(_CORRUPT).alias("rows")).filter(F.col(_CORRUPT).isNull())
+    counters.append(Observation(f"holdfast-rows-{uuid.uuid4()}"))
+    return frame.observe(counters[-1], F.count(F.lit(1)).alias("rows"))
 
 
 def observed(counters: list[Observation]) -> int | None:
-    """How many rows were left out; None if no job told."""
+    """How many rows were read; None if no job told."""
     deadline = time.monotonic() + OBSERVED_S
     for counter in counters:
         jvm: Any = counter._jo
@@ -145,29 +146,24 @@ def _stamped(
 # --- Spark's own reader ---
 
 
-def _native(session: SparkSession, plan: FilePlan, schema: StructType | None = None) -> DataFrame:
+def _native(session: SparkSession, plan: FilePlan) -> DataFrame:
     # Whatever the session says: a file that cannot be read is not left out.
     options = {**plan.options, "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
     if plan.format in ("csv", "json"):
         options["mode"] = _MODES[plan.malformed]
-        options["columnNameOfCorruptRecord"] = _CORRUPT
     if plan.format == "csv":
         options["header"] = str(plan.rules.header).lower()
         options["columnPruning"] = str(plan.malformed == "null").lower()
-    reader = session.read.format(plan.format).schema(schema or spark_schema(plan.schema)).options(**options)
+    reader = session.read.format(plan.format).schema(spark_schema(plan.schema)).options(**options)
     return reader.load([f"file://{_GLOB.sub(_ESCAPED, piece.path)}" for piece in plan.pieces])
 
 
 def _native_lines(session: SparkSession, plan: FilePlan, counters: list[Observation]) -> DataFrame:
-    from pyspark.sql.types import StringType, StructType
-
+    frame = _native(session, plan)
     if plan.malformed == "null" or plan.format == "text":
-        return _native(session, plan)
-    if plan.malformed == "fail":
-        return _native(session, plan).filter(_mentions_all(plan.schema.names))
-    marked = StructType([*spark_schema(plan.schema).fields]).add(_CORRUPT, StringType())
-    frame = _native(session, plan, marked).filter(_mentions_all(plan.schema.names))
-    return _without_corrupt(frame, counters).drop(_CORRUPT)
+        return frame
+    frame = frame.filter(_mentions_all(plan.schema.names))
+    return frame if plan.malformed == "fail" else _counted(frame, counters)
 
 
 def _mentions_all(names: list[str]) -> Column:

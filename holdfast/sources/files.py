@@ -118,7 +118,7 @@ class Files(Source):
         self._readable: dict[int, bool] = {}
         """By ordinal, whether tasks can read a Parquet file by themselves; asked once per file."""
         self._left_out: tuple[Any, Any] = (None, None)
-        """Where the slice begins that was read last, and its malformed rows, or what counts them."""
+        """Where the slice begins that was read last, and its malformed rows, or what counts the others."""
         self._malformed_rows = 0
         self._orders: dict[int, tuple[str, ...] | None] = {}
 
@@ -243,10 +243,8 @@ class Files(Source):
             self._malformed_rows += left_out.num_rows
         elif left_out:
             assert self._session is not None
-            rows = file_spark.observed(left_out)
-            if rows is None:
-                rows = file_spark.count_malformed(self._session, self._plan(piece))
-            self._malformed_rows += rows
+            if file_spark.observed(left_out) != self.count_rows(piece):
+                self._malformed_rows += file_spark.count_malformed(self._session, self._plan(piece))
 
     def counts(self) -> dict[str, int]:
         return {"malformed": self._malformed_rows} if self._malformed_rows else {}
