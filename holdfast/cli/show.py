@@ -64,7 +64,18 @@ def status_tables(status: dict[str, Any]) -> Group:
     sinks = Table(Column("sink", overflow="fold"), "rows lost in all runs")
     for sink, rows in lost.items():
         sinks.add_row(sink, f"{rows:,}")
-    return Group(*[regions] * bool(status["regions"]), elements, *[sinks] * bool(lost))
+    counted = [
+        (operator, what, rows)
+        for element in status["elements"].values()
+        for operator, counts in element.get("counts", {}).items()
+        for what, rows in counts.items()
+    ]
+    counts = Table(Column("operator", overflow="fold"), "what it counted", "since its beginning")
+    for operator, what, rows in counted:
+        counts.add_row(operator, what, f"{rows:,}")
+    return Group(
+        *[regions] * bool(status["regions"]), elements, *[counts] * bool(counted), *[sinks] * bool(lost)
+    )
 
 
 @contextlib.contextmanager

@@ -13,7 +13,16 @@ import pyarrow as pa
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.annotations import safe_name
-from holdfast.language.graph import Annotations, FeedbackMark, Graph, InputPort, Operator, Spec, StreamRef
+from holdfast.language.graph import (
+    Annotations,
+    FeedbackMark,
+    Graph,
+    InputPort,
+    Operator,
+    SourceSpec,
+    Spec,
+    StreamRef,
+)
 
 if TYPE_CHECKING:
     from holdfast.language.stream import Stream
@@ -80,6 +89,16 @@ class Builder:
             ):
                 return operator.name
         return None
+
+    def malformed_of(self, stream: StreamRef) -> StreamRef:
+        """The stream of rows that a source could not read."""
+        known = self._operators.get(stream.operator)
+        if known is None or not isinstance(known.spec, SourceSpec) or known.outputs < 2 or stream.port:
+            raise TopologyError(
+                f"The stream {str(stream)!r} has no malformed rows of its own.",
+                cure='Ask the stream of a source that was told malformed="stream".',
+            )
+        return StreamRef(stream.operator, 1)
 
     def new_feedback(self, schema: pa.Schema) -> OperatorName:
         name = self._new_name("feedback")

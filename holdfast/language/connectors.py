@@ -117,6 +117,27 @@ class Source(ABC):
         Keyed operators right behind the source are several times faster with it."""
         return None
 
+    def malformed_schema(self) -> pa.Schema | None:
+        """Columns of a stream of its own with rows that could not be read (`stream.malformed`); None: there is none.
+        With one, the two methods that follow are called."""
+        return None
+
+    def read_malformed_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
+        """The slice's rows of that stream."""
+        raise NotImplementedError
+
+    def read_malformed_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
+        """The same without Spark."""
+        raise NotImplementedError
+
+    def processed(self, piece: Slice) -> None:
+        """The step that read the slice is over, and the next snapshot is one behind it. Raises if its rows must not
+        count after all."""
+
+    def counts(self) -> dict[str, int]:
+        """What the source counted up to its position, for `status`: rows that were left out. Comes with the snapshot."""
+        return {}
+
     def count_rows(self, piece: Slice) -> int | None:
         """How many rows a slice has, found with some work if `piece.rows` does not say; None if nobody knows.
         Asked after failures that cost rows, and in the background for people who watch."""

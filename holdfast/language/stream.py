@@ -45,6 +45,11 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
     _autonomous: bool = False
     _isolated: bool = False
 
+    @property
+    def malformed(self) -> Stream:
+        """Rows that a source told malformed="stream" could not read: file, line, reason, text."""
+        return replace(self, ref=self._builder.malformed_of(self.ref))
+
     # --- stateless operators ---
 
     def filter(self, condition: Any, *, name: str | None = None) -> Stream:

@@ -59,7 +59,7 @@ class Topology:
         return f"Topology({self.name!r})"
 
     def source(self, source: Source, name: str | None = None) -> Stream:
-        """Read rows from the outside world."""
+        """Read rows from the outside world. Rows that a source cannot read may be a stream of their own: `.malformed`."""
         if not isinstance(source, Source):
             raise TopologyError(
                 f"{source!r} is not a Source.", cure="Pass an object whose class derives from Source."
@@ -69,7 +69,10 @@ class Topology:
                 f"The {type(source).__name__} is already read by {user!r}.",
                 cure="Use the stream twice instead: every stream may have many readers.",
             )
-        return Stream(self._builder, StreamRef(self._builder.add(SourceSpec(source), name=name)))
+        outputs = 1 if source.malformed_schema() is None else 2
+        return Stream(
+            self._builder, StreamRef(self._builder.add(SourceSpec(source), name=name, outputs=outputs))
+        )
 
     @overload
     def operator(

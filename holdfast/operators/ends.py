@@ -18,7 +18,8 @@ class SourceKind(Kind[SourceSpec]):
     makes_positions = True
 
     def schemas(self, op: OperatorOf[SourceSpec], inputs: Schemas) -> list[pa.Schema]:
-        return [op.spec.source.schema()]
+        malformed = op.spec.source.malformed_schema()
+        return [op.spec.source.schema(), *([malformed] if malformed is not None else [])]
 
     def what(self, op: OperatorOf[SourceSpec]) -> str:
         return op.spec.source.describe()

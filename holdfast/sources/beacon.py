@@ -11,7 +11,7 @@ import pyarrow as pa
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import ConfigError, StateError
 from holdfast.language.connectors import POSITION_COLUMNS, Slice, Source, Stamp
-from holdfast.sources.file_arrow import with_positions
+from holdfast.sources.parquet_tasks import with_positions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

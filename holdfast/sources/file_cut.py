@@ -75,7 +75,7 @@ class Cutter:
         while place.ordinal < self.memory.count and not self._full(rows, size, files):
             room = self._room(rows, size)
             left = self.memory.entry(place.ordinal).size - (
-                0 if self._compressed(place) else place.mark.offset
+                0 if self._compressed(place) else self.start(place).offset
             )
             if files and self._better_next(room, left):
                 break
@@ -87,6 +87,10 @@ class Cutter:
             if torn:
                 break
         return Cut(place, rows if counted else None, size)
+
+    def start(self, place: Place) -> Mark:
+        """The mark of a place in its file: the rows of an ordinal need not begin with the file."""
+        return self.memory.begin(place.ordinal) if place.mark == BEGINNING else place.mark
 
     def scan_marks(self, ordinal: int) -> list[Mark]:
         """Places where a whole file can be split, found by scanning it once."""
@@ -133,9 +137,10 @@ class Cutter:
 
     def _scan(self, place: Place, room: Limits) -> tuple[Mark | None, int, int]:
         """Scan lines until the room is used up: (mark of the next row or None at the end, rows, bytes)."""
-        start, marks = place.mark, self.marks.setdefault(place.ordinal, [])
+        start, marks = self.start(place), self.marks.setdefault(place.ordinal, [])
         last = start
-        for block in blocks(self.memory.path(place.ordinal), self.rules, start):
+        path, end = self.memory.path(place.ordinal), self.memory.end(place.ordinal)
+        for block in blocks(path, self.rules, start, end):
             index = _rows_within(block.starts + block.begin.offset, block.begin.row, start, room)
             if index < len(block.starts):
                 mark = block.mark(index)

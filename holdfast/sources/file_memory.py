@@ -1,35 +1,68 @@
-"""Which files a source has seen: ordinals in listing order, sizes and times, and what of it goes into an epoch.
+"""Which files a source has seen: ordinals in listing order, how far and in which state they were read, and what of it
+goes into an epoch.
 
-Invariants: an ordinal, once given, always means the same file; a file is known by size and modification time from
-the moment it is listed until it is fully read; names of fully read files are never forgotten, so none is read twice.
+Invariants: an ordinal, once given, always means the same stretch of the same file; a file is known by size and
+modification time from the moment it is listed until it is fully read; names of fully read files are never forgotten, so
+none is read twice; what changes after it was read is noticed (`look`). Only a file that may grow has several ordinals:
+one for each stretch of whole lines.
 
-In an epoch's record, names of fully read files are packed in blocks of `BLOCK_FILES`: a full block is compressed once
-and never changes, so a record costs a few bytes per file read and no work. Files listed but not fully read (the *open
-tail*) are packed with size and time.
+In an epoch's record, names of fully read files are packed in blocks of `BLOCK_FILES`, and what is known of them beside:
+a full block is compressed once and hardly ever changes, so a record costs a few bytes per file read and no work. Files
+listed but not fully read (the *open tail*) are packed with size and time.
 """
 
 from __future__ import annotations
 
 import base64
-import glob
 import json
+import logging
 import os
 import zlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
 
 from holdfast.errors import InputError, StateError
+from holdfast.sources.file_facts import (
+    UNKNOWN,
+    Fact,
+    complete_end,
+    fingerprint,
+    is_same,
+    next_line,
+    pack_facts,
+    time_of,
+    unpack_facts,
+    what_changed,
+)
+from holdfast.sources.file_listing import Listing
+from holdfast.sources.lines import BEGINNING, Mark
+
+Changed = Literal["refuse", "warn", "append"]
 
 BLOCK_FILES = 1000
+LOOK_FILES = 1000
+"""So many files are compared with what is known of them whenever a source looks for new ones, in turn."""
+NEWEST_FILES = 100
+"""And so many of the last ones read, each time."""
+WARNINGS = 10
+"""So many files are named in warnings at a time; of the others only the number is told."""
 _REMEDY = "Put the file back as it was, or start a new job with a new store."
+_CURE = (
+    'Put the file back as it was and new rows into files of their own. If files only grow, say changed="append"; with '
+    'changed="warn" the source goes on without what changed.'
+)
+logger = logging.getLogger("holdfast.sources")
 
 
 class FileEntry(NamedTuple):
-    """A file as it was when it was listed. `name` is relative to the source's directory (absolute for a glob)."""
+    """A stretch of a file, from `begin` up to `size`, as it was when it was listed. `name` is relative to the root of the
+    listing; `check` is known of files that may grow."""
 
     name: str
     size: int
     mtime_ns: int
+    begin: int = 0
+    check: int = 0
 
 
 def pack(values: list[Any]) -> str:
@@ -50,22 +83,25 @@ def unpack(text: str) -> list[Any]:
 class FileMemory:
     """The files of one source. Used by one thread."""
 
-    def __init__(self, path: str, recursive: bool = False) -> None:
-        self._pattern = os.path.abspath(path.removeprefix("file://"))
-        self._is_glob = glob.has_magic(self._pattern) and not os.path.isdir(self._pattern)
-        if os.path.isfile(self._pattern):
-            self._is_glob, self._pattern = True, glob.escape(self._pattern)
-        self.recursive = recursive
+    def __init__(self, listing: Listing, changed: Changed = "refuse") -> None:
+        self._listing = listing
+        self._changed = changed
         self._only: set[str] | None = None
         self.forget()
 
     def forget(self) -> None:
         """Nothing was seen yet."""
-        self._first = 0  # ordinal of entries[0]; the ones before are known by name only
+        self._first = 0  # ordinal of entries[0]; of the ones before only facts are known
         self._entries: list[FileEntry] = []
-        self._names: set[str] = set()
+        self._names: list[str] = []  # by ordinal
+        self._last: dict[str, int] = {}  # by name, the last ordinal
+        self._facts: list[Fact] = []  # by ordinal, of files that were fully read when somebody asked last
         self._sealed: list[str] = []
-        self._loose: list[str] = []  # names of fully read files in no sealed block yet
+        self._sealed_facts: dict[int, str] = {}
+        self._seen: dict[
+            str, tuple[int, int]
+        ] = {}  # size and time of files that may grow, when last compared
+        self._turn = 0
 
     @property
     def count(self) -> int:
@@ -74,108 +110,246 @@ class FileMemory:
 
     def path(self, ordinal: int) -> str:
         """Where the file lies."""
-        return self._absolute(self.entry(ordinal).name)
+        return self._listing.path(self.entry(ordinal).name)
 
     def entry(self, ordinal: int) -> FileEntry:
         """The file as listed. Only for files not fully read at the last `load`."""
         if not self._first <= ordinal < self.count:
             raise StateError(
-                f"file number {ordinal} of {self._pattern} was fully read before this position.",
+                f"file number {ordinal} of {self._listing.root} was fully read before this position.",
                 cure="Only slices cut since the last seek can be read.",
             )
         return self._entries[ordinal - self._first]
 
+    def begin(self, ordinal: int) -> Mark:
+        """Where the rows of an ordinal begin in its file."""
+        begin = self.entry(ordinal).begin
+        return Mark(0, begin, 0) if begin else BEGINNING
+
+    def end(self, ordinal: int) -> int | None:
+        """The offset where they end; None: with the file."""
+        entry = self.entry(ordinal)
+        return entry.size if self._may_grow(entry.name) else None
+
+    # --- what is there now --------------------------------------------------------------------------------------
+
     def refresh(self) -> None:
         """List the place; new files get the next ordinals, in the order of their names."""
-        found = self._listing() if self._only is None else self._only
-        fresh = sorted(name for name in found if name not in self._names)
-        for name in fresh:
-            try:
-                stat = os.stat(self._absolute(name))
-            except FileNotFoundError:
-                continue  # vanished while listing: it was never ours
-            self._entries.append(FileEntry(name, stat.st_size, stat.st_mtime_ns))
-            self._names.add(name)
+        found = self._listing.names() if self._only is None else self._only
+        self._add(sorted(name for name in found if name not in self._last))
 
     def freeze(self) -> None:
         """From now on only files that exist now are ever seen."""
         if self._only is None:
-            self._only = set(self._listing())
+            self._only = self._listing.names()
         self.refresh()
 
-    def verify(self, first: int, last: int) -> None:
+    def _add(self, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                entry = self._entry_now(name)
+            except FileNotFoundError:
+                continue  # vanished while listing: it was never ours
+            if entry is not None:
+                self._last[name] = self.count
+                self._entries.append(entry)
+                self._names.append(name)
+
+    def _entry_now(self, name: str) -> FileEntry | None:
+        """What there is to read of a file; None: no whole line of one that may grow."""
+        path = self._listing.path(name)
+        stat = os.stat(path)
+        if not self._may_grow(name):
+            return FileEntry(name, stat.st_size, stat.st_mtime_ns)
+        known = self._last.get(name)
+        end = 0 if known is None else self._fact(known).size
+        begin = next_line(path, end)
+        if begin is None:
+            raise InputError(
+                f"{path}: its last line had no end when it was read, and goes on now, at byte {end}.",
+                cure="Let programs write whole lines before a bounded run, or start a new job with a new store.",
+            )
+        if known is None:
+            self._refuse_renamed(path, stat.st_size)
+        # A bounded run takes what is there; otherwise a line without an end is one that is still being written.
+        size = stat.st_size if self._only is not None else complete_end(path, begin, stat.st_size)
+        return (
+            FileEntry(name, size, stat.st_mtime_ns, begin, fingerprint(path, size)) if size > begin else None
+        )
+
+    def _refuse_renamed(self, path: str, size: int) -> None:
+        """A log that was renamed is not a new one: its lines would come again."""
+        for name, ordinal in self._last.items():
+            fact = self._fact(ordinal)
+            known = fact.check and 0 < fact.size <= size and not os.path.exists(self._listing.path(name))
+            if known and fingerprint(path, fact.size) == fact.check:
+                raise InputError(
+                    f"{path} begins with the {fact.size} bytes that were read as {self._listing.path(name)}, which is "
+                    "gone: was it renamed? Its lines would come twice.",
+                    cure="Let files that are read keep their names, and move old ones out of the directory.",
+                )
+
+    def _may_grow(self, name: str) -> bool:
+        return self._changed == "append" and not name.endswith(".gz")
+
+    # --- what is no longer as it was ----------------------------------------------------------------------------
+
+    def verify(self, first: int, last: int, may_be_gone: bool = False) -> None:
         """Refuse if one of the files first..last is not as it was listed."""
         for ordinal in range(first, last + 1):
             entry = self.entry(ordinal)
-            path = self._absolute(entry.name)
+            path = self._listing.path(entry.name)
             try:
                 stat = os.stat(path)
             except FileNotFoundError:
+                if may_be_gone:
+                    continue
                 raise InputError(f"{path} vanished before it was fully read.", cure=_REMEDY) from None
-            if stat.st_size != entry.size or stat.st_mtime_ns != entry.mtime_ns:
-                was = f"{entry.size} bytes, modified at {entry.mtime_ns} ns"
-                now = f"{stat.st_size} bytes, modified at {stat.st_mtime_ns} ns"
-                raise InputError(f"{path} changed before it was fully read: {was}; now {now}.", cure=_REMEDY)
+            if stat.st_size == entry.size and stat.st_mtime_ns == entry.mtime_ns:
+                continue
+            if self._may_grow(entry.name):
+                self._verify_beginning(path, Fact(entry.size, check=entry.check), stat)
+                continue
+            was = f"{entry.size} bytes, modified at {entry.mtime_ns} ns"
+            now = f"{stat.st_size} bytes, modified at {stat.st_mtime_ns} ns"
+            told = f"{path} changed before it was fully read: {was}; now {now}."
+            if self._changed != "warn":
+                raise InputError(told, cure=_REMEDY)
+            logger.warning("%s It is read as it is now.", told)
+            self._entries[ordinal - self._first] = entry._replace(
+                size=stat.st_size, mtime_ns=stat.st_mtime_ns
+            )
+
+    def look(self, consumed: int, everything: bool = False) -> None:
+        """Compare files that were read, those before ordinal `consumed`, with what is known of them: all, or some in
+        turn. What changed is refused, warned of, or, if files may grow, listed as new stretches."""
+        self._note(consumed)
+        grown, warnings = [], []
+        for ordinal in self._turns(self.count if self._changed == "append" else consumed, everything):
+            name = self._names[ordinal]
+            if self._last[name] != ordinal:
+                continue  # another stretch of the same file came later
+            try:
+                stat = os.stat(self._listing.path(name))
+            except FileNotFoundError:
+                continue  # what was read may go
+            fact = self._fact(ordinal)
+            may_grow = self._may_grow(name) and fact.size >= 0
+            if may_grow and (fact.check or stat.st_size > fact.size):
+                if self._has_grown(name, fact, stat):
+                    grown.append(name)
+            elif is_same(fact, stat):
+                unknown = fact.size < 0 or not fact.time or may_grow
+                if unknown and ordinal < len(self._facts):
+                    self._learn(ordinal, stat)
+            else:
+                warnings.append(self._accept_change(ordinal, fact, stat))
+        for warning in warnings[:WARNINGS]:
+            logger.warning("%s", warning)
+        if len(warnings) > WARNINGS:
+            logger.warning("%d further files were changed after they were read.", len(warnings) - WARNINGS)
+        self._add(sorted(grown))
+
+    def _turns(self, count: int, everything: bool) -> Iterable[int]:
+        if everything or count <= LOOK_FILES + NEWEST_FILES:
+            return range(count)
+        turn = self._turn
+        self._turn = (turn + LOOK_FILES) % count
+        return [*(n % count for n in range(turn, turn + LOOK_FILES)), *range(count - NEWEST_FILES, count)]
+
+    def _has_grown(self, name: str, fact: Fact, stat: os.stat_result) -> bool:
+        now = (stat.st_size, stat.st_mtime_ns)
+        if self._seen.get(name) == now:
+            return False
+        self._verify_beginning(self._listing.path(name), fact, stat)
+        self._seen[name] = now
+        return stat.st_size > fact.size
+
+    def _verify_beginning(self, path: str, fact: Fact, stat: os.stat_result) -> None:
+        """Refuse if a file that may grow is not what it was, up to where it was read."""
+        if stat.st_size < fact.size or (fact.check and fingerprint(path, fact.size) != fact.check):
+            raise InputError(
+                f"{path} was overwritten: the {fact.size} bytes that were read are not in it any more; "
+                f"{what_changed(fact, stat)}.",
+                cure='With changed="append" files may only grow: give a new file a new name, with a dot before it while '
+                "it is renamed or copied.",
+            )
+
+    def _accept_change(self, ordinal: int, fact: Fact, stat: os.stat_result) -> str:
+        """What to warn of; raises if a warning is not enough."""
+        told = f"{self._listing.path(self._names[ordinal])} was changed after it was read: {what_changed(fact, stat)}."
+        if self._changed != "warn":
+            raise InputError(told, cure=_CURE)
+        self._learn(ordinal, stat)
+        return f"{told} What changed is not read."
+
+    def _learn(self, ordinal: int, stat: os.stat_result) -> None:
+        check = self._facts[ordinal].check
+        if self._may_grow(self._names[ordinal]):
+            check = fingerprint(self._listing.path(self._names[ordinal]), stat.st_size)
+        self._facts[ordinal] = Fact(stat.st_size, time_of(stat.st_mtime_ns), check)
+        self._sealed_facts.pop(ordinal // BLOCK_FILES, None)
+
+    def _fact(self, ordinal: int) -> Fact:
+        if ordinal < len(self._facts):
+            return self._facts[ordinal]
+        entry = self.entry(ordinal)
+        return Fact(entry.size, time_of(entry.mtime_ns), entry.check)
+
+    def _note(self, consumed: int) -> None:
+        """Files before `consumed` are fully read."""
+        self._facts += [self._fact(ordinal) for ordinal in range(len(self._facts), consumed)]
+
+    # --- as data ------------------------------------------------------------------------------------------------
 
     def dump(self, consumed: int) -> dict[str, Any]:
         """The memory as plain data when the files before ordinal `consumed` are fully read."""
-        known = len(self._sealed) * BLOCK_FILES + len(self._loose)
-        self._loose += [entry.name for entry in self._entries[known - self._first : consumed - self._first]]
-        while len(self._loose) >= BLOCK_FILES:
-            self._sealed.append(pack(self._loose[:BLOCK_FILES]))
-            del self._loose[:BLOCK_FILES]
+        self._note(consumed)
+        full = consumed // BLOCK_FILES
+        for block in range(full):
+            stretch = slice(block * BLOCK_FILES, (block + 1) * BLOCK_FILES)
+            if block == len(self._sealed):
+                self._sealed.append(pack(self._names[stretch]))
+            if block not in self._sealed_facts:
+                self._sealed_facts[block] = pack_facts(self._facts[stretch])
+        loose = slice(full * BLOCK_FILES, consumed)
+        facts = [*(self._sealed_facts[block] for block in range(full)), pack_facts(self._facts[loose])]
         tail = self._entries[consumed - self._first :]
         return {
+            "root": self._listing.root,
             "consumed": consumed,
-            "blocks": list(self._sealed),
-            "loose": pack(self._loose),
-            "open": pack([list(entry) for entry in tail]),
+            "blocks": self._sealed[:full],
+            "loose": pack(self._names[loose]),
+            "facts": facts,
+            "open": pack([list(entry if entry.check else entry[:3]) for entry in tail]),
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Back to what `dump` returned."""
+        """Back to what `dump` returned, here or in a version that knew neither roots nor facts."""
         self.forget()
-        self._sealed = list(state["blocks"])
-        self._loose = unpack(state["loose"])
+        blocks, root = list(state["blocks"]), state.get("root")
         self._first = int(state["consumed"])
-        self._entries = [FileEntry(*entry) for entry in unpack(state["open"])]
-        for block in self._sealed:
-            self._names.update(unpack(block))
-        self._names.update(self._loose, (entry.name for entry in self._entries))
-        if len(self._sealed) * BLOCK_FILES + len(self._loose) != self._first:
+        stored = [*(name for block in blocks for name in unpack(block)), *unpack(state["loose"])]
+        if len(stored) != self._first:
             raise StateError("a file source's snapshot contradicts itself.", cure="Restore an earlier epoch.")
+        self._load_facts(state.get("facts"), root)
+        names = self._listing.adopt(stored, root)
+        self._sealed = blocks if names == stored else []
+        opened = [FileEntry(*entry) for entry in unpack(state["open"])]
+        at = self._listing.adopt((entry.name for entry in opened), root)
+        self._entries = [entry._replace(name=name) for entry, name in zip(opened, at, strict=True)]
+        self._names = [*names, *at]
+        self._last = {name: ordinal for ordinal, name in enumerate(self._names)}
 
-    def _absolute(self, name: str) -> str:
-        return name if self._is_glob else os.path.join(self._pattern, name)
-
-    def _listing(self) -> Iterator[str]:
-        if not self._is_glob:
-            yield from (os.path.relpath(path, self._pattern) for path in self._walk(self._pattern))
+    def _load_facts(self, packed: list[str] | None, root: str | None) -> None:
+        if packed is None:
+            self._facts = [UNKNOWN] * self._first
             return
-        for path in glob.iglob(self._pattern, recursive=True):
-            if os.path.isdir(path):
-                yield from self._walk(path)
-            elif not hidden(os.path.basename(path)):
-                yield path
-
-    def _walk(self, directory: str) -> Iterator[str]:
-        try:
-            found = list(os.scandir(directory))
-        except (FileNotFoundError, NotADirectoryError) as error:
-            what = "is not a directory" if os.path.exists(directory) else "does not exist"
-            raise InputError(
-                f"the directory {directory} {what}.", cure="Create it, or correct the path."
-            ) from error
-        for item in found:
-            if hidden(item.name):
-                continue
-            if item.is_dir():
-                if self.recursive:
-                    yield from self._walk(item.path)
-            else:
-                yield item.path
-
-
-def hidden(name: str) -> bool:
-    """Names Spark and we never read: beginning with a dot or an underscore."""
-    return name.startswith((".", "_"))
+        for block, text in enumerate(packed):
+            left = min(BLOCK_FILES, self._first - block * BLOCK_FILES)
+            self._facts += unpack_facts(text, left)
+        if root is not None and self._listing.is_moved(root):
+            # Copies have other times, but not other sizes.
+            self._facts = [fact._replace(time=0) for fact in self._facts]
+        else:
+            self._sealed_facts = dict(enumerate(packed[:-1]))

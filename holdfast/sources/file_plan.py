@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ import pyarrow.parquet as pq
 from holdfast.errors import InputError
 from holdfast.language.connectors import Slice
 from holdfast.sources.file_cut import Cutter, Place
-from holdfast.sources.line_tasks import LineRange
-from holdfast.sources.lines import BEGINNING, LineRules, Mark, blocks
+from holdfast.sources.line_tasks import LineRange, TellMalformed
+from holdfast.sources.lines import BEGINNING, LineRules, Mark, blocks, count_line_ends
+from holdfast.sources.text_values import reason_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,14 @@ class FilePiece:
     size: int
     begin: Mark = BEGINNING
     end: Mark | None = None
+    columns: tuple[str, ...] | None = None
+    """The order of the schema's columns in this file; None: the schema's."""
+    since: int = 0
+    """The offset from which lines are counted: this stretch of the file begins there."""
+
+    def line(self, number: int) -> int:
+        """The number of a line in the whole file. Reads what lies before: for people, after a failure."""
+        return number + count_line_ends(self.path, self.since)
 
     @property
     def whole(self) -> bool:
@@ -48,6 +58,35 @@ class FilePlan:
         """No file is torn."""
         return all(piece.whole for piece in self.pieces)
 
+    def piece(self, ordinal: int) -> FilePiece:
+        return next(piece for piece in self.pieces if piece.ordinal == ordinal)
+
+    @property
+    def teller(self) -> TellMalformed:
+        """What tells where malformed rows are and what is wrong with them."""
+        files = {piece.ordinal: (piece.path, piece.since) for piece in self.pieces}
+        return TellMalformed(files, self.format, self.schema, self.options)
+
+    def runs(self) -> list[FilePlan]:
+        """One plan for each run of neighbouring files with the same order of columns, at least one; its schema has that
+        order."""
+        runs = [
+            (columns, tuple(found))
+            for columns, found in itertools.groupby(self.pieces, lambda piece: piece.columns)
+        ]
+        return [self._ordered(*run) for run in runs] or [self]
+
+    def groups(self) -> list[FilePlan]:
+        """The same, but one plan for each order: neighbours or not."""
+        found: dict[tuple[str, ...] | None, list[FilePiece]] = {}
+        for piece in self.pieces:
+            found.setdefault(piece.columns, []).append(piece)
+        return [self._ordered(columns, tuple(pieces)) for columns, pieces in found.items()] or [self]
+
+    def _ordered(self, columns: tuple[str, ...] | None, pieces: tuple[FilePiece, ...]) -> FilePlan:
+        schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
+        return replace(self, pieces=pieces, schema=schema)
+
     def ranges(self, target_bytes: int) -> list[LineRange]:
         """The pieces as byte ranges of about `target_bytes`, in position order."""
         return [part for piece in self.pieces for part in self._split(piece, target_bytes)]
@@ -70,23 +109,19 @@ class FilePlan:
         ]
 
 
-def plan_of(
-    cutter: Cutter, piece: Slice, format: str, schema: pa.Schema, malformed: str, options: dict[str, str]
-) -> FilePlan:
-    """The plan of a slice cut from `cutter`'s files."""
-    return FilePlan(pieces_of(cutter, piece), format, schema, malformed, options, cutter.rules, cutter)
-
-
 def pieces_of(cutter: Cutter, piece: Slice) -> tuple[FilePiece, ...]:
     """The pieces of files a slice consists of."""
     start, end = Place.of(piece.start), Place.of(piece.end)
     last = end.ordinal if end.mark != BEGINNING else end.ordinal - 1
     pieces = []
     for ordinal in range(start.ordinal, last + 1):
-        begin = start.mark if ordinal == start.ordinal else BEGINNING
+        memory, entry = cutter.memory, cutter.memory.entry(ordinal)
+        begin = cutter.start(start if ordinal == start.ordinal else Place(ordinal, BEGINNING))
         stop = end.mark if ordinal == end.ordinal else None
-        entry = cutter.memory.entry(ordinal)
-        pieces.append(FilePiece(cutter.memory.path(ordinal), ordinal, entry.size, begin, stop))
+        limit = memory.end(ordinal)
+        if stop is None and limit is not None:
+            stop = Mark(begin.row, limit, begin.line)  # only the offset counts
+        pieces.append(FilePiece(memory.path(ordinal), ordinal, entry.size, begin, stop, since=entry.begin))
     return tuple(pieces)
 
 
@@ -121,11 +156,16 @@ def balance(ranges: Sequence[LineRange], groups: int) -> tuple[tuple[LineRange, 
     return tuple(tuple(group) for group in result if group)
 
 
-def malformed_error(path: str, line: int, text: str, schema: pa.Schema) -> InputError:
-    """The error of a row that does not fit the schema."""
+def malformed_error(plan: FilePlan, ordinal: int, line: int, text: str | None, raw: str | None) -> InputError:
+    """The error of a row that does not fit the schema. A line that is not UTF-8 has no text."""
+    piece = plan.piece(ordinal)
+    names = piece.columns or plan.schema.names
+    schema = pa.schema([plan.schema.field(name) for name in names])
     columns = ", ".join(f"{field.name} {field.type}" for field in schema)
-    shown = text if len(text) <= 200 else text[:200] + "…"
+    shown = (text if text is not None else raw) or ""
+    shown = shown if len(shown) <= 200 else shown[:200] + "…"
+    reason = reason_of(text, plan.format, schema, plan.options)
     return InputError(
-        f"{path}, line {line}: the row does not fit the schema ({columns}): {shown!r}.",
-        cure='Correct the row, or choose malformed="drop" or "null".',
+        f"{piece.path}, line {piece.line(line)}: the row does not fit the schema ({columns}), {reason}: {shown!r}.",
+        cure='Correct the row, or choose malformed="stream", "drop" or "null".',
     )

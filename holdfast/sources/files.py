@@ -17,18 +17,28 @@ from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
+from holdfast.sources.csv_header import column_order, refuse_header_as_row
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
-from holdfast.sources.file_memory import FileMemory
-from holdfast.sources.file_plan import FilePlan, count_by_footers, count_lines, plan_of, stretches
+from holdfast.sources.file_listing import Listing
+from holdfast.sources.file_memory import Changed, FileMemory
+from holdfast.sources.file_plan import (
+    FilePiece,
+    FilePlan,
+    count_by_footers,
+    count_lines,
+    pieces_of,
+    stretches,
+)
+from holdfast.sources.line_tasks import MALFORMED
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 Format = Literal["csv", "json", "text", "parquet"]
-Malformed = Literal["fail", "drop", "null"]
+Malformed = Literal["fail", "drop", "null", "stream"]
 STATE_FORMAT = 1
 
 
@@ -43,9 +53,18 @@ class Files(Source):
     `path` is a directory or a glob; names beginning with "." or "_" are ignored; `.gz` is uncompressed. A step holds
     at most `max_rows_per_step` rows, `max_bytes_per_step` bytes and `max_files_per_step` files (default: 128 MiB; a
     parquet file is then never torn). One line is one row, as in Spark with multiLine=false (a json line holds one
-    object). `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
-    "drop" leaves it out, "null" keeps it with nulls, as Spark's PERMISSIVE does. `options` go to Spark's reader.
+    object). With `header` (csv) the first line of each file must name the schema's columns, in any order: rows are read by
+    these names. `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
+    "drop" leaves it out and counts it (`holdfast status`), "stream" does so too and gives it, with file, line, reason and
+    text, as a stream of its own: `stream.malformed`; "null" keeps it with nulls, as Spark's PERMISSIVE does. A line that is
+    not UTF-8 is malformed. `options` go to Spark's reader.
     A step that ends with a file's end is a boundary (trigger="operator"; max_files_per_step=1 makes every file one).
+    A file is known by its real path below the directory, so a glob of the directory or a link to it finds the same files.
+    A position belongs to its directory: if that was moved, say `moved_from=` with the path it had.
+    Files that were read stay as they are, or go. `changed` says what happens to one that does not: "refuse" raises
+    InputError with its name, "warn" goes on without what changed and warns (logger holdfast.sources), "append" is for
+    files that only grow, such as logs: reading goes on where it stopped, with whole lines; a bounded run also takes a last
+    line without an end.
     With schema=None the first file with rows decides; the answer is stored with the job. A schema that is given counts,
     also on a store that was made with another one: columns may be added or left out.
     """
@@ -63,11 +82,21 @@ class Files(Source):
         options: Mapping[str, Any] | None = None,
         malformed: Malformed = "fail",
         recursive: bool = False,
+        moved_from: str | None = None,
+        changed: Changed = "refuse",
     ) -> None:
         if format not in ("csv", "json", "text", "parquet"):
             raise ConfigError(f"{format!r} is no file format.", cure="Use csv, json, text or parquet.")
-        if malformed not in ("fail", "drop", "null"):
-            raise ConfigError(f"malformed={malformed!r} is unknown.", cure='Use "fail", "drop" or "null".')
+        if malformed not in ("fail", "drop", "null", "stream"):
+            raise ConfigError(
+                f"malformed={malformed!r} is unknown.", cure='Use "fail", "drop", "null" or "stream".'
+            )
+        if malformed == "stream" and format == "parquet":
+            raise ConfigError("Parquet files have no malformed rows.", cure='Leave malformed="stream" out.')
+        if changed not in ("refuse", "warn", "append"):
+            raise ConfigError(f"changed={changed!r} is unknown.", cure='Use "refuse", "warn" or "append".')
+        if changed == "append" and format == "parquet":
+            raise ConfigError("a Parquet file cannot grow.", cure='Use changed="refuse" or "warn".')
         for limit in (max_rows_per_step, max_bytes_per_step, max_files_per_step):
             if limit is not None and limit < 1:
                 raise ConfigError(f"a step cannot be limited to {limit}.", cure="Give at least 1.")
@@ -78,12 +107,20 @@ class Files(Source):
         if schema is not None and format != "text":
             self._schema = to_arrow(schema, f"the schema of the files in {path}")
         self._limits = Limits(max_rows_per_step, max_bytes_per_step, max_files_per_step)
-        self._memory = FileMemory(path, recursive)
+        self._listing = Listing(path, recursive, moved_from)
+        self._memory = FileMemory(self._listing, changed)
         self._cutter = self._new_cutter()
         self._place = Place(0, BEGINNING)
         self._bounded = False
+        self._grows = changed == "append"
+        self._looked = False
         self._session: SparkSession | None = None
-        self._asked: tuple[str, bool] | None = None
+        self._readable: dict[int, bool] = {}
+        """By ordinal, whether tasks can read a Parquet file by themselves; asked once per file."""
+        self._left_out: tuple[Any, Any] = (None, None)
+        """Where the slice begins that was read last, and its malformed rows, or what counts the others."""
+        self._malformed_rows = 0
+        self._orders: dict[int, tuple[str, ...] | None] = {}
 
     def _new_cutter(self) -> Cutter:
         limits = self._limits
@@ -106,7 +143,7 @@ class Files(Source):
             self._schema = schema
 
     def _infer(self) -> pa.Schema:
-        look = FileMemory(self._path, self._memory.recursive)
+        look = FileMemory(self._listing)
         look.refresh()
         for ordinal in range(look.count):
             found = infer(look.path(ordinal), self._format, self._header, self._options)
@@ -123,21 +160,26 @@ class Files(Source):
     def seek(self, state: Any | None) -> None:
         if state is None:
             self._memory.forget()
-            self._place = Place(0, BEGINNING)
+            self._place, self._malformed_rows = Place(0, BEGINNING), 0
         else:
             if not isinstance(state, dict) or state.get("format") != STATE_FORMAT:
                 raise StateError("the snapshot is not one of a file source.", cure="Check the store.")
             self._memory.load(state["files"])
             self._place = Place.of(state["position"])
+            self._malformed_rows = int(state.get("malformed", 0))
             if self._place.mark != BEGINNING:
                 self._memory.verify(self._place.ordinal, self._place.ordinal)
         self._cutter = self._new_cutter()
+        self._orders.clear()
+        self._readable.clear()
         if self._bounded:
             self._memory.refresh()
+        self._memory.look(self._place.ordinal, everything=True)
+        self._looked = False
 
     def next_slice(self) -> Slice | None:
-        if self._place.ordinal >= self._memory.count and not self._bounded:
-            self._memory.refresh()
+        if self._place.ordinal >= self._memory.count:
+            self._look_around()
         if self._place.ordinal >= self._memory.count:
             return None
         start, cut = self._place, self._cutter.cut(self._place)
@@ -145,42 +187,98 @@ class Files(Source):
             for ordinal in range(start.ordinal, min(cut.end.ordinal + 1, self._memory.count)):
                 refuse_foreign_compression(self._memory.path(ordinal))
         self._place = cut.end
+        self._orders = {n: order for n, order in self._orders.items() if n >= start.ordinal}
+        self._readable = {n: answer for n, answer in self._readable.items() if n >= start.ordinal}
         piece = Slice(start.plain(), cut.end.plain(), cut.rows, cut.bytes, boundary=cut.end.mark == BEGINNING)
         return piece if cut.rows is not None else replace(piece, detail=stretches(self._cutter, piece))
 
+    def _look_around(self) -> None:
+        """Nothing is left: find new files, and what happened to those that were read."""
+        if not self._bounded:
+            self._memory.refresh()
+            self._memory.look(self._place.ordinal)
+        elif not (self._grows or self._looked):
+            self._memory.look(self._place.ordinal, everything=True)
+        self._looked = True
+
     def snapshot(self) -> Any:
         files = self._memory.dump(self._place.ordinal)
-        return {"format": STATE_FORMAT, "position": self._place.plain(), "files": files}
+        state = {"format": STATE_FORMAT, "position": self._place.plain(), "files": files}
+        return state | ({"malformed": self._malformed_rows} if self._malformed_rows else {})
 
     # --- rows ---
 
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         self._session = session
-        return file_spark.read(session, self._plan(piece), stamp)
+        counters: list[Observation] = []
+        frame = file_spark.read(session, self._plan(piece), stamp, counters)
+        self._left_out = (piece.start, counters)
+        return frame
 
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
-        return file_arrow.read(self._plan(piece), stamp)
+        rows, left_out = file_arrow.read(self._plan(piece), stamp)
+        self._left_out = (piece.start, left_out)
+        return rows
+
+    # --- malformed rows ---
+
+    def malformed_schema(self) -> pa.Schema | None:
+        return MALFORMED if self._malformed == "stream" else None
+
+    def read_malformed_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
+        return file_spark.malformed(session, self._plan(piece), stamp)
+
+    def read_malformed_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
+        _, left_out = file_arrow.read(self._plan(piece), None)
+        return file_arrow.malformed(left_out, stamp)
+
+    def processed(self, piece: Slice) -> None:
+        pieces = pieces_of(self._cutter, piece)
+        # Once more: files that changed while they were read are refused.
+        self._memory.verify(pieces[0].ordinal, pieces[-1].ordinal, may_be_gone=True)
+        start, left_out = self._left_out
+        if start != piece.start or self._malformed not in ("drop", "stream"):
+            return
+        if isinstance(left_out, pa.Table):
+            self._malformed_rows += left_out.num_rows
+        elif left_out:
+            assert self._session is not None
+            if file_spark.observed(left_out) != self.count_rows(piece):
+                self._malformed_rows += file_spark.count_malformed(self._session, self._plan(piece))
+
+    def counts(self) -> dict[str, int]:
+        return {"malformed": self._malformed_rows} if self._malformed_rows else {}
 
     def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader | None:
         if self._format != "parquet" or self._options:
             return None
         plan = self._plan(piece)
-        if not all(self._readable(part.path) for part in plan.pieces):
+        if not all(self._readable[part.ordinal] for part in plan.pieces):
             return None
         return ParquetReader(plan.pieces, self.schema(), stamp)
 
-    def _readable(self, path: str) -> bool:
-        """Asked again for the pieces of one file, one after the other: the last answer is remembered."""
-        if self._asked is None or self._asked[0] != path:
-            self._asked = (path, readable(path, self.schema()))
-        return self._asked[1]
-
     def _plan(self, piece: Slice) -> FilePlan:
         """What to read, after making sure that the files are still what they were."""
-        plan = plan_of(self._cutter, piece, self._format, self.schema(), self._malformed, self._options)
-        if plan.pieces:
-            self._memory.verify(plan.pieces[0].ordinal, plan.pieces[-1].ordinal)
-        return plan
+        pieces = pieces_of(self._cutter, piece)
+        if pieces:
+            self._memory.verify(pieces[0].ordinal, pieces[-1].ordinal)
+        rules = self._cutter.rules
+        if self._format == "csv":
+            pieces = tuple(replace(part, columns=self._order_of(part)) for part in pieces)
+        for part in pieces if self._format == "parquet" else ():
+            if part.ordinal not in self._readable:
+                self._readable[part.ordinal] = readable(part.path, self.schema())
+        return FilePlan(
+            pieces, self._format, self.schema(), self._malformed, self._options, rules, self._cutter
+        )
+
+    def _order_of(self, part: FilePiece) -> tuple[str, ...] | None:
+        """Which order of columns a file's header tells; looked at once per file."""
+        if part.ordinal not in self._orders:
+            options = {name.lower(): value for name, value in self._options.items()}
+            look = column_order if self._header else refuse_header_as_row
+            self._orders[part.ordinal] = look(part.path, self._cutter.rules, options, self.schema())
+        return self._orders[part.ordinal]
 
     def count_rows(self, piece: Slice) -> int | None:
         if piece.rows is not None:

@@ -9,13 +9,18 @@ Offsets are offsets in the uncompressed bytes. Used in the driver (to cut) and i
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from holdfast.errors import InputError
 
 BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -74,24 +79,45 @@ def open_lines(path: str) -> BinaryIO:
 
 
 def blocks(
-    path: str, rules: LineRules, begin: Mark = BEGINNING, end_offset: int | None = None
+    path: str,
+    rules: LineRules,
+    begin: Mark = BEGINNING,
+    end_offset: int | None = None,
+    block_bytes: int | None = None,
 ) -> Iterator[Block]:
     """The file's lines from `begin` up to `end_offset` (a line's beginning; None: the file's end), block by block."""
+    mark, header_due = begin, rules.header and begin.offset == 0
     with open_lines(path) as file:
-        if begin.offset:
-            file.seek(begin.offset)
-        mark, header_due = begin, rules.header and begin.offset == 0
-        for data in _whole_lines(file, begin.offset, end_offset):
+        pieces = _whole_lines(file, begin.offset, end_offset, block_bytes or BLOCK_BYTES)
+        while True:
+            with _readable(path, mark):
+                data = next(pieces, None)
+            if data is None:
+                return
             block, header_due = _parse(data, rules, mark, header_due)
             mark = block.end
             yield block
 
 
-def _whole_lines(file: BinaryIO, offset: int, end_offset: int | None) -> Iterator[bytes]:
-    """Pieces of about BLOCK_BYTES that end with a line's end or with the range."""
+@contextlib.contextmanager
+def _readable(path: str, mark: Mark) -> Iterator[None]:
+    """Say which file it is whose compressed bytes end too early or are damaged."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{path}: the compressed file is cut off or damaged, behind line {mark.line}: {error}.",
+            cure="Put the whole file there, under a name that begins with a dot until it is complete.",
+        ) from error
+
+
+def _whole_lines(file: BinaryIO, offset: int, end_offset: int | None, size: int) -> Iterator[bytes]:
+    """Pieces of about `size` bytes that end with a line's end or with the range."""
+    if offset:
+        file.seek(offset)
     rest = b""
     while True:
-        want = BLOCK_BYTES if end_offset is None else min(BLOCK_BYTES, end_offset - offset)
+        want = size if end_offset is None else min(size, end_offset - offset)
         chunk = file.read(want) if want > 0 else b""
         offset += len(chunk)
         if not chunk:
@@ -168,6 +194,28 @@ def _ink(data: Bytes, kind: str) -> npt.NDArray[np.bool_]:
     if kind == "csv":
         return data > 32
     return ~np.isin(data, np.frombuffer(b" \t\r\n", dtype=np.uint8))
+
+
+def count_line_ends(path: str, end_offset: int) -> int:
+    """How many lines end before an offset, the beginning of a line."""
+    if not end_offset:
+        return 0
+    found = list(blocks(path, LineRules("text"), end_offset=end_offset))
+    return found[-1].end.line if found else 0
+
+
+def is_decodable(path: str) -> bool:
+    """Whether all bytes of a file without compression are UTF-8. A GB of ASCII takes some tenths of a second."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(BLOCK_BYTES):
+            if chunk.isascii() and not decoder.getstate()[0]:
+                continue
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError:
+                return False
+    return not decoder.getstate()[0]
 
 
 def row_texts(block: Block) -> tuple[Any, Ints]:

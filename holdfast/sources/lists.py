@@ -11,7 +11,7 @@ import pyarrow as pa
 from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Slice, Source, Stamp
 from holdfast.language.schema import to_arrow
-from holdfast.sources.file_arrow import with_positions
+from holdfast.sources.parquet_tasks import with_positions
 from holdfast.sources.schemas import spark_schema
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from holdfast.errors import ConfigError, InputError
+from holdfast.sources.csv_header import refuse_row_as_header
 from holdfast.sources.lines import LineRules, open_lines
 
 if TYPE_CHECKING:
@@ -60,8 +62,11 @@ def infer(path: str, kind: str, header: bool, options: dict[str, str]) -> pa.Sch
         sample = _sample(path)
         if not sample.strip():
             return None
-        return _infer_json(sample) if kind == "json" else _infer_csv(sample, header, options)
-    except (pa.ArrowInvalid, OSError) as error:
+        schema = _infer_json(sample) if kind == "json" else _infer_csv(sample, header, options)
+        if kind == "csv" and header:
+            refuse_row_as_header(path, schema.names)
+        return schema
+    except (pa.ArrowInvalid, OSError, EOFError, zlib.error) as error:
         raise InputError(f"no schema can be inferred from {path}: {error}.", cure="Give a schema.") from error
 
 
@@ -137,6 +142,8 @@ _RESERVED = frozenset(
         "modifiedafter",
         "mergeschema",
         "basepath",
+        "ignorecorruptfiles",
+        "ignoremissingfiles",
     ]
 )
 

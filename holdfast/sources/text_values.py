@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
@@ -12,6 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_WHOLE = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ](.*))?)?)?", re.ASCII)
+_SPECIAL = {
+    "NaN": "nan",
+    "Infinity": "inf",
+    "+Infinity": "inf",
+    "-Infinity": "-inf",
+    "Inf": "inf",
+    "-Inf": "-inf",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class JsonRow:
@@ -19,6 +32,49 @@ class JsonRow:
 
     values: dict[str, Any]
     bad: bool
+
+
+def fields_of(text: str, options: dict[str, str]) -> list[str]:
+    """The fields of one csv line, as Spark's parser sees them. Names of options are in lower case."""
+    separator = options.get("sep", options.get("delimiter", ","))
+    separator = {"\\t": "\t"}.get(separator, separator)
+    if len(separator) != 1:
+        return text.split(separator)
+    quote, escape = options.get("quote", '"'), options.get("escape", "\\")
+    if not quote or quote not in text:
+        return text.split(separator)
+    return _quoted_fields(text, separator, quote, escape)
+
+
+def _quoted_fields(text: str, separator: str, quote: str, escape: str) -> list[str]:
+    """Only within quotes an escape means something, and only before a quote. A field whose quotes end too early is taken as
+    it stands there."""
+    fields, at = [], 0
+    while True:
+        value, end = None, at
+        if text.startswith(quote, at):
+            value, end = _quoted_field(text, at + 1, quote, escape)
+        stop = text.find(separator, end)
+        stop = len(text) if stop < 0 else stop
+        fields.append(value if value is not None and end == stop else text[at:stop])
+        if stop == len(text):
+            return fields
+        at = stop + 1
+
+
+def _quoted_field(text: str, at: int, quote: str, escape: str) -> tuple[str, int]:
+    """(the value of a field whose first character behind the quote is at `at`, where it ended)."""
+    value = []
+    while at < len(text) and text[at] != quote:
+        if (
+            escape
+            and text[at] == escape
+            and text[at + 1 : at + 3] in (escape + quote, quote + text[at + 2 : at + 3])
+        ):
+            at += 1
+        value.append(text[at])
+        at += 1
+    return "".join(value), min(at + 1, len(text))
 
 
 def column_of_texts(texts: Any, type_: pa.DataType) -> tuple[Any, Any]:
@@ -46,6 +102,8 @@ def _cast(texts: Any, type_: pa.DataType) -> Any:
         return pc.assume_timezone(naive, "UTC") if type_.tz else naive
     if pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
         raise pa.ArrowInvalid("slow form: Arrow reads more spellings than Spark")
+    if pc.any(pc.match_substring_regex(texts, r"[^0-9eE.+-]")).as_py() and not pa.types.is_date(type_):
+        raise pa.ArrowInvalid("slow form: hexadecimal numbers, or numbers that are none")
     return pc.cast(texts, type_)
 
 
@@ -58,16 +116,31 @@ def value_of_text(text: str, type_: pa.DataType) -> Any:
     if pa.types.is_boolean(type_):
         return _boolean(text)
     if pa.types.is_integer(type_):
+        if not _WHOLE.fullmatch(text):
+            raise ValueError(f"{text!r} is no whole number")
         return _fitting(int(text), type_)
     if pa.types.is_floating(type_):
-        return float(text)
+        return _float(text)
     if pa.types.is_decimal(type_):
+        if not _NUMBER.fullmatch(text):
+            raise ValueError(f"{text!r} is no number")
         return _decimal(Decimal(text), type_)
     if pa.types.is_date(type_):
-        return date.fromisoformat(text)
+        return _moment(text)[0]
     if pa.types.is_timestamp(type_):
         return _timestamp(text, type_)
     raise ValueError(f"{type_} cannot be read from text")
+
+
+def _float(text: str) -> float:
+    """As Java reads it: Python knows more spellings."""
+    text = text.strip()
+    if text in _SPECIAL:
+        return float(_SPECIAL[text])
+    number = text[:-1] if text[-1:] in ("d", "D", "f", "F") else text
+    if not _NUMBER.fullmatch(number):
+        raise ValueError(f"{text!r} is no number")
+    return float(number)
 
 
 def _boolean(text: str) -> bool:
@@ -94,10 +167,21 @@ def _decimal(value: Decimal, type_: pa.DataType) -> Decimal:
 
 
 def _timestamp(text: str, type_: pa.DataType) -> datetime:
-    value = datetime.fromisoformat(text)
+    day, rest = _moment(text)
+    value = datetime.fromisoformat(f"{day.isoformat()}T{rest or '00'}")
     if not type_.tz:
-        return value.replace(tzinfo=None)
+        if value.tzinfo is not None:
+            raise ValueError(f"{text!r} has a time zone")
+        return value
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _moment(text: str) -> tuple[date, str | None]:
+    """The day of a date or timestamp, and the text of its time."""
+    found = _DATE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no date")
+    return date(int(found[1]), int(found[2] or 1), int(found[3] or 1)), found[4]
 
 
 def json_row(text: str, schema: pa.Schema) -> JsonRow:
@@ -115,6 +199,47 @@ def json_row(text: str, schema: pa.Schema) -> JsonRow:
         except (ValueError, ArithmeticError):
             values[field.name], bad = None, True
     return JsonRow(values, bad)
+
+
+def reason_of(text: str | None, kind: str, schema: pa.Schema, options: dict[str, str]) -> str:
+    """What is wrong with a line that is no row, for people; None: it is not UTF-8."""
+    if text is None:
+        return "it is not UTF-8"
+    lowered = {name.lower(): value for name, value in options.items()}
+    return _reason_json(text, schema) if kind == "json" else _reason_csv(text, schema, lowered)
+
+
+def _reason_csv(text: str, schema: pa.Schema, options: dict[str, str]) -> str:
+    fields = fields_of(text, options)
+    if len(fields) != len(schema):
+        return f"it has {len(fields)} fields, not {len(schema)}"
+    for field, value in zip(schema, fields, strict=True):
+        try:
+            if value not in ("", options.get("nullvalue", "")):
+                value_of_text(value, field.type)
+        except (ValueError, ArithmeticError):
+            return f"{field.name}: {_short(value)} is no {field.type}"
+    return "its values do not fit"
+
+
+def _reason_json(text: str, schema: pa.Schema) -> str:
+    try:
+        found = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        return f"it is no JSON: {error}"
+    if not isinstance(found, dict):
+        return "it is no JSON object"
+    for field in schema:
+        try:
+            _json_value(found.get(field.name), field.type)
+        except (ValueError, ArithmeticError):
+            return f"{field.name}: {_short(found[field.name])} is no {field.type}"
+    return "its values do not fit"
+
+
+def _short(value: Any) -> str:
+    text = repr(float(value) if isinstance(value, Decimal) else value)
+    return text if len(text) <= 60 else text[:60] + "…"
 
 
 def _json_value(value: Any, type_: pa.DataType) -> Any:

@@ -136,6 +136,10 @@ class Evaluation:
         run = self._worker.runs[op.name]
         assert isinstance(run, SourceRun)
         self._add(StreamRef(op.name), self._engine.read(run.source, piece, run.stamp))
+        malformed = StreamRef(op.name, 1)
+        if self._worker.uses.get(malformed):
+            stamp = self._worker.stamp_of(malformed)
+            self._add(malformed, self._engine.read_malformed(run.source, piece, stamp))
 
     def _write(self, op: Operator) -> None:
         assert isinstance(op.spec, SinkSpec)

@@ -320,6 +320,7 @@ class RegionLife(Life):
         self._awaits_epoch = False
         self.loop.exhausted = False
         waiting = self._region.restore(self.loop.worker, epoch, attempt)
+        self.loop.metrics.counts = self.loop.worker.counts
         for id, batches in waiting.captured.items():
             self.loop.ends.inputs[id].put_first([Parcel(batch, batch.rows) for batch in batches])
         for id, batches in waiting.kept.items():

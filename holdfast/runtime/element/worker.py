@@ -121,6 +121,9 @@ class Worker:
             for op in self.element.operators:
                 evaluation.evaluate(op)
             outcome = evaluation.finish()
+            for run in self.sources:
+                if run.name in work.slices:
+                    run.source.processed(work.slices[run.name])
         except Exception as error:
             self._remove_leftovers(name)
             raise self._explained(work, error) from error
@@ -228,7 +231,7 @@ class Worker:
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """What operators counted, as of their current state."""
-        runs = [run for run in self.runs.values() if isinstance(run, KeyedRun | HostedRun)]
+        runs = [run for run in self.runs.values() if isinstance(run, KeyedRun | HostedRun | SourceRun)]
         return {run.name: counts for run in runs if (counts := run.counts)}
 
     def close(self) -> None:
@@ -241,8 +244,7 @@ class Worker:
         plan = self.plan
         match op.spec:
             case SourceSpec(source=source):
-                stamped = StreamRef(op.name) in plan.stamped
-                return SourceRun(op.name, source, Stamp(plan.source_index[op.name]) if stamped else None)
+                return SourceRun(op.name, source, self.stamp_of(StreamRef(op.name)))
             case SinkSpec(sink=sink):
                 return SinkRun(op.name, sink)
             case spec if kind_of(op).role == "keyed":
@@ -258,6 +260,10 @@ class Worker:
                 return HostedRun(op.name, spec, source_index, stamped_ports, self.engine.thread, within)
             case _:
                 return None
+
+    def stamp_of(self, stream: StreamRef) -> Stamp | None:
+        """How a source stamps one of its streams, if somebody orders by it."""
+        return Stamp(self.plan.source_index[stream.operator]) if stream in self.plan.stamped else None
 
     def read_batch(self, batch: Batch, stream: StreamRef, ordered: bool) -> pa.Table:
         """The rows of a batch; one of which only some were processed is not read again for the others."""

@@ -162,6 +162,10 @@ class Engine(ABC):
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame: ...
 
     @abstractmethod
+    def read_malformed(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        """Rows of a slice that the source could not read, as a stream of their own."""
+
+    @abstractmethod
     def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame: ...
 
     def read_batch(self, batch: Batch, schema: pa.Schema, ordered: bool) -> pa.Table:

@@ -53,6 +53,9 @@ class LocalEngine(Engine):
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
         return source.read_arrow(piece, stamp)
 
+    def read_malformed(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        return source.read_malformed_arrow(piece, stamp)
+
     def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
         tables = [pq.read_table(file, memory_map=False) for batch in batches for file in batch.row_files]
         return (

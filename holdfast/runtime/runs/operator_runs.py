@@ -70,6 +70,10 @@ class SourceRun(Remembering):
         """When it is dry, nothing more comes, ever: event time comes to its end."""
         self.closed = False
 
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.source.counts()
+
     def next_slice(self) -> Slice | None:
         piece = self.source.next_slice()
         if piece is None and self.closes and not self.closed:

@@ -102,6 +102,9 @@ class SparkEngine(Engine):
             lambda: source.read_spark(self.session, piece, stamp),
         )
 
+    def read_malformed(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        return source.read_malformed_spark(self.session, piece, stamp)
+
     def from_batches(self, batches: Sequence[Batch], schema: pa.Schema) -> Frame:
         return self._keyed.batch_rows(batches, schema)
 
