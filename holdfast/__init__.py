@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from holdfast.language.operators.joins import latest as latest
     from holdfast.language.operators.keyed_python import KeyedOperator as KeyedOperator
     from holdfast.language.operators.rows import ttl as ttl
+    from holdfast.language.operators.windows import session as session
     from holdfast.language.operators.windows import sliding as sliding
     from holdfast.language.operators.windows import tumbling as tumbling
     from holdfast.language.stream import Stream as Stream
@@ -86,7 +87,7 @@ _NAMES = {
     "state.variables.variables": "Value Map List Window",
     "language.operators.aggregates": "count sum min max avg variance stddev first"
     " last count_distinct collect collect_set quantile udaf",
-    "language.operators.windows": "tumbling sliding",
+    "language.operators.windows": "tumbling sliding session",
     "language.operators.joins": "latest",
     "language.operators.rows": "ttl",
     "language.checkpoint_form": "full groups incremental",

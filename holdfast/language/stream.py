@@ -30,7 +30,7 @@ from holdfast.language.operators.event_time import EventTimeVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
 from holdfast.language.operators.rows import RowVerbs, checked_ttl
-from holdfast.language.operators.values import RowWindow, TimeWindow, Ttl
+from holdfast.language.operators.values import EventWindow, RowWindow, Ttl
 from holdfast.language.schema import to_arrow
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."
@@ -138,7 +138,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         by: str | Sequence[str],
         emit: str = ...,
         *,
-        window: TimeWindow | RowWindow | None = ...,
+        window: EventWindow | RowWindow | None = ...,
         late: Literal[False] = ...,
         ttl: Ttl | None = ...,
         name: str | None = ...,
@@ -150,7 +150,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         by: str | Sequence[str],
         emit: str = ...,
         *,
-        window: TimeWindow,
+        window: EventWindow,
         late: Literal[True],
         ttl: None = ...,
         name: str | None = ...,
@@ -161,7 +161,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         by: str | Sequence[str],
         emit: str = "changes",
         *,
-        window: TimeWindow | RowWindow | None = None,
+        window: EventWindow | RowWindow | None = None,
         late: bool = False,
         ttl: Ttl | None = None,
         name: str | None = None,
@@ -171,7 +171,8 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
 
         Without a window they run on for ever: `emit="changes"` gives one row per changed key and step, to be merged by
         key; `emit="each"` one per input row. With `window=holdfast.tumbling(60, on="at")` (or `sliding`) each window
-        gives one row per key when it is complete, with window_start and window_end; `by=[]` is one key for all rows.
+        gives one row per key when it is complete, with window_start and window_end; `by=[]` is one key for all rows. So does
+        each session of a key with `window=holdfast.session("30 minutes")`.
         `late=True` makes it [results, late rows]. With `window=holdfast.tumbling(rows=100)` (or `sliding`) a window is
         rows of one key in the order of their positions, and window_rows tells how many the key had so far; so are those of
         `holdfast.tumbling(delta=10, of="mileage")` and `holdfast.tumbling(until="is_end")`.

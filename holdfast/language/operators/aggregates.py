@@ -18,7 +18,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_type, key_fields, key_names
 from holdfast.language.operators.event_time import UsesTime, times_of_ttl, told_ttl
-from holdfast.language.operators.values import Delays, RowWindow, TimeWindow, Ttl
+from holdfast.language.operators.values import Delays, EventWindow, RowWindow, Ttl
 from holdfast.language.schema import to_arrow
 from holdfast.state.aggregates import function_names
 from holdfast.state.aggregates.extremes import has_order
@@ -59,17 +59,17 @@ class WindowSpec(Spec, UsesTime):
 
     by: tuple[str, ...]
     aggregates: Aggregates
-    window: TimeWindow | RowWindow
+    window: EventWindow | RowWindow
     late: bool = False
 
     def times(self) -> tuple[str, ...]:
-        return (self.window.on,) if isinstance(self.window, TimeWindow) else ()
+        return (self.window.on,) if isinstance(self.window, EventWindow) else ()
 
     def follows(self) -> bool:
-        return isinstance(self.window, TimeWindow) and not self.window.delays_us
+        return isinstance(self.window, EventWindow) and not self.window.delays_us
 
     def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> WindowSpec:
-        if not isinstance(self.window, TimeWindow):
+        if not isinstance(self.window, EventWindow):
             return self
         return replace(self, window=self.window.told(columns[0], delays, idle_us))
 
@@ -192,20 +192,21 @@ def aggregate_spec(
 def window_spec(
     by: str | Sequence[str],
     emit: str,
-    window: TimeWindow | RowWindow,
+    window: EventWindow | RowWindow,
     late: bool,
     aggregates: Mapping[str, Aggregate],
 ) -> WindowSpec:
     """The spec of an aggregate over windows."""
-    if not isinstance(window, TimeWindow | RowWindow):
+    if not isinstance(window, EventWindow | RowWindow):
         raise TopologyError(
-            f"window={window!r} is no window.", cure="Use holdfast.tumbling(…) or holdfast.sliding(…)."
+            f"window={window!r} is no window.",
+            cure="Use holdfast.tumbling(…), holdfast.sliding(…) or holdfast.session(…).",
         )
     if emit != "changes":
         raise TopologyError(
             f"emit={emit!r} does not go with a window, which emits when it is complete.", cure="Leave it out."
         )
-    if late and not isinstance(window, TimeWindow):
+    if late and not isinstance(window, EventWindow):
         raise TopologyError(
             "late=True does not go with a window of rows: no row comes too late to be counted.",
             cure="Leave it out, or use a window over event time.",

@@ -43,6 +43,30 @@ class TimeWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Rows of a key that follow each other within `gap_us` of the event time in the column `on`. A session is complete when
+    the watermark has passed its last row by the gap. `delays_us`, `idle_us`: as in windows of time."""
+
+    gap_us: int
+    on: str
+    delays_us: Delays = (("", 0),)
+    idle_us: int | None = None
+
+    def told(self, on: str, delays: Delays | None, idle_us: int | None) -> SessionWindow:
+        """The same with what the stream knows about event time."""
+        if delays is None:
+            return replace(self, on=on)
+        return replace(self, on=on, delays_us=delays, idle_us=self.idle_us or idle_us)
+
+    def __str__(self) -> str:
+        return f"while {self.on} goes on within {self.gap_us / 1e6:g} s{idle_text(self.idle_us)}"
+
+    @property
+    def frame(self) -> Mapping[str, str | int]:
+        return {"gap_us": self.gap_us, "on": self.on}
+
+
+@dataclass(frozen=True, slots=True)
 class CountWindow:
     """The last `size` rows of a key, or as many as there were, after every `every`-th row of the key."""
 
@@ -89,6 +113,9 @@ class MarkedWindow:
     def frame(self) -> Mapping[str, str | int]:
         return {"until": self.until}
 
+
+EventWindow = TimeWindow | SessionWindow
+"""Windows over event time."""
 
 RowWindow = CountWindow | DeltaWindow | MarkedWindow
 """Windows over rows of a key in the order of their positions."""

@@ -27,7 +27,15 @@ from holdfast.language.durations import Duration
 from holdfast.language.operators.aggregates import WindowSpec, aggregate_schema
 from holdfast.language.operators.columns import column_name, column_type, time_type
 from holdfast.language.operators.event_time import Delay, column_of, delays_us, idle_us, micros
-from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, RowWindow, TimeWindow
+from holdfast.language.operators.values import (
+    CountWindow,
+    DeltaWindow,
+    EventWindow,
+    MarkedWindow,
+    RowWindow,
+    SessionWindow,
+    TimeWindow,
+)
 from holdfast.state.windows.attributes import Attribute, Delta, in_units
 from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.time_windows import END, START
@@ -144,6 +152,18 @@ def sliding(
     return _time_window(size, slide, on, delay, lateness, idle)
 
 
+def session(
+    gap: Duration, *, on: str | None = None, delay: Delay | None = None, idle: Duration | None = None
+) -> SessionWindow:
+    """Sessions: rows of a key that follow each other within `gap`; a gap that is as long or longer begins a new one.
+    `clicks.aggregate("user", window=holdfast.session("30 minutes"), n=holdfast.count())` gives a row per session when
+    the watermark has passed its end: window_start is the time of its first row, window_end that of its last plus the gap.
+
+    A row behind the watermark is late, also if it would lie in a session that is still open. `on`, `delay`, `idle`: see
+    `tumbling`."""
+    return SessionWindow(micros(gap, "gap"), column_of(on), delays_us(delay), idle_us(idle))
+
+
 def _refuse(kind: str, **given: Any) -> None:
     """A window is of one kind only."""
     found = [name for name, value in given.items() if value is not None]
@@ -197,7 +217,7 @@ def _time_window(
 def window_schema(schema: pa.Schema, spec: WindowSpec) -> list[pa.Schema]:
     """Columns that come out: begin and end of the window, keys, aggregates; then those of late rows, if asked for. Of a
     window of rows: keys, how many rows the key had, aggregates."""
-    if not isinstance(spec.window, TimeWindow):
+    if not isinstance(spec.window, EventWindow):
         _check_row_window(schema, spec.window)
         counted = (ROWS, "count", None)
         return [aggregate_schema(schema, replace(spec, aggregates=(counted, *spec.aggregates)))]
@@ -206,7 +226,7 @@ def window_schema(schema: pa.Schema, spec: WindowSpec) -> list[pa.Schema]:
     return [result, schema] if spec.late else [result]
 
 
-def window_fields(schema: pa.Schema, window: TimeWindow) -> list[pa.Field]:
+def window_fields(schema: pa.Schema, window: EventWindow) -> list[pa.Field]:
     """Begin and end of a window."""
     moment = time_type(schema, window.on, "The windows are over")
     return [pa.field(START, moment), pa.field(END, moment)]

@@ -15,9 +15,17 @@ from holdfast.language.operators.aggregates import (
     aggregate_schema,
 )
 from holdfast.language.operators.rows import check_ttl_column
-from holdfast.language.operators.values import CountWindow, DeltaWindow, MarkedWindow, TimeWindow
+from holdfast.language.operators.values import (
+    CountWindow,
+    DeltaWindow,
+    EventWindow,
+    MarkedWindow,
+    SessionWindow,
+    TimeWindow,
+)
 from holdfast.language.operators.windows import attribute_of, window_schema
 from holdfast.operators.aggregates import running
+from holdfast.operators.aggregates.sessions import SessionAggregate
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
 from holdfast.operators.kind import (
@@ -39,6 +47,7 @@ from holdfast.state.windows.count_windows import CountWindows
 from holdfast.state.windows.delta_windows import DeltaWindows
 from holdfast.state.windows.row_windows import ROWS
 from holdfast.state.windows.run_windows import RunWindows
+from holdfast.state.windows.session_windows import Sessions
 from holdfast.state.windows.time_windows import END, START, Windows
 
 A = TypeVar("A", AggregateSpec, WindowSpec)
@@ -169,7 +178,7 @@ class WindowKind(AggregatingKind[WindowSpec]):
         super().check(op)
 
     def own_columns(self, op: OperatorOf[WindowSpec]) -> list[str]:
-        return [START, END] if isinstance(op.spec.window, TimeWindow) else [ROWS]
+        return [START, END] if isinstance(op.spec.window, EventWindow) else [ROWS]
 
     def schemas(self, op: OperatorOf[WindowSpec], inputs: Schemas) -> list[pa.Schema]:
         return window_schema(inputs[0], op.spec)
@@ -177,11 +186,12 @@ class WindowKind(AggregatingKind[WindowSpec]):
     def stamps(self, op: OperatorOf[WindowSpec]) -> bool:
         """Results of windows over time come in the order of time, so time is their place."""
         window = op.spec.window
-        return isinstance(window, TimeWindow) and not window.lateness_us and not op.spec.late
+        corrects = isinstance(window, TimeWindow) and bool(window.lateness_us)
+        return isinstance(window, EventWindow) and not corrects and not op.spec.late
 
     def carries(self, op: OperatorOf[WindowSpec]) -> bool:
         """What rows complete has the position of the row that completed it."""
-        return not isinstance(op.spec.window, TimeWindow)
+        return not isinstance(op.spec.window, EventWindow)
 
     def timing(self, op: OperatorOf[WindowSpec], given: Sequence[Timing | None]) -> Timing | None:
         """A window over windows closes with them: it need not wait for the next one."""
@@ -190,7 +200,7 @@ class WindowKind(AggregatingKind[WindowSpec]):
     def ordering(self, op: OperatorOf[WindowSpec]) -> Ordering:
         if (computed := super().ordering(op)) is not None:
             return computed
-        if isinstance(op.spec.window, TimeWindow):
+        if isinstance(op.spec.window, EventWindow):
             return Ordering("is over windows", several=None)
         counts = isinstance(op.spec.window, CountWindow)
         cure = "Use windows over event time, or bring the rows into one order before: .sort(on='at', …)."
@@ -223,4 +233,8 @@ class WindowKind(AggregatingKind[WindowSpec]):
                 windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, *of)
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
                 return WindowedAggregate(windows, port, schema, planned.output, spec.late, planned.stamp)
+            case SessionWindow() as window:
+                port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
+                sessions = Sessions.plan(window.gap_us, *of)
+                return SessionAggregate(sessions, port, schema, planned.output, spec.late, planned.stamp)
         raise AssertionError(spec.window)

@@ -17,6 +17,7 @@ from holdfast.state.aggregates.aggregation import Aggregation, kept_part
 from holdfast.state.aggregates.function_names import POSITION, is_ordered
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.keyed.expiry import SEEN
+from holdfast.state.windows.session_windows import SESSION
 from holdfast.state.windows.time_windows import PANE, Windows
 
 
@@ -54,7 +55,7 @@ class RowsOfWindows(StoredRows):
     """Sums of panes are added up, and shown as windows that are not complete."""
 
     def part(self, name: str, schema: pa.Schema, known: Aggregation | None = None) -> Part:
-        if PANE not in schema.names:
+        if PANE not in schema.names and SESSION not in schema.names:
             return super().part(name, schema, known)
         fits = known is not None and known.state_schema.equals(schema)
         aggregation = known if fits else aggregation_of(self.functions(), schema)
@@ -63,7 +64,7 @@ class RowsOfWindows(StoredRows):
         return Part(name, "sums", schema, keys_of(schema), aggregation)
 
     def view(self, part: Part, known: Known = NOTHING) -> View:
-        if part.aggregation is None:
+        if part.aggregation is None or PANE not in part.schema.names:
             return super().view(part, known)
         size, slide = self.fingerprint.frame["size_us"], self.fingerprint.frame["slide_us"]
         windows = Windows(size, slide, 0, part.aggregation)
