@@ -42,6 +42,7 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
         schemas=schemas,
         source_index=source_index(graph),
         fingerprint=fingerprints(graph, schemas),
+        taking=settled.taking,
         aside=settled.aside,
         offsets_us=settled.offsets_us,
         timed=settled.timed,

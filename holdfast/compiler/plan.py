@@ -65,8 +65,10 @@ class Plan:
     """Number of each stamping operator (sources and hosted operators), by sorted name: fills `__hf_source`."""
     fingerprint: Mapping[OperatorName, Fingerprint]
     """What must not change between runs on one store, per stateful operator, source and sink."""
-    aside: frozenset[tuple[OperatorName, int]] = frozenset()
+    taking: frozenset[tuple[OperatorName, int]] = frozenset()
     """Input ports beside whose rows event time travels."""
+    aside: frozenset[tuple[OperatorName, int]] = frozenset()
+    """Those of them whose rows do not move time on themselves."""
     offsets_us: Mapping[tuple[OperatorName, int], int] = field(default_factory=dict)
     """Input ports at which event time is not quite what the column says."""
     timed: frozenset[StreamRef] = frozenset()

@@ -25,10 +25,12 @@ Timings = Mapping[StreamRef, Timing | None]
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The graph whose operators all know their event time; the ports that take times beside their rows, and those where
-    times are not quite what the column says; the streams beside which times travel."""
+    """The graph whose operators all know their event time; the ports that take times beside their rows, those whose rows go
+    by another column than time does, and those where times are not quite what the column says; the streams beside which
+    times travel."""
 
     graph: Graph
+    taking: frozenset[tuple[OperatorName, int]]
     aside: frozenset[tuple[OperatorName, int]]
     offsets_us: Mapping[tuple[OperatorName, int], int]
     timed: frozenset[StreamRef]
@@ -38,6 +40,7 @@ def settle_times(graph: Graph) -> Settled:
     """Tell every operator what it was not told itself; TopologyError if nobody said it."""
     operators = dict(graph.operators)
     timings: dict[StreamRef, Timing | None] = {}
+    taking: set[tuple[OperatorName, int]] = set()
     aside: set[tuple[OperatorName, int]] = set()
     offsets: dict[tuple[OperatorName, int], int] = {}
     origins = find_origins(graph)
@@ -52,13 +55,15 @@ def settle_times(graph: Graph) -> Settled:
                 op = operators[name] = replace(op, spec=_told(op, given))
                 for port, timing, own in _followed(graph.operators[name], given):
                     if not (own and timing.direct):
+                        taking.add((name, port))
+                    if not own:
                         aside.add((name, port))
                     if own and timing.offset_us:
                         offsets[name, port] = timing.offset_us
             made = kind_of(op).timing(op, given)
         timings.update({StreamRef(name, port): made for port in range(op.outputs)})
     settled = replace(graph, operators=operators)
-    return Settled(settled, frozenset(aside), offsets, _timed(settled, aside))
+    return Settled(settled, frozenset(taking), frozenset(aside), offsets, _timed(settled, taking))
 
 
 def at_port(port: InputPort, timings: Timings) -> Timing | None:
@@ -139,10 +144,10 @@ def _followed(op: Operator, given: Sequence[Timing | None]) -> list[tuple[int, T
     ]
 
 
-def _timed(graph: Graph, aside: set[tuple[OperatorName, int]]) -> frozenset[StreamRef]:
+def _timed(graph: Graph, taking: set[tuple[OperatorName, int]]) -> frozenset[StreamRef]:
     """The ports' streams and all they come from, back to where time is known."""
     timed: set[StreamRef] = set()
-    todo = [stream for name, port in aside for stream in graph.operators[name].inputs[port].streams]
+    todo = [stream for name, port in taking for stream in graph.operators[name].inputs[port].streams]
     while todo:
         stream = todo.pop()
         if stream in timed:

@@ -97,7 +97,7 @@ class Planned(Generic[S]):
     origins: tuple[Mapping[int, OperatorName], ...]
     """Who stamped the rows of each port, by number."""
     aside: frozenset[int] = frozenset()
-    """Ports beside whose rows event time travels."""
+    """Ports whose rows do not move event time on: it travels beside them."""
     offsets_us: Mapping[int, int] = field(default_factory=dict)
     """Ports at which event time is not quite what the column says."""
 

@@ -14,6 +14,7 @@ from holdfast.testing import run_local
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SCHEMA = "id long, k long, at timestamp"
 DELAY = 10
+GAP = 9
 
 
 def rows(count: int = 300) -> list[tuple[int, int, dt.datetime]]:
@@ -40,6 +41,35 @@ class Quiet(hf.KeyedOperator):
         yield {"k": key, "seen": self.seen, "at": at}
 
 
+class Ordered(hf.KeyedOperator):
+    """Sessions as the documentation writes them: right only if rows come in the order of time."""
+
+    clicks = hf.Value(int, default=0)
+    until = hf.Value(dt.datetime)
+
+    def process(self, row: Any, key: Any) -> None:
+        assert not self.is_late()
+        if self.until:
+            self.clear_timer(self.until)
+        self.clicks += 1
+        self.until = row.at + dt.timedelta(seconds=GAP)
+        self.set_timer(self.until)
+
+    def on_timer(self, at: Any, key: Any) -> Any:
+        mark = self.watermark()
+        assert mark is not None
+        assert mark >= at
+        yield {"k": key, "n": self.clicks, "ended": at}
+        self.clear()
+
+
+class Late(hf.KeyedOperator):
+    """Tells which rows are late."""
+
+    def process(self, row: Any, key: Any) -> Any:
+        yield {"id": row.id, "late": self.is_late()}
+
+
 def build(here: str, rows_per_step: int, apart: bool) -> hf.Topology:
     """`apart`: what follows the first operator of each branch is in an element of its own."""
 
@@ -55,6 +85,11 @@ def build(here: str, rows_per_step: int, apart: bool) -> hf.Topology:
         "dropped": next_to(first).aggregate([], window=hf.tumbling("1 minute"), n=hf.count(), name="dropped"),
         "nested": next_to(inner).aggregate([], window=hf.tumbling("1 minute"), n=hf.sum("n"), name="nested"),
         "sorted": next_to(stream).sort(name="sorted"),
+        "ordered": next_to(stream).keyed(
+            "k", Ordered, "k long, n long, ended timestamp", name="ordered", order="event_time"
+        ),
+        "sessions": next_to(stream).aggregate("k", window=hf.session(GAP), n=hf.count(), name="sessions"),
+        "late": next_to(stream).keyed("k", Late, "id long, late boolean", name="late"),
         "quiet": next_to(stream).keyed("k", Quiet, "k long, seen long, at timestamp", name="quiet"),
     }
     for name, out in outputs.items():

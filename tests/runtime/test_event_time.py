@@ -59,7 +59,24 @@ def expected() -> dict[str, list[tuple[Any, ...]]]:
         "nested": sorted(nested.items()),
         "sorted": [(row[0],) for row in ordered],
         "quiet": sorted(quiet()),
+        "ordered": sorted(sessions()),
+        "sessions": sorted(sessions()),
+        "late": [(row[0], row[0] not in {kept[0] for kept, _ in in_time()}) for row in program.rows()],
     }
+
+
+def sessions() -> list[tuple[int, int, dt.datetime]]:
+    """(key, rows, end) of rows in time."""
+    found = []
+    for key in range(7):
+        times = sorted(row[2] for row, _ in in_time() if row[1] == key)
+        session: list[dt.datetime] = []
+        for at in [*times, dt.datetime.max.replace(tzinfo=dt.UTC)]:
+            if session and at - session[-1] >= dt.timedelta(seconds=program.GAP):
+                found.append((key, len(session), session[-1] + dt.timedelta(seconds=program.GAP)))
+                session = []
+            session.append(at)
+    return found
 
 
 def quiet() -> list[tuple[int, int, dt.datetime]]:
@@ -84,6 +101,9 @@ def results(here: Path) -> dict[str, list[tuple[Any, ...]]]:
         "dropped": ("window_start", "n"),
         "nested": ("window_start", "n"),
         "quiet": ("k", "seen", "at"),
+        "ordered": ("k", "n", "ended"),
+        "sessions": ("k", "n", "window_end"),
+        "late": ("id", "late"),
     }
     found = {
         name: sorted(tuple(row[c] for c in chosen) for row in written(here, name))

@@ -23,7 +23,8 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -34,10 +35,11 @@ from holdfast.language.graph import Spec
 from holdfast.language.hosted import copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
+from holdfast.language.operators.rows import sort_spec
 from holdfast.language.operators.values import Delays
 from holdfast.language.schema import to_arrow
 from holdfast.state.variables.declarations import Variable, VariableShape, declared, lives_of
-from holdfast.state.variables.key_state import KeyState, micros_of
+from holdfast.state.variables.key_state import KeyState, micros_of, moment_of
 from holdfast.state.variables.state_size import state_size
 
 if TYPE_CHECKING:
@@ -85,14 +87,21 @@ class KeyedOperator:
 
     class Sessions(hf.KeyedOperator):
         count = hf.Value(int, default=0)
+        until = hf.Value(datetime)
 
         def process(self, row, key):
+            if self.until:
+                self.clear_timer(self.until)
             self.count += 1
-            self.set_timer(row.at + timedelta(minutes=30))
+            self.until = row.at + timedelta(minutes=30)
+            self.set_timer(self.until)
 
         def on_timer(self, at, key):
-            yield {"user": key, "rows": self.count}
+            yield {"user": key, "ended": at, "rows": self.count}
             self.clear()
+
+    With `order="event_time"` this gives sessions whatever the order in which rows come (and so does, without Python,
+    `aggregate("user", window=hf.session("30 minutes"), …)`).
     """
 
     _hf_key: KeyState | None = None
@@ -119,6 +128,15 @@ class KeyedOperator:
     def clear_timer(self, at: Any) -> None:
         """Forget the timer for `at`, if there is one."""
         self._at_work().clear_timer(micros_of(at, self._hf_zoned))
+
+    def watermark(self) -> datetime | None:
+        """Up to where event time has come at the row, or the timer, at work; None: nobody knows yet."""
+        return moment_of(self._at_work().clock.mark, self._hf_zoned)
+
+    def is_late(self) -> bool:
+        """Whether the row at work is behind the watermark: more than the delay later than others of its source."""
+        clock = self._at_work().clock
+        return clock.time < clock.mark
 
     def clear(self) -> None:
         """Forget the key: all its variables and timers."""
@@ -273,6 +291,7 @@ class KeyedVerbs(Verbs):
         name: str | None = None,
         on: str | None = None,
         delay: Duration | None = None,
+        order: Literal["arrival", "event_time"] = "arrival",
     ) -> Stream:
         """Send the rows of each key through a Python operator on the executors, in the order of their positions:
         `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
@@ -280,8 +299,17 @@ class KeyedVerbs(Verbs):
         `operator`: a class derived from `holdfast.KeyedOperator`, or an instance. `schema`: what it makes. `on`: the
         timestamp column with the event time, for timers and lifetimes; `delay`: how far rows may lag behind the latest
         one; without them, the event time that the stream declared (`event_time`). What comes out has no order of its own.
-        """
-        return self._then(keyed_spec(by, operator, schema, on, delay), name)
+
+        `order="event_time"`: the operator sees the rows of a key in the order of event time; each waits until the watermark
+        has reached it, and late ones are left out and counted (as `sort(by=…)` before it would)."""
+        if order not in ("arrival", "event_time"):
+            raise TopologyError(f"order={order!r} is not known.", cure="Use 'arrival' or 'event_time'.")
+        spec = keyed_spec(by, operator, schema, on, delay)
+        if order == "arrival":
+            return self._then(spec, name)
+        before = sort_spec(on, delay, None, by)
+        ordered = self._then(before, None if name is None else f"{name}.order")
+        return ordered._then(replace(spec, on=DECLARED, delay_us=None), name)
 
     def map_state(
         self,
@@ -293,9 +321,12 @@ class KeyedVerbs(Verbs):
         name: str | None = None,
         on: str | None = None,
         delay: Duration | None = None,
+        order: Literal["arrival", "event_time"] = "arrival",
     ) -> Stream:
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 
         `state` has the declared variables of the row's key as attributes:
         `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`."""
-        return self.keyed(by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay)
+        return self.keyed(
+            by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay, order=order
+        )

@@ -178,12 +178,13 @@ def top_n_schema(schema: pa.Schema, spec: TopNSpec) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class SortSpec(Spec, UsesTime):
-    """Rows leave in the order of the event time `on`, as far as the watermark has passed. `delays_us`, `idle_us`: as in
-    windows."""
+    """Rows leave in the order of the event time `on`, as far as the watermark has passed; those of each key `by`, or all.
+    `delays_us`, `idle_us`: as in windows."""
 
     on: str
     delays_us: Delays = (("", 0),)
     idle_us: int | None = None
+    by: tuple[str, ...] = ()
 
     def times(self) -> tuple[str, ...]:
         return (self.on,)
@@ -194,12 +195,17 @@ class SortSpec(Spec, UsesTime):
     def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> SortSpec:
         if delays is None:
             return replace(self, on=columns[0])
-        return SortSpec(columns[0], delays, self.idle_us or idle_us)
+        return replace(self, on=columns[0], delays_us=delays, idle_us=self.idle_us or idle_us)
 
 
-def sort_spec(on: str | None, delay: Delay | None, idle: Duration | None) -> SortSpec:
+def sort_spec(
+    on: str | None, delay: Delay | None, idle: Duration | None, by: str | Sequence[str] = ()
+) -> SortSpec:
     """The spec of a sort; refuses what can be refused without knowing the columns."""
-    return SortSpec(column_of(on), delays_us(delay), idle_us(idle))
+    keys = key_names(
+        by, "sort()", "Name the key columns: by='user'; without by= all rows are one.", needed=False
+    )
+    return SortSpec(column_of(on), delays_us(delay), idle_us(idle), keys)
 
 
 Names = tuple[tuple[str, str], ...]
@@ -291,17 +297,19 @@ class RowVerbs(Verbs):
         *,
         delay: Delay | None = None,
         idle: Duration | None = None,
+        by: str | Sequence[str] = (),
         name: str | None = None,
     ) -> Stream:
         """Rows in the order of event time: `clicks.union(orders).sort("at", delay=5, name="sorted")`; without `on` and
-        `delay`, of the one that the stream declared (`event_time`).
+        `delay`, of the one that the stream declared (`event_time`). `by="user"`: only the rows of each key are in order, and
+        all partitions do the work.
 
         A row leaves when the watermark has passed it: the largest time so far minus `delay`, with several sources the
         smallest of theirs; with `idle=30` without those that had no row for 30 s (see `holdfast.tumbling`). Rows of the
         same time are ordered by the names of their sources, then by position. Rows that come after the watermark has
         passed them are dropped and counted as late; rows without a time are left out. Rows that leave have an order of
-        their own, so that whatever depends on it may follow. One partition does the work."""
-        return self._then(sort_spec(on, delay, idle), name)
+        their own, so that whatever depends on it may follow. Without `by` one partition does the work."""
+        return self._then(sort_spec(on, delay, idle, by), name)
 
     def barrier(
         self, *streams: Stream, by: str | Sequence[str] | None = None, name: str | None = None

@@ -68,6 +68,10 @@ class AsofJoin(TimedJoin):
         )
         return still_waiting + still_known, output
 
+    def padded(self, late: pa.Table) -> pa.Table:
+        waiting = self.piles[LEFT]
+        return self._matched(self.fresh(LEFT, waiting, late), [])
+
     def _matched(self, left: SideRows, rights: Sequence[SideRows]) -> pa.Table:
         """Each released row with the best of all rights; among equal times the one that came last."""
         low = np.full(len(left), NEVER) if self.tolerance_us is None else left.at - self.tolerance_us

@@ -106,7 +106,8 @@ class JoinLogic(KeyedLogic):
 
 @dataclass(frozen=True)
 class TimedJoin(JoinLogic):
-    """A join of two ports with event time. A row that is late in its own source is left out and counted.
+    """A join of two ports with event time. A row that is late in its own source meets nobody and is counted; one of the left
+    comes out alone if such rows do.
 
     The watermark of a port all of whose sources are idle is the other one's.
 
@@ -150,8 +151,11 @@ class TimedJoin(JoinLogic):
             for port, known, these in zip(self.ports, meta.get(SILENT, [[], []]), arrived, strict=True)
         ]
         now = self._marks(was, after, silent)
-        rows, late = self._in_time(arrived, before, was)
+        rows, behind = self._in_time(arrived, before, was)
+        late = sum(0 if these is None else these.num_rows for these in behind)
         kept, output = self.step(segments, rows, was, now, place)
+        if self.outer and behind[LEFT] is not None:
+            output = pa.concat_tables([output, self.padded(behind[LEFT])])
         new_meta = {
             "reached": [port.to_stored(known) for port, known in zip(self.ports, after, strict=True)],
             "marks": list(now),
@@ -195,22 +199,28 @@ class TimedJoin(JoinLogic):
     ) -> tuple[Segments, pa.Table]:
         """(new segments, output) from the rows of each side that are in time, and the watermarks before and after."""
 
+    def padded(self, late: pa.Table) -> pa.Table:
+        """Output rows of left rows that came too late to meet anybody."""
+        return self.shape.alone(late, np.arange(late.num_rows), self.schemas[RIGHT])
+
     def fresh(self, side: int, pile: Pile, rows: pa.Table | None) -> SideRows:
         """Rows of one side that arrived, as they will be kept: by event time."""
         return pile.empty() if rows is None else pile.fresh(rows, self.ports[side].times(rows))
 
-    def _in_time(self, arrived: Arrivals, before: Reached, was: Marks) -> tuple[Sides, int]:
+    def _in_time(self, arrived: Arrivals, before: Reached, was: Marks) -> tuple[Sides, Sides]:
+        """(the rows of each side that are in time, those that are late)."""
         found: list[pa.Table | None] = []
-        late = 0
+        late: list[pa.Table | None] = []
         for port, these, known, mark in zip(self.ports, arrived, before, was, strict=True):
             if these is None:
                 found.append(None)
+                late.append(None)
                 continue
             marks = np.maximum(port.marks(these, known), NEVER if mark is None else mark)
             in_time = port.times(these.rows) >= marks
-            late += int(np.count_nonzero(~in_time))
             found.append(these.rows if in_time.all() else these.rows.filter(pa.array(in_time)))
-        return (found[0], found[1]), late
+            late.append(None if in_time.all() else these.rows.filter(pa.array(~in_time)))
+        return (found[0], found[1]), (late[0], late[1])
 
 
 def with_keys(rows: pa.Table, by: Sequence[str]) -> Bools:

@@ -197,8 +197,8 @@ class Evaluation:
         """The times beside the rows of a port, if it takes any."""
         if not isinstance(op.spec, UsesTime) or not op.spec.times():
             return None
-        aside, streams = (op.name, port) in self._worker.plan.aside, op.inputs[port].streams
-        told = [frame for stream in streams for frame in self._told(stream)] if aside else []
+        takes, streams = (op.name, port) in self._worker.plan.taking, op.inputs[port].streams
+        told = [frame for stream in streams for frame in self._told(stream)] if takes else []
         return self._joined([*told, *(frame for stream in streams for frame in self._ends(stream))])
 
     def _ends(self, stream: StreamRef) -> list[Frame]:

@@ -17,6 +17,7 @@ from holdfast.errors import StateError
 from holdfast.state.values import codec
 from holdfast.state.variables.declarations import Lives, Variable
 from holdfast.state.variables.working_values import Clock
+from holdfast.state.windows.watermarks import is_closed
 
 _TIMERS = ""
 
@@ -88,6 +89,9 @@ class KeyState:
 
 # --- event time as users see it -------------------------------------------------------------------------------------
 
+NO_TIME = -(1 << 61)
+"""Watermarks up to here tell that no row with a time came yet."""
+
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -109,3 +113,13 @@ def micros_of(at: Any, zoned: bool) -> int:
         at = at.astimezone(dt.UTC).replace(tzinfo=None)
     past: dt.timedelta = at - _EPOCH
     return past // _MICROSECOND
+
+
+def moment_of(micros: int, zoned: bool) -> dt.datetime | None:
+    """A watermark as a datetime; None: there is none yet. At the end of time it is the last moment that there is."""
+    zone = dt.UTC if zoned else None
+    if micros <= NO_TIME:
+        return None
+    if is_closed(micros):
+        return dt.datetime.max.replace(tzinfo=zone)
+    return (_EPOCH + micros * _MICROSECOND).replace(tzinfo=zone)
