@@ -1,15 +1,14 @@
 """Bargains: asks below what a ticker was just traded for, by its volume-weighted average price (VWAP).
 
     mkdir -p vwap/in && cp TradesAndQuotes.csv.gz vwap/in/
-    echo 'END,01-JAN-2038,00:00:00.000,0,Trade,,1,1,,,,,,,,,,,,,,,,,,,,,,' > vwap/in/z-close.csv
-    holdfast run examples/vwap/vwap.py --store vwap/store --until available
+    holdfast run examples/vwap/vwap.py --store vwap/store --until available --close
     head vwap/out/*/*.csv
 
 The VWAP is that of the trades of the last ten seconds, every second. Each quote meets the VWAP of its ticker that is at
 most a second old; the index tells how much there is to win: ask size * exp(VWAP - ask price), 0 if nothing.
 
-Windows are emitted when a later trade shows that they are complete. The last ones stay open: there may be more to come.
-The line that is echoed is such a trade, far in the future; without it the last ten seconds are missing.
+Windows are emitted when a later line of the feed shows that they are complete. Without `--close` the last ones stay open: there
+may be more to come.
 """
 
 from __future__ import annotations
@@ -47,13 +46,14 @@ def build(here: str, *, period: float = 2.0, rows_per_step: int = 10_000) -> hf.
         options={"comment": "#"},  # the line of column names begins so
         max_rows_per_step=rows_per_step,
     )
-    feed = made.source(files, name="feed").consistent("market", period=period).with_columns(at=AT)
+    feed = made.source(files, name="feed").consistent("market", period=period)
+    feed = feed.with_columns(at=AT).event_time("at", delay=0)
     trades = feed.filter("type = 'Trade' and price is not null").select(
         "ticker", "at", "volume", "price * volume as value"
     )
     averages = trades.aggregate(
         "ticker",
-        window=hf.sliding(10, 1, on="at", delay=0),
+        window=hf.sliding(10, 1),
         trades=hf.count(),
         volume=hf.sum("volume"),
         value=hf.sum("value"),
@@ -66,7 +66,7 @@ def build(here: str, *, period: float = 2.0, rows_per_step: int = 10_000) -> hf.
         "ticker", "at", "ask_price", "ask_size"
     )
     matched = quotes.asof_join(
-        averages, by="ticker", on=("at", "window_end"), tolerance=1, how="inner", name="matched", delay=0
+        averages, by="ticker", on=("at", "window_end"), tolerance=1, how="inner", name="matched"
     )
     bargains = matched.select(
         "ticker", "at", "double(value) / volume as vwap", "double(ask_price) as ask_price", "ask_size"

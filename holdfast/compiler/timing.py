@@ -53,12 +53,13 @@ def settle_times(graph: Graph) -> Settled:
         else:
             if isinstance(op.spec, UsesTime):
                 op = operators[name] = replace(op, spec=_told(op, given))
-                for port, timing, own in _followed(graph.operators[name], given):
+                for port, timing, column in _followed(graph.operators[name], given):
+                    own = column in (DECLARED, timing.column)
                     if not (own and timing.direct):
                         taking.add((name, port))
                     if not own:
                         aside.add((name, port))
-                    if own and timing.offset_us:
+                    if column == DECLARED and timing.offset_us:
                         offsets[name, port] = timing.offset_us
             made = kind_of(op).timing(op, given)
         timings.update({StreamRef(name, port): made for port in range(op.outputs)})
@@ -131,14 +132,14 @@ def _told(op: Operator, given: Sequence[Timing | None]) -> Any:
     return spec.told(tuple(columns), tuple(sorted(delays.items())), min(idle, default=None))
 
 
-def _followed(op: Operator, given: Sequence[Timing | None]) -> list[tuple[int, Timing, bool]]:
-    """The ports that take the stream's watermark, and whether they take its column as well."""
+def _followed(op: Operator, given: Sequence[Timing | None]) -> list[tuple[int, Timing, str]]:
+    """The ports that take the stream's watermark, and the columns that they name."""
     spec = op.spec
     assert isinstance(spec, UsesTime)
     if not spec.follows():
         return []
     return [
-        (port, timing, column in (DECLARED, timing.column))
+        (port, timing, column)
         for port, (column, timing) in enumerate(zip(spec.times(), given, strict=False))
         if timing is not None
     ]

@@ -215,13 +215,10 @@ def check_anomalies(here: Path, complete: bool) -> None:
 
 TAQ = DATA / "taq-vwap"
 DAY = "2005-12-27 "
-CLOSE = f"END,01-JAN-2038,00:00:00.000,0,Trade,,1,1{',' * 22}\n"
-"""A trade of nothing far in the future: it closes all windows, and its own are never closed."""
 
 
 def prepare_vwap(here: Path) -> None:
     shutil.copy(TAQ / "TradesAndQuotes.csv.gz", here / "in")
-    (here / "in" / "z-close.csv").write_text(CLOSE)
 
 
 def check_vwap(here: Path, complete: bool) -> None:

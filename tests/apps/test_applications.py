@@ -31,7 +31,9 @@ SEED = 7
 
 
 def run_to_the_end(app: App, here: Path, spark: Any) -> dict[str, Any]:
-    status: dict[str, Any] = app.build(here).run(spark, store=str(here / "store"), until="available")
+    status: dict[str, Any] = app.build(here).run(
+        spark, store=str(here / "store"), until="available", close=True
+    )
     assert status["regions"][app.region]["resets"] == 0
     return status
 

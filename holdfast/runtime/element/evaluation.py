@@ -45,6 +45,11 @@ class Work:
     parcels: Mapping[ConnectionId, Sequence[Parcel]] = field(default_factory=dict)
 
     @property
+    def pieces(self) -> dict[OperatorName, Slice]:
+        """The slices that have rows to be read."""
+        return {name: piece for name, piece in self.slices.items() if piece is not CLOSING}
+
+    @property
     def batch_rows(self) -> int:
         return sum(parcel.batch.rows for parcels in self.parcels.values() for parcel in parcels)
 
@@ -130,8 +135,8 @@ class Evaluation:
                 self._add(StreamRef(op.name, port), self._engine.from_table(table))
 
     def _read(self, op: Operator) -> None:
-        piece = self._work.slices.get(op.name)
-        if piece is None or piece is CLOSING:
+        piece = self._work.pieces.get(op.name)
+        if piece is None:
             return
         run = self._worker.runs[op.name]
         assert isinstance(run, SourceRun)

@@ -39,7 +39,7 @@ from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.region.restore_budget import RestoreBudget
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
-from holdfast.runtime.runs.operator_runs import CLOSING, Remembering, SinkRun, SourceRun, store_values
+from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.runs.variable_chain import limits_of
 from holdfast.store.base import SegmentRef, Store
 
@@ -122,8 +122,8 @@ class Worker:
                 evaluation.evaluate(op)
             outcome = evaluation.finish()
             for run in self.sources:
-                if run.name in work.slices:
-                    run.source.processed(work.slices[run.name])
+                if (piece := work.pieces.get(run.name)) is not None:
+                    run.source.processed(piece)
         except Exception as error:
             self._remove_leftovers(name)
             raise self._explained(work, error) from error
@@ -140,10 +140,8 @@ class Worker:
     def _explained(self, work: Work, error: Exception) -> Exception:
         """A source may know what is wrong with the rows it gave: file and line of a malformed one."""
         for run in self.sources:
-            piece = work.slices.get(run.name)
-            explained = (
-                error if piece is None or piece is CLOSING else run.source.explain_failure(piece, error)
-            )
+            piece = work.pieces.get(run.name)
+            explained = error if piece is None else run.source.explain_failure(piece, error)
             if explained is not error:
                 return explained
         return error
