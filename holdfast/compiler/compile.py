@@ -61,9 +61,11 @@ def _element(graph: Graph, element: Element, connections: tuple[ConnectionPlan, 
 
 
 def source_index(graph: Graph) -> Mapping[OperatorName, int]:
-    """A number for everyone who may stamp positions, by sorted name."""
-    stamping = sorted(name for name, op in graph.operators.items() if kind_of(op).stamps(op))
-    return {name: index for index, name in enumerate(stamping)}
+    """A number for everyone who may stamp positions, by sorted name. Those whose rows come in no order are last: they had no
+    number once, and stored positions carry those of the others."""
+    stamping = [op for op in graph.operators.values() if kind_of(op).stamps(op)]
+    numbered = sorted(stamping, key=lambda op: (not kind_of(op).orders(op), op.name))
+    return {op.name: index for index, op in enumerate(numbered)}
 
 
 def fingerprints(graph: Graph, schemas: Mapping[StreamRef, pa.Schema]) -> Mapping[OperatorName, Fingerprint]:

@@ -90,6 +90,14 @@ def check_ordered(
             f" {culprit.name!r} does not keep positions.",
             cure=ordering.lost,
         )
+    unordered = sorted(
+        name for name in found if not kind_of(graph.operators[name]).orders(graph.operators[name])
+    )
+    if unordered and ordering.several is not None:
+        raise TopologyError(
+            f"Operator {operator.name!r} {ordering.why}, but what {unordered[0]!r} makes comes in no order.",
+            cure="Bring the rows into the order of event time before: .sort(), or .sort(by='user') for each key.",
+        )
     if len(found) > 1 and ordering.several is not None:
         raise TopologyError(
             f"Operator {operator.name!r} {ordering.why}, but its input comes from several places:"

@@ -54,7 +54,7 @@ def settle_times(graph: Graph) -> Settled:
             if isinstance(op.spec, UsesTime):
                 op = operators[name] = replace(op, spec=_told(op, given))
                 for port, timing, column in _followed(graph.operators[name], given):
-                    own = column in (DECLARED, timing.column)
+                    own = timing.tells and column in (DECLARED, timing.column)
                     if not (own and timing.direct):
                         taking.add((name, port))
                     if not own:
@@ -80,7 +80,8 @@ def at_port(port: InputPort, timings: Timings) -> Timing | None:
     if len(offsets) > 1:
         return None
     direct = same and all(timing.direct for timing in known)
-    return Timing(known[0].column, delays, min(idle, default=None), direct, offsets.pop())
+    tells = same and all(timing.tells for timing in known)
+    return Timing(known[0].column, delays, min(idle, default=None), direct, tells, offsets.pop())
 
 
 def _declared(spec: EventTimeSpec, origins: frozenset[OperatorName]) -> Timing:

@@ -78,6 +78,8 @@ class Timing:
     delays_us: Mapping[OperatorName, int]
     idle_us: int | None = None
     direct: bool = False
+    tells: bool = True
+    """A row tells that time has come to its own time minus the delay; False: only what travels beside the rows does."""
     offset_us: int = 0
     """A row's time is this much after the column's: the last moment of a window is just before its end."""
 
@@ -159,6 +161,10 @@ class Kind(ABC, Generic[S]):
     def stamps(self, op: OperatorOf[S]) -> bool:
         """Whether positions of its output rows begin here."""
         return self.makes_positions
+
+    def orders(self, op: OperatorOf[S]) -> bool:
+        """Whether positions that begin here are the order in which rows come out."""
+        return True
 
     def carries(self, op: OperatorOf[S]) -> bool:
         """Whether its output rows have the positions of input rows, of the first port."""

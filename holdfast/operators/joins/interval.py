@@ -13,11 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.operators.joins.joining import LEFT, RIGHT, Marks, Sides, TimedJoin, chosen, with_keys
-from holdfast.operators.shared.logic import Place, Segments
+from holdfast.operators.shared.keyed_maps import with_positions
+from holdfast.operators.shared.logic import Place, Segments, longs
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, matches
+from holdfast.state.joins.sides import Pile
+
+_STEP = np.int64(-7046029254386353131)
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,40 @@ class IntervalJoin(TimedJoin):
 
     before_us: int
     after_us: int
+    stamp: int | None = None
+    """The number of this operator if its results carry positions: the time of the later row of the pair, then where both
+    came from. They come in no order, but not much before the watermark."""
+
+    @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (with_positions(self.shape.output, self.stamp is not None),)
+
+    @property
+    def piles(self) -> tuple[Pile, ...]:
+        kept = [with_positions(schema, self.stamp is not None) for schema in self.schemas]
+        return tuple(Pile(side, port.by, kept[side]) for side, port in enumerate(self.ports))
+
+    def padded(self, late: pa.Table) -> pa.Table:
+        return self._alone(self.fresh(LEFT, self.piles[LEFT], late), np.arange(late.num_rows))
+
+    def _alone(self, left: SideRows, rows: I64) -> pa.Table:
+        """Left rows that meet nobody: known when nobody can come any more."""
+        output = self.shape.alone(left.table, rows, self.schemas[RIGHT])
+        return self._placed(output, left.at[rows] + self.after_us, (left.table, rows))
+
+    def _placed(self, output: pa.Table, times: I64, *origins: tuple[pa.Table, I64]) -> pa.Table:
+        """With positions, where somebody needs them."""
+        if self.stamp is None:
+            return output
+        place = np.zeros(len(times), dtype=np.int64)
+        with np.errstate(over="ignore"):
+            for table, rows in origins:
+                for name in POSITION_COLUMNS:
+                    place = place * _STEP + longs(table, name)[rows]
+        stamps = (np.full(len(times), self.stamp), times, place)
+        for field, values in zip(POSITION_FIELDS, stamps, strict=True):
+            output = output.append_column(field, pa.array(values).cast(field.type))
+        return output
 
     def step(
         self, segments: Segments, rows: Sides, was: Marks, now: Marks, place: Place
@@ -39,7 +78,8 @@ class IntervalJoin(TimedJoin):
             if arrived is not None:
                 whole = with_keys(arrived, pile.by)
                 if side == LEFT and self.outer and not whole.all():
-                    output.append(self.shape.alone(arrived, np.flatnonzero(~whole), self.schemas[RIGHT]))
+                    keyless = self.fresh(LEFT, pile, arrived.filter(pa.array(~whole)))
+                    output.append(self._alone(keyless, np.arange(len(keyless))))
                 arrived = chosen(arrived, whole)
             fresh.append(self.fresh(side, pile, arrived))
         for right in (*stored[RIGHT], fresh[RIGHT]):
@@ -48,7 +88,7 @@ class IntervalJoin(TimedJoin):
             output.append(self._meet_from_right(left, fresh[RIGHT]))
         if self.outer:
             output += self._lonely(stored, fresh, was[RIGHT], now[RIGHT])
-        result = pa.concat_tables([self.shape.output.empty_table(), *output])
+        result = pa.concat_tables([self.outputs[0].empty_table(), *output])
         needed = (lambda side: self._left_needed(side, now), lambda side: self._right_needed(side, now))
         after_step = [pile.advance(kept[n], fresh[n], needed[n], place) for n, pile in enumerate(piles)]
         return tuple(segment for of in after_step for segment in of), result
@@ -57,11 +97,17 @@ class IntervalJoin(TimedJoin):
         """(output rows, the left row of each)."""
         pairs = matches(left, left.at - self.before_us, left.at + self.after_us, right)
         table, counts = self.shape.rows(left.table, pairs.probe, right.table, pairs.other)
-        return table, pairs.probe[counts]
+        mine, others = pairs.probe[counts], pairs.other[counts]
+        return self._paired(table, left, mine, right, others), mine
 
     def _meet_from_right(self, left: SideRows, right: SideRows) -> pa.Table:
         pairs = matches(right, right.at - self.after_us, right.at + self.before_us, left)
-        return self.shape.rows(left.table, pairs.other, right.table, pairs.probe)[0]
+        table, counts = self.shape.rows(left.table, pairs.other, right.table, pairs.probe)
+        return self._paired(table, left, pairs.other[counts], right, pairs.probe[counts])
+
+    def _paired(self, output: pa.Table, left: SideRows, mine: I64, right: SideRows, others: I64) -> pa.Table:
+        times = np.maximum(left.at[mine], right.at[others])
+        return self._placed(output, times, (left.table, mine), (right.table, others))
 
     def _lonely(
         self,
@@ -84,7 +130,7 @@ class IntervalJoin(TimedJoin):
             alone = np.ones(len(leaving), dtype=np.bool_)
             for right in (*stored[RIGHT], fresh[RIGHT]):
                 alone[self._meet(leaving, right)[1]] = False
-            found.append(self.shape.alone(leaving.table, np.flatnonzero(alone), self.schemas[RIGHT]))
+            found.append(self._alone(leaving, np.flatnonzero(alone)))
         return found
 
     def _left_needed(self, side: SideRows, marks: Marks) -> Bools | None:

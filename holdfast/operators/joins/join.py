@@ -63,12 +63,20 @@ class JoinKind(KeyedKind[JoinSpec]):
         return [joins.join_schema(left, right, op.spec)]
 
     def stamps(self, op: OperatorOf[JoinSpec]) -> bool:
-        """Results of as-of joins come in the order of time, so time is their place."""
-        return isinstance(op.spec.match, AsofMatch)
+        """Results of as-of joins come in the order of time, so time is their place; those of interval joins have one, too."""
+        return op.spec.on is not None and not isinstance(op.spec.match, WindowMatch)
+
+    def orders(self, op: OperatorOf[JoinSpec]) -> bool:
+        """A pair comes out when its later row arrives: in no order that would be the same for every cut into steps."""
+        return not isinstance(op.spec.match, IntervalMatch)
 
     def timing(self, op: OperatorOf[JoinSpec], given: Sequence[Timing | None]) -> Timing | None:
         if not self.stamps(op) or op.spec.on is None:
             return None
+        if isinstance(op.spec.match, IntervalMatch):
+            # What comes is at most so far behind the watermark, and much of it is ahead: rows do not tell where time is.
+            reach = max(op.spec.match.before_us, op.spec.match.after_us)
+            return Timing(op.spec.on[0], {op.name: reach}, tells=False)
         return Timing(op.spec.on[0], {op.name: 0})
 
     def ordering(self, op: OperatorOf[JoinSpec]) -> Ordering:
@@ -108,7 +116,7 @@ class JoinKind(KeyedKind[JoinSpec]):
         outer = spec.how == "left"
         match spec.match:
             case IntervalMatch(before_us=before, after_us=after):
-                return IntervalJoin(ports, schemas, shape, outer, before, after)
+                return IntervalJoin(ports, schemas, shape, outer, before, after, planned.stamp)
             case AsofMatch(tolerance_us=tolerance, exact=exact):
                 return AsofJoin(ports, schemas, shape, outer, tolerance, exact, planned.stamp)
             case WindowMatch(left=mine, right=other):
