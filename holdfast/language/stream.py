@@ -12,20 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
+from holdfast.language import hints
 from holdfast.language.annotations import region_settings
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
+from holdfast.language.hints import no_such_name
 from holdfast.language.hosted import maker
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregate_verbs import AggregateVerbs
+from holdfast.language.operators.columns import key_names
 from holdfast.language.operators.event_time import EventTimeVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
@@ -60,6 +63,10 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         """Keep the rows for which `condition` (a Spark Column or SQL text) is true."""
         return self._then(specs.FilterSpec(_expression(condition, "filter")), name)
 
+    def where(self, condition: Any, *, name: str | None = None) -> Stream:
+        """The same as `filter`."""
+        return self.filter(condition, name=name)
+
     def select(self, *columns: Any, name: str | None = None) -> Stream:
         """Keep or compute columns: names, SQL text (`"a + b as c"`) or Spark Columns."""
         if not columns:
@@ -78,6 +85,20 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         if not chosen:
             raise TopologyError("with_columns() needs at least one column.", cure="Write name='expression'.")
         return self._then(specs.WithColumnsSpec(chosen), name)
+
+    def drop(self, *columns: str, name: str | None = None) -> Stream:
+        """All columns but these, which must be there."""
+        cure = "Name the columns to leave out: drop('a', 'b')."
+        return self._then(specs.DropSpec(key_names(columns, "drop()", cure)), name)
+
+    def rename(
+        self, columns: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str
+    ) -> Stream:
+        """Call columns by other names: `rename(old="new")`, or `rename({"old": "new"})`. They stay where they are."""
+        chosen = {**(columns or {}), **more}
+        cure = "Write rename(old='new')."
+        key_names([*chosen, *chosen.values()], "rename()", cure)
+        return self._then(specs.RenameSpec(chosen), name)
 
     def transform(self, fn: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """Apply `fn(DataFrame) -> DataFrame` to each step's rows. Stateless: it sees one step at a time."""
@@ -231,6 +252,11 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
 
     def _then(self, spec: Spec, name: str | None, outputs: int = 1, beside: Sequence[Stream] = ()) -> Stream:
         return attach(spec, (self, *beside), name, outputs)
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_name("A Stream", name, hints.STREAM, dir(Stream))
 
 
 def attach(spec: Spec, streams: Sequence[Stream], name: str | None = None, outputs: int = 1) -> Stream:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from holdfast.errors import ConfigError, TopologyError
 from holdfast.ids import OperatorName
+from holdfast.language import hints
 from holdfast.language.annotations import safe_name
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Source
 from holdfast.language.graph import Graph, HostedSpec, SourceSpec, StreamRef
+from holdfast.language.hints import no_such_name
 from holdfast.language.hosted import maker
 from holdfast.language.schema import to_arrow
 from holdfast.language.stream import Stream, any_isolated, input_port
@@ -160,6 +162,11 @@ class Topology:
         if format not in ("text", "mermaid"):
             raise ConfigError(f"format={format!r} is not known.", cure="Use 'text' or 'mermaid'.")
         return _installed().explain(self, format, spark)
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_name("A Topology", name, hints.TOPOLOGY, dir(Topology))
 
 
 class Feedback:
