@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable, Mapping
 
 _CONSISTENT = (
@@ -119,6 +120,11 @@ def no_such_name(owner: str, name: str, hints: Mapping[str, str], known: Iterabl
         return AttributeError(message)
     meant = next(one for one in public if _plain(one) == near[0])
     return AttributeError(f"{message} Did you mean {meant!r}?")
+
+
+def renamed(old: str, new: str) -> None:
+    """Warn the caller of a verb that what it was given is called otherwise now."""
+    warnings.warn(f"{old} is called {new} now.", DeprecationWarning, stacklevel=3)
 
 
 def _plain(name: str) -> str:

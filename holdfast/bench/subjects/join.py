@@ -160,7 +160,7 @@ def join_topology(
     if period is not None:
         one, two = (stream.consistent(name="bench", period=period) for stream in (one, two))
     window = latest(rows=cell.window, per_key=cell.per_key)
-    joined = one.join(two, "key", window=window, other_window=latest(rows=0), name="joined")
+    joined = one.join(two, "key", keep=window, other_keep=latest(rows=0), name="joined")
     if group_rows is not None:
         joined = joined.checkpoint(form=groups(group_rows))
     joined.sink(FileSink(str(out), format="parquet"), name="out")
