@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language import hints
-from holdfast.language.annotations import region_settings
+from holdfast.language.annotations import Mode, Trigger, region_settings
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
@@ -190,8 +190,8 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         name: str | None = None,
         *,
         period: Duration | None = None,
-        trigger: str | None = None,
-        mode: str = "async",
+        trigger: Trigger | None = None,
+        mode: Mode = "async",
         drain_timeout: Duration = 180,
         reset_timeout: Duration = 180,
         max_consecutive_resets: int = 5,

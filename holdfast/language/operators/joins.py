@@ -32,6 +32,8 @@ By = str | Sequence[str] | Mapping[str, str]
 On = str | tuple[str, str]
 """The column of the event time; two names where they differ: (left, right)."""
 
+How = Literal["inner", "left"]
+
 Within = Duration | tuple[Duration, Duration]
 
 
@@ -273,7 +275,7 @@ class JoinVerbs(Verbs):
         other_keep: Latest | None = None,
         on: On | None = None,
         delay: Delay | None = None,
-        how: str = "inner",
+        how: How = "inner",
         where: Any = None,
         suffix: str = "_right",
         idle: Duration | None = None,
@@ -322,7 +324,7 @@ class JoinVerbs(Verbs):
         tolerance: Duration | None = None,
         exact: bool = True,
         delay: Delay | None = None,
-        how: str = "left",
+        how: How = "left",
         where: Any = None,
         suffix: str = "_right",
         idle: Duration | None = None,
