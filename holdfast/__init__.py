@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     from holdfast.language.checkpoint_form import groups as groups
     from holdfast.language.checkpoint_form import incremental as incremental
     from holdfast.language.connectors import Sink as Sink
+    from holdfast.language.connectors import SinkContext as SinkContext
+    from holdfast.language.connectors import Slice as Slice
     from holdfast.language.connectors import Source as Source
+    from holdfast.language.connectors import Stamp as Stamp
+    from holdfast.language.connectors import StepId as StepId
     from holdfast.language.hosted import Operator as Operator
     from holdfast.language.operators.aggregates import avg as avg
     from holdfast.language.operators.aggregates import collect as collect
@@ -60,6 +64,11 @@ if TYPE_CHECKING:
     from holdfast.language.operators.windows import session as session
     from holdfast.language.operators.windows import sliding as sliding
     from holdfast.language.operators.windows import tumbling as tumbling
+    from holdfast.language.run import ElementStatus as ElementStatus
+    from holdfast.language.run import Progress as Progress
+    from holdfast.language.run import RegionStatus as RegionStatus
+    from holdfast.language.run import Run as Run
+    from holdfast.language.run import RunStatus as RunStatus
     from holdfast.language.stream import Stream as Stream
     from holdfast.language.topology import Topology as Topology
     from holdfast.runtime.engines.spark.state_reader import read_state as read_state
@@ -92,7 +101,8 @@ _NAMES = {
     "language.operators.rows": "ttl",
     "language.checkpoint_form": "full groups incremental",
     "runtime.engines.spark.state_reader": "read_state",
-    "language.connectors": "Source Sink",
+    "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
+    "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
     "sources": "Files Beacon Rows",
     "sinks": "FileSink MemorySink ConsoleSink ForeachBatch",
     "state.values.user_classes": "register_dataclass register_enum",
@@ -104,13 +114,17 @@ _HOMES = {name: f"holdfast.{home}" for home, names in _NAMES.items() for name in
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            from holdfast.language.hints import MODULE, no_such_name
+
+            raise no_such_name("module 'holdfast'", name, MODULE, __all__)
+        value = getattr(importlib.import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from holdfast.language.annotations import Mode
 from holdfast.language.connectors import Slice
 from holdfast.language.operators.aggregates import avg, count, max, sum
 from holdfast.language.topology import Topology
@@ -42,7 +43,7 @@ class Size:
     rows_per_file: int = 250
     rows_per_step: int = 40
     period_s: float = 0.8
-    mode: str = "async"
+    mode: Mode = "async"
     work_s: float = 0.0
     """How long each Arrow batch keeps its Python worker busy: gives kills something to hit."""
     max_resets: int = 5

@@ -65,7 +65,7 @@ def run_topology(
             )
     finally:
         session.stop()
-    print(json.dumps(status)) if as_json else show_status(status)
+    print(json.dumps(status.as_dict())) if as_json else show_status(status)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, Group
@@ -17,7 +17,7 @@ from holdfast.runtime.job import Job
 REFRESH_S = 0.5
 
 
-def show_status(status: dict[str, Any]) -> None:
+def show_status(status: Mapping[str, Any]) -> None:
     Console().print(status_tables(status))
 
 
@@ -40,7 +40,7 @@ def show_store(found: dict[str, Any]) -> None:
     console.print(table)
 
 
-def status_tables(status: dict[str, Any]) -> Group:
+def status_tables(status: Mapping[str, Any]) -> Group:
     """Regions, elements and sinks with losses of one status."""
     regions = Table(
         Column("region", overflow="fold"), "phase", "epoch", "age", "last epoch", "late", "restore", "resets",

@@ -113,7 +113,7 @@ def check_checkpoint(operator: Operator) -> None:
         raise refuse(
             operator,
             "keeps no window of rows as they come",
-            "Use hf.groups(…) behind join(…, window=hf.latest(…)) only; elsewhere hf.incremental(…).",
+            "Use hf.groups(…) behind join(…, keep=hf.latest(…)) only; elsewhere hf.incremental(…).",
         )
     if marks.checkpoint_every_s is not None and not kind.stateful and kind.role != "source":
         raise refuse(

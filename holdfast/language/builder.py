@@ -100,6 +100,16 @@ class Builder:
             )
         return StreamRef(stream.operator, 1)
 
+    def late_of(self, stream: StreamRef) -> StreamRef:
+        """The stream of rows that were too late for an operator."""
+        known = self._operators.get(stream.operator)
+        if known is None or not getattr(known.spec, "late", False) or stream.port:
+            raise TopologyError(
+                f"The stream {str(stream)!r} has no late rows of its own.",
+                cure="Ask what an aggregate over event time gives that was told late=True.",
+            )
+        return StreamRef(stream.operator, 1)
+
     def new_feedback(self, schema: pa.Schema) -> OperatorName:
         name = self._new_name("feedback")
         self._feedback[name] = schema

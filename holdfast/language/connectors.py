@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import ConfigError
@@ -55,6 +56,17 @@ class Stamp:
     """Ask for position columns; `source_index` fills `__hf_source`."""
 
     source_index: int
+
+    def put_on(self, table: pa.Table, numbers: int | Sequence[int], ordinal: int = 0) -> pa.Table:
+        """A table with position columns. `numbers`: of its rows within the part `ordinal` of the source (a file, say), or of
+        the first one if none is left out. They grow from row to row and slice to slice, however slices are cut."""
+        if isinstance(numbers, int):
+            numbers = range(numbers, numbers + table.num_rows)
+        rows = np.asarray(numbers, dtype=np.int64)
+        columns = (np.full_like(rows, self.source_index, dtype=np.int32), np.full_like(rows, ordinal), rows)
+        for field, column in zip(POSITION_FIELDS, columns, strict=True):
+            table = table.append_column(field, pa.array(column))
+        return table
 
 
 TaskReader = Callable[[Sequence[str]], pa.Table]

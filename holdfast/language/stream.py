@@ -12,32 +12,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import region_settings
+from holdfast.language import hints
+from holdfast.language.annotations import Mode, Trigger, region_settings
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
+from holdfast.language.hints import no_such_name
 from holdfast.language.hosted import maker
 from holdfast.language.operators import stateless as specs
-from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
+from holdfast.language.operators.aggregate_verbs import AggregateVerbs
+from holdfast.language.operators.columns import key_names
 from holdfast.language.operators.event_time import EventTimeVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
-from holdfast.language.operators.rows import RowVerbs, checked_ttl
-from holdfast.language.operators.values import EventWindow, RowWindow, Ttl
+from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.schema import to_arrow
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
+class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
 
     _builder: Builder = field(repr=False)
@@ -50,11 +52,20 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         """Rows that a source told malformed="stream" could not read: file, line, reason, text."""
         return replace(self, ref=self._builder.malformed_of(self.ref))
 
+    @property
+    def late(self) -> Stream:
+        """Rows behind the watermark that an aggregate told late=True left out: the columns they came with."""
+        return replace(self, ref=self._builder.late_of(self.ref))
+
     # --- stateless operators ---
 
     def filter(self, condition: Any, *, name: str | None = None) -> Stream:
         """Keep the rows for which `condition` (a Spark Column or SQL text) is true."""
         return self._then(specs.FilterSpec(_expression(condition, "filter")), name)
+
+    def where(self, condition: Any, *, name: str | None = None) -> Stream:
+        """The same as `filter`."""
+        return self.filter(condition, name=name)
 
     def select(self, *columns: Any, name: str | None = None) -> Stream:
         """Keep or compute columns: names, SQL text (`"a + b as c"`) or Spark Columns."""
@@ -74,6 +85,20 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         if not chosen:
             raise TopologyError("with_columns() needs at least one column.", cure="Write name='expression'.")
         return self._then(specs.WithColumnsSpec(chosen), name)
+
+    def drop(self, *columns: str, name: str | None = None) -> Stream:
+        """All columns but these, which must be there."""
+        cure = "Name the columns to leave out: drop('a', 'b')."
+        return self._then(specs.DropSpec(key_names(columns, "drop()", cure)), name)
+
+    def rename(
+        self, columns: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str
+    ) -> Stream:
+        """Call columns by other names: `rename(old="new")`, or `rename({"old": "new"})`. They stay where they are."""
+        chosen = {**(columns or {}), **more}
+        cure = "Write rename(old='new')."
+        key_names([*chosen, *chosen.values()], "rename()", cure)
+        return self._then(specs.RenameSpec(chosen), name)
 
     def transform(self, fn: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """Apply `fn(DataFrame) -> DataFrame` to each step's rows. Stateless: it sees one step at a time."""
@@ -130,68 +155,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         made = self._then(spec, name, outputs=ports)
         return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in range(ports)]
 
-    # --- stateful operators ---
-
-    @overload
-    def aggregate(
-        self,
-        by: str | Sequence[str],
-        emit: str = ...,
-        *,
-        window: EventWindow | RowWindow | None = ...,
-        late: Literal[False] = ...,
-        ttl: Ttl | None = ...,
-        name: str | None = ...,
-        **aggregates: Aggregate,
-    ) -> Stream: ...
-    @overload
-    def aggregate(
-        self,
-        by: str | Sequence[str],
-        emit: str = ...,
-        *,
-        window: EventWindow,
-        late: Literal[True],
-        ttl: None = ...,
-        name: str | None = ...,
-        **aggregates: Aggregate,
-    ) -> list[Stream]: ...
-    def aggregate(
-        self,
-        by: str | Sequence[str],
-        emit: str = "changes",
-        *,
-        window: EventWindow | RowWindow | None = None,
-        late: bool = False,
-        ttl: Ttl | None = None,
-        name: str | None = None,
-        **aggregates: Aggregate,
-    ) -> Stream | list[Stream]:
-        """Aggregates per key: `aggregate("user", n=holdfast.count(), total=holdfast.sum("amount"))`.
-
-        Without a window they run on for ever: `emit="changes"` gives one row per changed key and step, to be merged by
-        key; `emit="each"` one per input row. With `window=holdfast.tumbling(60, on="at")` (or `sliding`) each window
-        gives one row per key when it is complete, with window_start and window_end; `by=[]` is one key for all rows. So does
-        each session of a key with `window=holdfast.session("30 minutes")`.
-        `late=True` makes it [results, late rows]. With `window=holdfast.tumbling(rows=100)` (or `sliding`) a window is
-        rows of one key in the order of their positions, and window_rows tells how many the key had so far; so are those of
-        `holdfast.tumbling(delta=10, of="mileage")` and `holdfast.tumbling(until="is_end")`.
-
-        Without a window `ttl=holdfast.ttl(3600, on="at")` forgets keys that had no row for an hour: the next row of
-        such a key starts afresh."""
-        if window is None:
-            if late:
-                raise TopologyError("late=True needs a window.", cure="Give window=holdfast.tumbling(…).")
-            return self._then(aggregate_spec(by, emit, aggregates, checked_ttl(ttl)), name)
-        if ttl is not None:
-            raise TopologyError(
-                "ttl= does not go with a window, which is forgotten when it is complete.",
-                cure="Leave it out.",
-            )
-        made = self._then(window_spec(by, emit, window, late, aggregates), name, outputs=1 + late)
-        if not late:
-            return made
-        return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in (0, 1)]
+    # --- stateful operators: more of them in the classes above ---
 
     def apply(
         self, operator: Any, schema: Any, *, name: str | None = None, checkpoint: CheckpointForm | None = None
@@ -226,8 +190,8 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         name: str | None = None,
         *,
         period: Duration | None = None,
-        trigger: str | None = None,
-        mode: str = "async",
+        trigger: Trigger | None = None,
+        mode: Mode = "async",
         drain_timeout: Duration = 180,
         reset_timeout: Duration = 180,
         max_consecutive_resets: int = 5,
@@ -288,6 +252,11 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
 
     def _then(self, spec: Spec, name: str | None, outputs: int = 1, beside: Sequence[Stream] = ()) -> Stream:
         return attach(spec, (self, *beside), name, outputs)
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_name("A Stream", name, hints.STREAM, dir(Stream))
 
 
 def attach(spec: Spec, streams: Sequence[Stream], name: str | None = None, outputs: int = 1) -> Stream:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
 
 from holdfast.errors import ConfigError, TopologyError
 from holdfast.ids import OperatorName
+from holdfast.language import hints
 from holdfast.language.annotations import safe_name
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Source
 from holdfast.language.graph import Graph, HostedSpec, SourceSpec, StreamRef
+from holdfast.language.hints import no_such_name
 from holdfast.language.hosted import maker
+from holdfast.language.run import Run, RunOptions, RunStatus, Until
 from holdfast.language.schema import to_arrow
 from holdfast.language.stream import Stream, any_isolated, input_port
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 
 RUNTIME = "holdfast.runtime.api"
 
-Until = Literal["available"]
 Format = Literal["text", "mermaid"]
 
 
@@ -31,9 +33,9 @@ class Runner(Protocol):
 
     def run(
         self, topology: Topology, spark: SparkSession | None, store: Any, until: Until | None, **options: Any
-    ) -> Any: ...
+    ) -> RunStatus: ...
 
-    def submit(self, topology: Topology, spark: SparkSession | None, store: Any, **options: Any) -> Any: ...
+    def submit(self, topology: Topology, spark: SparkSession | None, store: Any, **options: Any) -> Run: ...
 
     def explain(self, topology: Topology, format: Format, spark: SparkSession | None) -> str: ...
 
@@ -140,26 +142,41 @@ class Topology:
         return self._builder.graph()
 
     def run(
-        self, spark: SparkSession | None = None, store: Any = None, until: Until | None = None, **options: Any
-    ) -> Any:
+        self,
+        spark: SparkSession | None = None,
+        store: Any = None,
+        until: Until | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunStatus:
         """Run until stopped; with `until="available"`, until everything that is there now is processed. `close=True`:
         then event time comes to its end: windows close, rows that wait for time leave, timers are called. Rows of a
         later run on the same store would all be late."""
-        if until not in (None, "available"):
-            raise ConfigError(
-                f"until={until!r} is not known.", cure="Use until='available', or leave it out."
-            )
+        _check_until(until)
         return _installed().run(self, spark, store, until, **options)
 
-    def submit(self, spark: SparkSession | None = None, store: Any = None, **options: Any) -> Any:
-        """Start running and return a handle with `status()`, `stop()` and `await_termination()`."""
-        return _installed().submit(self, spark, store, **options)
+    def submit(
+        self,
+        spark: SparkSession | None = None,
+        store: Any = None,
+        until: Until | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Run:
+        """Start running and return a handle with `status()`, `stop()` and `await_termination()`. Arguments as of `run`."""
+        _check_until(until)
+        if until is None:
+            return _installed().submit(self, spark, store, **options)
+        return _installed().submit(self, spark, store, until=until, **options)
 
     def explain(self, format: Format = "text", spark: SparkSession | None = None) -> str:
         """Regions, elements and every sink's guarantee with its reason, as text or as a Mermaid flowchart."""
         if format not in ("text", "mermaid"):
             raise ConfigError(f"format={format!r} is not known.", cure="Use 'text' or 'mermaid'.")
         return _installed().explain(self, format, spark)
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_name("A Topology", name, hints.TOPOLOGY, dir(Topology))
 
 
 class Feedback:
@@ -174,6 +191,11 @@ class Feedback:
         """Close the cycle."""
         input_port(self._builder, (stream,))
         self._builder.complete_feedback(self._name, stream.ref, stream._autonomous)
+
+
+def _check_until(until: Any) -> None:
+    if until not in (None, "available"):
+        raise ConfigError(f"until={until!r} is not known.", cure="Use until='available', or leave it out.")
 
 
 def _installed() -> Runner:

@@ -66,7 +66,9 @@ class Ordering:
 
     why: str
     several: str | None
-    lost: str = "Keep positions: use only filter, select, with_columns, split and union before it."
+    lost: str = (
+        "Keep positions: use only filter, select, with_columns, drop, rename, split and union before it."
+    )
 
 
 @dataclass(frozen=True, slots=True)

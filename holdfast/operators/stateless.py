@@ -4,7 +4,8 @@ Catalyst does the work; those that need no Spark expressions run on Arrow tables
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 from typing import Any, ClassVar, Protocol
@@ -13,10 +14,13 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.operators.columns import column_type
 from holdfast.language.operators.event_time import EventTimeSpec, event_time_schema
 from holdfast.language.operators.stateless import (
+    DropSpec,
     FilterSpec,
     MapArrowSpec,
+    RenameSpec,
     SelectSpec,
     SplitSpec,
     SqlSpec,
@@ -25,7 +29,7 @@ from holdfast.language.operators.stateless import (
     WithColumnsSpec,
 )
 from holdfast.language.operators.values import idle_text
-from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, Timing, register
+from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, Timing, refuse, register
 
 
 class Frames(Protocol):
@@ -112,6 +116,67 @@ class WithColumnsKind(StatelessKind[WithColumnsSpec]):
     def frames(self, op: OperatorOf[WithColumnsSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
         columns = {name: spark.column(column) for name, column in op.spec.columns.items()}
         return [spark.frame(rows).withColumns(columns)]
+
+
+@register
+class DropKind(StatelessKind[DropSpec]):
+    spec = DropSpec
+    keeps_positions = True
+    expressions = False
+
+    def leaves_time(self, op: OperatorOf[DropSpec], given: Timing) -> bool:
+        return given.column not in op.spec.columns
+
+    def schemas(self, op: OperatorOf[DropSpec], inputs: Schemas) -> list[pa.Schema]:
+        for name in op.spec.columns:
+            column_type(inputs[0], name, " to drop")
+        left = [field for field in inputs[0] if field.name not in op.spec.columns]
+        if not left:
+            raise refuse(op, "leaves no column", "Drop fewer columns.")
+        return [pa.schema(left)]
+
+    def frames(self, op: OperatorOf[DropSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [spark.frame(rows).drop(*op.spec.columns)]
+
+    def tables(self, op: OperatorOf[DropSpec], rows: pa.Table) -> list[pa.Table]:
+        return [rows.drop_columns(list(op.spec.columns))]
+
+    def what(self, op: OperatorOf[DropSpec]) -> str:
+        return ", ".join(op.spec.columns)
+
+
+@register
+class RenameKind(StatelessKind[RenameSpec]):
+    spec = RenameSpec
+    keeps_positions = True
+    expressions = False
+
+    def timing(self, op: OperatorOf[RenameSpec], given: Sequence[Timing | None]) -> Timing | None:
+        """The event time goes on under its new name."""
+        time = given[0]
+        return None if time is None else replace(time, column=op.spec.columns.get(time.column, time.column))
+
+    def schemas(self, op: OperatorOf[RenameSpec], inputs: Schemas) -> list[pa.Schema]:
+        for name in op.spec.columns:
+            column_type(inputs[0], name, " to rename")
+        names = [op.spec.columns.get(name, name) for name in inputs[0].names]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise refuse(
+                op, f"makes two columns called {twice[0]!r}", "Choose another name, or drop one before."
+            )
+        return [pa.schema([field.with_name(name) for field, name in zip(inputs[0], names, strict=True)])]
+
+    def frames(self, op: OperatorOf[RenameSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        # All at once: withColumnsRenamed goes one by one, so that two columns could not change places.
+        frame = spark.frame(rows)
+        return [frame.toDF(*(op.spec.columns.get(name, name) for name in frame.columns))]
+
+    def tables(self, op: OperatorOf[RenameSpec], rows: pa.Table) -> list[pa.Table]:
+        return [rows.rename_columns([op.spec.columns.get(name, name) for name in rows.column_names])]
+
+    def what(self, op: OperatorOf[RenameSpec]) -> str:
+        return ", ".join(f"{old} → {new}" for old, new in op.spec.columns.items())
 
 
 @register

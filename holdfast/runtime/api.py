@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
-from holdfast.language.topology import Format, Topology, Until, set_runner
+from holdfast.language.run import RunStatus, Until
+from holdfast.language.topology import Format, Topology, set_runner
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.job import Job
 from holdfast.store.base import Store
@@ -32,7 +33,7 @@ class SparkRunner:
         *,
         on_start: Callable[[Job], None] | None = None,
         **options: Any,
-    ) -> dict[str, Any]:
+    ) -> RunStatus:
         """Blocks until the end; returns the final status. Ctrl-C and SIGTERM establish a final epoch first."""
         job = self._start(topology, spark, store, until, **options)
         if on_start is not None:
@@ -63,7 +64,7 @@ class SparkRunner:
             raise
 
 
-def run_to_end(job: Job) -> dict[str, Any]:
+def run_to_end(job: Job) -> RunStatus:
     """Wait for the job's end; a first Ctrl-C or SIGTERM asks it to stop well, a second one ends it at once."""
     with _stop_signals(job):
         try:

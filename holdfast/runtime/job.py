@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from holdfast.compiler.compile import compile_graph
 from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ElementName, OwnerToken, RegionName
 from holdfast.language.graph import Graph, SourceSpec
+from holdfast.language.run import ElementStatus, RegionStatus, Run, RunState, RunStatus, Until
 from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.engines.engine import Engine
@@ -27,14 +27,13 @@ from holdfast.runtime.telling.run_log import RunLog
 from holdfast.runtime.wiring import Surroundings, Wiring
 from holdfast.store.base import Identity, Store
 
-Until = Literal["available"] | None
 MONITOR_S = 0.05
 JOIN_S = 30.0
 SUMMARY_S = 1.0
 MAIL_S = 0.25
 
 
-class Job:
+class Job(Run):
     """One run. `start`, then `await_termination`; `status`, `stop`, `resume` at any time from any thread."""
 
     def __init__(
@@ -43,7 +42,7 @@ class Job:
         engine: Engine,
         store: Store | None,
         *,
-        until: Until = None,
+        until: Until | None = None,
         close: bool = False,
         clock: Clock | None = None,
         take_over: bool = False,
@@ -111,21 +110,18 @@ class Job:
         self._start_threads()
         return self
 
-    def status(self) -> dict[str, Any]:
-        """What the run does now, as plain data."""
+    def status(self) -> RunStatus:
         now = self._clock.monotonic()
-        return {
-            "topology": self.graph.name,
-            "state": self._state(),
-            "uptime_s": round(now - self._started_at, 1),
-            "regions": {str(name): region.status(now) for name, region in self.regions.items()},
-            "elements": {str(name): loop.status(now) for name, loop in self.loops.items()},
-            "lost_rows": self._wiring.lost_by_sink(),
-        }
+        return RunStatus(
+            self.graph.name,
+            self._state(),
+            round(now - self._started_at, 1),
+            {str(name): RegionStatus.of(region.status(now)) for name, region in self.regions.items()},
+            {str(name): ElementStatus.of(loop.status(now)) for name, loop in self.loops.items()},
+            self._wiring.lost_by_sink(),
+        )
 
     def stop(self, timeout: float | None = None) -> None:
-        """Establish a final epoch in every region, then end. Waits; after the regions' drain timeout it ends anyway:
-        the last published epoch stays the truth."""
         self.ask_to_stop()
         limit = (
             timeout
@@ -143,23 +139,17 @@ class Job:
             life.stop_when_possible()
 
     def resume(self) -> None:
-        """Go on with parked regions."""
         for region in self.regions.values():
             region.resume()
 
     def trigger_epoch(self) -> None:
-        """Ask every region for an epoch now (trigger="manual", or just to have one)."""
         for region in self.regions.values():
             region.epoch_wanted()
 
     def savepoint(self, name: str, region: str | None = None, timeout: float | None = None) -> dict[str, int]:
-        """Establish an epoch of every region, or of one, now, and name it: it is kept until its name is deleted.
-        Returns the epochs by region; StoreError if it cannot be told within `timeout` seconds."""
         return establish(self.regions, name, region, timeout)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end. True if it ended; raises what made it fail. A parked region does not end the run: it is told
-        when all else has come to its end."""
         ended = self._ended_within(timeout)
         if self._failure is not None:
             self._shut_down()
@@ -175,7 +165,6 @@ class Job:
         return ended
 
     def close(self) -> None:
-        """End at once, without a final epoch."""
         self._shut_down()
 
     def fail(self, error: BaseException) -> None:
@@ -228,7 +217,7 @@ class Job:
         assert isinstance(loop.life, AloneLife)
         return loop.finished or loop.life.is_starved({c.id for c in loop.plan.inputs if c.source in silent})
 
-    def _state(self) -> str:
+    def _state(self) -> RunState:
         if self._failure is not None:
             return "failed"
         if self._ended.is_set():
@@ -258,7 +247,7 @@ class Job:
         if final or self._summaries.due():
             for event in (event for loop in self.loops.values() for event in loop.late_rows()):
                 self.feed.announce(event)
-            self.feed.announce(Summary(self.status()))
+            self.feed.announce(Summary(self.status().as_dict()))
         if final:
             uptime_s = round(self._clock.monotonic() - self._started_at, 1)
             self.feed.announce(RunEnded(self.graph.name, self._state(), uptime_s))
@@ -382,3 +371,9 @@ class Job:
         self._threads = [self._engine.thread(body, name) for body, name in bodies]
         for thread in self._threads:
             thread.start()
+
+
+def job_of(run: Run) -> Job:
+    """What is behind a handle, for those who look inside."""
+    assert isinstance(run, Job), f"{run!r} is not run here"
+    return run

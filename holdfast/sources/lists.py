@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Slice, Source, Stamp
 from holdfast.language.schema import to_arrow
-from holdfast.sources.parquet_tasks import with_positions
 from holdfast.sources.schemas import spark_schema
 
 if TYPE_CHECKING:
@@ -60,10 +58,7 @@ class Rows(Source):
 
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         table = self._table.slice(piece.start, piece.end - piece.start)
-        if stamp is None:
-            return table
-        rows = np.arange(piece.start, piece.end, dtype=np.int64)
-        return with_positions(table, stamp, pa.array(np.zeros(len(rows), dtype=np.int64)), pa.array(rows))
+        return table if stamp is None else stamp.put_on(table, piece.start)
 
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         table = self.read_arrow(piece, stamp)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.language.topology import Topology, Until
+from holdfast.language.run import RunStatus, Until
+from holdfast.language.topology import Topology
 from holdfast.runtime.api import run_to_end
 from holdfast.runtime.engines.local import LocalEngine
 from holdfast.runtime.job import Job
@@ -17,7 +18,7 @@ def run_local(
     until: Until | None = "available",
     partitions: int = 2,
     **options: Any,
-) -> dict[str, Any]:
+) -> RunStatus:
     """Run to the end and return the final status. Operators made of Spark expressions need real Spark."""
     return run_to_end(submit_local(topology, store, until, partitions, **options))
 

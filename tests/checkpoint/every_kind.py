@@ -131,8 +131,8 @@ def _rows(a: Any, b: Any, c: Any) -> None:
     )
     a.sort("at", delay=5, name="sort")
     a.sort("with blank", name="sort_blank", delay=0)
-    a.barrier(b, name="barrier")
-    a.select("k").barrier(b, c, by=["k", "n"], name="barrier_keys")
+    a.zip(b, name="barrier")
+    a.select("k").zip(b, c, by=["k", "n"], name="barrier_keys")
 
 
 def _joins(a: Any, b: Any) -> None:
@@ -140,8 +140,8 @@ def _joins(a: Any, b: Any) -> None:
     a.join(
         b, {"k": ODD, "n": "n"}, within=5, on=("at", "with blank"), how="left", name="interval_names", delay=0
     )
-    a.join(b, "k", window=hf.latest(rows=5), name="arrival")
-    a.join(b, [], window=hf.latest(rows=5), other_window=hf.latest(rows=2), name="arrival_no_keys")
-    a.join(b, ["k", "day"], window=hf.latest(5), on="at", name="windows", delay=0)
+    a.join(b, "k", keep=hf.latest(rows=5), name="arrival")
+    a.join(b, [], keep=hf.latest(rows=5), other_keep=hf.latest(rows=2), name="arrival_no_keys")
+    a.join(b, ["k", "day"], keep=hf.latest(5), on="at", name="windows", delay=0)
     a.asof_join(b, "k", on="at", name="asof", delay=0)
     a.asof_join(b, [], on=("plain", "plain"), tolerance=3, name="asof_no_keys", delay=0)

@@ -73,7 +73,7 @@ def test_an_interval_join_shows_the_rows_it_keeps_of_each_side(tmp_path: Path) -
 
 
 def test_a_barrier_shows_the_rows_that_wait(tmp_path: Path) -> None:
-    found = after_run(lambda a, b: a.barrier(b, by="k", name="it"), tmp_path, ROWS[:7])
+    found = after_run(lambda a, b: a.zip(b, by="k", name="it"), tmp_path, ROWS[:7])
     for row in found["state"]:
         of_key = [n for _, k, n in ROWS if k == row["k"]]
         assert [each["n"] for each in row["input_0"]] == of_key[sum(k == row["k"] for _, k, _ in ROWS[:7]) :]

@@ -61,19 +61,19 @@ def test_windows_may_follow_an_asof_join_and_an_asof_join_windows() -> None:
         (lambda a, b: a.join(b, "k"), "how long rows wait"),
         (lambda a, b: a.join(b, "k", within=1, on=3, delay=0), "does not name the event time"),
         (
-            lambda a, b: a.join(b, "k", within=1, window=hf.latest(rows=1), on="at", delay=0),
-            "does not go with windows",
+            lambda a, b: a.join(b, "k", within=1, keep=hf.latest(rows=1), on="at", delay=0),
+            "does not go with what a join keeps",
         ),
         (lambda a, b: a.join(b, "k", within=(1, 2, 3), on="at", delay=0), "has not two ends"),
         (lambda a, b: a.join(b, "k", within=1, on="at", how="outer", delay=0), "'outer' is not known"),
         (lambda a, b: a.join(b, "k", within=1, on="at", where="v > 1", delay=0), "cannot choose rows"),
         (lambda a, b: a.join(b, "k", within=1, on="at", suffix="", delay=0), "no suffix"),
         (lambda a, b: a.join(b, ["k", "k"], within=1, on="at", delay=0), "does not name key columns"),
-        (lambda a, b: a.join(b, "k", window=hf.latest(10)), "needs on="),
-        (lambda a, b: a.join(b, "k", window=hf.latest(rows=0)), "nothing would meet"),
-        (lambda a, b: a.join(b, [], window=hf.latest(rows=5, per_key=True)), "per_key needs keys"),
-        (lambda a, b: a.join(b, "k", window=hf.latest(rows=5), how="left"), "does not go with windows"),
-        (lambda a, b: a.join(b, "k", window=hf.sliding(rows=5, every=1)), "no window of a join"),
+        (lambda a, b: a.join(b, "k", keep=hf.latest(10)), "needs on="),
+        (lambda a, b: a.join(b, "k", keep=hf.latest(rows=0)), "nothing would meet"),
+        (lambda a, b: a.join(b, [], keep=hf.latest(rows=5, per_key=True)), "per_key needs keys"),
+        (lambda a, b: a.join(b, "k", keep=hf.latest(rows=5), how="left"), "does not go with keep="),
+        (lambda a, b: a.join(b, "k", keep=hf.sliding(rows=5, every=1)), "what a join keeps"),
         (lambda a, b: hf.latest(), "a time or a number of rows"),
         (lambda a, b: hf.latest(rows=-1), "no number of rows"),
         (lambda a, b: hf.latest(5, per_key=True), "time passes for all keys"),
@@ -119,3 +119,16 @@ def test_several_sources_on_a_side_need_an_interval() -> None:
     both.asof_join(c, "k", on="at", name="j", delay=0)
     with pytest.raises(TopologyError, match="comes from several places"):
         compile_graph(topology.graph(), ArrowAnalyser())
+
+
+def test_what_a_join_keeps_had_other_names() -> None:
+    """The old names still work, warn, and point at the line that uses them."""
+    five, four = hf.latest(rows=5), hf.latest(rows=4)
+    topology, a, b = two()
+    a.join(b, "k", keep=five, other_keep=four, name="new")
+    with pytest.warns(DeprecationWarning, match="of a join is called (other_)?keep= now") as warned:
+        a.join(b, "k", window=five, other_window=four, name="old")
+    assert [str(one.message).split("=")[0] for one in warned] == ["window", "other_window"]
+    assert {one.filename for one in warned} == {__file__}
+    operators = topology.graph().operators
+    assert operators["old"].spec == operators["new"].spec

@@ -1,4 +1,4 @@
-"""top_n, sort and barrier in plans: what comes out, what they need, and what is refused."""
+"""top_n, sort and zip in plans: what comes out, what they need, and what is refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_sorted_rows_have_positions_of_their_own_if_somebody_needs_them() -> Non
 def test_a_barrier_has_the_columns_of_all_inputs_and_the_keys_once() -> None:
     t = Topology("t")
     a, b, c = (events(t, name) for name in "abc")
-    assert columns(t, a.barrier(b, c, by=["k"])) == [
+    assert columns(t, a.zip(b, c, by=["k"])) == [
         *EVENTS.names, "at_2", "x_2", "tags_2", "at_3", "x_3", "tags_3",
     ]  # fmt: skip
 
@@ -62,8 +62,8 @@ def test_a_barrier_has_the_columns_of_all_inputs_and_the_keys_once() -> None:
 def test_a_barrier_without_keys_carries_the_order_of_its_first_input() -> None:
     t = Topology("t")
     a, b = events(t), events(t, "b")
-    a.barrier(b, name="rows").dedup("k", name="once")
-    a.barrier(b, by="k", name="keys")
+    a.zip(b, name="rows").dedup("k", name="once")
+    a.zip(b, by="k", name="keys")
     assert stamped(t) == {"a", "b", "rows"}
 
 
@@ -86,13 +86,13 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda a, b: a.sort("when", delay=0), "sorted by 'when', which is not there"),
     (lambda a, b: a.sort("at", delay=-1), "delay"),
     (lambda a, b: a.sql("select * from this", name="lost").sort("at", delay=0), "its input has no order: sql 'lost'"),
-    (lambda a, b: a.barrier(), "needs another stream"),
-    (lambda a, b: a.barrier(7), "7 is not a Stream"),
-    (lambda a, b: a.barrier(b, by=["k", 3]), "needs the names of its key columns"),
-    (lambda a, b: a.barrier(b, by="y"), "There is no column 'y'"),
-    (lambda a, b: a.barrier(b, by="tags"), "cannot be a key"),
-    (lambda a, b: a.barrier(a.union(b)), "puts rows side by side, but its input comes from several places"),
-    (lambda a, b: a.barrier(b.sql("select 1", name="lost")), "its input has no order: sql 'lost'"),
+    (lambda a, b: a.zip(), "needs another stream"),
+    (lambda a, b: a.zip(7), "7 is not a Stream"),
+    (lambda a, b: a.zip(b, by=["k", 3]), "needs the names of its key columns"),
+    (lambda a, b: a.zip(b, by="y"), "There is no column 'y'"),
+    (lambda a, b: a.zip(b, by="tags"), "cannot be a key"),
+    (lambda a, b: a.zip(a.union(b)), "puts rows side by side, but its input comes from several places"),
+    (lambda a, b: a.zip(b.sql("select 1", name="lost")), "its input has no order: sql 'lost'"),
 ]  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def test_names_that_are_taken_are_refused() -> None:
     with pytest.raises(TopologyError, match="two columns called rank"):
         compiled(t)
     t = Topology("t")
-    events(t, schema=pa.schema([("v", pa.int64()), ("v_2", pa.int64())])).barrier(
+    events(t, schema=pa.schema([("v", pa.int64()), ("v_2", pa.int64())])).zip(
         events(t, "b", pa.schema([("v", pa.int64())]))
     )
     with pytest.raises(TopologyError, match="two columns called 'v_2'"):
@@ -121,7 +121,7 @@ def test_names_that_are_taken_are_refused() -> None:
 def test_keys_of_a_barrier_are_of_one_type() -> None:
     t = Topology("t")
     one, other = (pa.schema([("k", kind)]) for kind in (pa.int64(), pa.string()))
-    events(t, "a", one).barrier(events(t, "b", other), by="k")
+    events(t, "a", one).zip(events(t, "b", other), by="k")
     with pytest.raises(TopologyError, match="'k' is of type int64 in the first input and string in number 2"):
         compiled(t)
 
@@ -140,7 +140,7 @@ def test_fingerprints_and_explain_tell_what_is_kept() -> None:
     a, b = events(t, "a", small), events(t, "b", small)
     a.top_n(2, by="k", order=["-at", "k"], window=hf.tumbling(60, on="at", delay=0), name="best")
     a.sort("at", name="sorted", delay=0)
-    a.barrier(b, by="k", name="both")
+    a.zip(b, by="k", name="both")
     plan = compiled(t)
     rows = {"k": {"type": "string"}, "at": {"type": "timestamp[us,tz=UTC]"}}
     best = {
@@ -173,3 +173,13 @@ def test_operators_are_called_what_their_verbs_are_called() -> None:
     operators: dict[Any, Operator] = dict(compiled(t).graph.operators)
     kinds = [operators[stream.ref.operator].kind for stream in made]
     assert kinds == ["top_n", "with_columns", "map_arrow", "dedup"]
+
+
+def test_zip_was_called_barrier() -> None:
+    t = Topology("t")
+    a, b = events(t, "a"), events(t, "b")
+    a.zip(b, by="k", name="new")
+    with pytest.warns(DeprecationWarning, match=r"barrier\(\) is called zip\(\) now") as warned:
+        a.barrier(b, by="k", name="old")
+    assert [one.filename for one in warned] == [__file__]
+    assert t.graph().operators[OperatorName("old")].spec == t.graph().operators[OperatorName("new")].spec

@@ -174,14 +174,14 @@ def in_region(orders: hf.Stream, payments: hf.Stream) -> dict[str, hf.Stream]:
         "matched": orders.join(
             payments, {"id": "order"}, within=(30, 20), on="at", delay=2, how="left", name="matched"
         ),
-        "paid": orders.join(
-            payments, {"id": "order"}, window=every, other_window=every, name="paid"
-        ).checkpoint(form=hf.groups(rows=32)),
+        "paid": orders.join(payments, {"id": "order"}, keep=every, other_keep=every, name="paid").checkpoint(
+            form=hf.groups(rows=32)
+        ),
         "near": orders.join(
             payments,
             "user",
-            window=hf.latest(rows=12),
-            other_window=hf.latest(8),
+            keep=hf.latest(rows=12),
+            other_keep=hf.latest(8),
             on="at",
             delay=2,
             name="near",

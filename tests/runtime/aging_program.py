@@ -28,7 +28,7 @@ class Ticking(Rows):
 
 def met(topology: hf.Topology, one: hf.Stream, asked: int) -> hf.Stream:
     two = topology.source(Rows([(n,) for n in range(asked)], "m long", rows_per_step=10_000), name="two")
-    windows = {"window": hf.latest(rows=WINDOW), "other_window": hf.latest(rows=0)}
+    windows = {"keep": hf.latest(rows=WINDOW), "other_keep": hf.latest(rows=0)}
     return one.join(two, {"n": "m"}, **windows, name="pairs")
 
 

@@ -49,7 +49,7 @@ def life(place: Place, graph: Graph, size: Size, fate: Fate) -> None:
     topology = build(graph, place, size)
     if fate.to_the_end:
         status = run_local(topology, fate.store, take_over=fate.take_over)
-        place.report(os.getpid()).write_text(json.dumps(status))
+        place.report(os.getpid()).write_text(json.dumps(status.as_dict()))
     else:
         submit_local(topology, fate.store).await_termination()
     os._exit(0)

@@ -52,7 +52,7 @@ def main(phase: str, here: str) -> None:
         "near": rows.aggregate(
             "k", window=hf.sliding(delta=40, of="v", every=2), n=hf.count(), name="near", **more
         ),
-        "both": rows.barrier(others, by="k", name="both"),
+        "both": rows.zip(others, by="k", name="both"),
     }
     for name, stream in streams.items():
         stream.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")

@@ -31,9 +31,9 @@ def main(here: str) -> None:
         "interval": left.join(right, "k", within=(1, 2), how="left", name="interval", **timed),
         "asof": left.asof_join(right, "k", tolerance=5, name="asof", **timed),
         "ordered": left.join(
-            right, "k", window=hf.latest(rows=30), other_window=hf.latest(2), name="ordered", **timed
+            right, "k", keep=hf.latest(rows=30), other_keep=hf.latest(2), name="ordered", **timed
         ),
-        "arrival": left.join(right, "k", window=hf.latest(rows=10, per_key=True), name="arrival"),
+        "arrival": left.join(right, "k", keep=hf.latest(rows=10, per_key=True), name="arrival"),
     }
     for name, stream in joined.items():
         stream.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")

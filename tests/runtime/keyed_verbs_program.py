@@ -42,8 +42,8 @@ def main(here: str) -> None:
         ),
         "best": stream.top_n(2, by="k", order=["-n", "at"], window=minutes, name="best"),
         "sixes": in_order.aggregate("k", window=hf.tumbling(rows=6), all=hf.collect("n"), name="sixes"),
-        "both": stream.barrier(other, by="k", name="both"),
-        "paired": stream.barrier(other, name="paired"),
+        "both": stream.zip(other, by="k", name="both"),
+        "paired": stream.zip(other, name="paired"),
         "clocked": stream.dedup(["k", "n"], ttl=hf.ttl(3600), name="clocked"),
         "running": stream.top_n(3, by="k", order="-n", name="running"),
     }

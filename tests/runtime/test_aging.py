@@ -91,7 +91,7 @@ class Life:
         if self.apart:
             one, two = one.isolate(), two.isolate()
         nobody = hf.latest(rows=0)
-        pairs = one.join(two, {self.by: "m"}, window=self.window, other_window=nobody, name="pairs")
+        pairs = one.join(two, {self.by: "m"}, keep=self.window, other_keep=nobody, name="pairs")
         if not self.in_region:
             pairs = pairs.checkpoint(every=EVERY)
         return self.lived(made, pairs, dies)
@@ -209,7 +209,7 @@ def slow_life(life: Life, seconds: float) -> None:
     kept = [(n, KEY[n % 4]) for n in range(200)]
     one = made.source(Ticking(kept, "n long, k long", life.clock), name="one")
     two = made.source(Slow([(-1,)] * 6, "m long", rows_per_step=1), name="two")
-    pairs = one.join(two, {"n": "m"}, window=life.window, other_window=hf.latest(rows=0), name="pairs")
+    pairs = one.join(two, {"n": "m"}, keep=life.window, other_keep=hf.latest(rows=0), name="pairs")
     pairs.checkpoint(every=2 * seconds).sink(MemorySink(life.shelf), name="out")
     life.asked = 6
     with pytest.raises(Crash):
@@ -257,7 +257,7 @@ def test_a_step_that_fails_costs_its_own_rows_and_no_state(life: Life) -> None:
     one = made.source(Ticking([(n,) for n in range(250)], "n long", life.clock), name="one")
     two = made.source(Asking(), name="two")
     pairs = one.join(
-        two, {"n": "m"}, window=life.window, other_window=hf.latest(rows=0), where=fails_once, name="pairs"
+        two, {"n": "m"}, keep=life.window, other_keep=hf.latest(rows=0), where=fails_once, name="pairs"
     )
     pairs.checkpoint(every=EVERY).sink(MemorySink(life.shelf), name="out")
     status = run_local(made, life.where, clock=life.clock)
@@ -292,7 +292,7 @@ def test_where_rows_are_that_came_while_nobody_ran() -> None:
     exact = made.source(Rows([(1,)], "n long"), name="exact").consistent("books")
     loose = made.source(Rows([(1,)], "n long"), name="loose")
     live = made.source(Live([(1,)], "n long", ManualClock()), name="live")
-    windows = {"window": hf.latest(rows=5), "other_window": hf.latest(rows=0)}
+    windows = {"keep": hf.latest(rows=5), "other_keep": hf.latest(rows=0)}
     loose.join(exact.autonomous(), "n", **windows, name="first").sink(MemorySink("feeds-1"), name="out_1")
     live.join(loose, "n", **windows, name="second").sink(MemorySink("feeds-2"), name="out_2")
     plan = compile_graph(made.graph(), ArrowAnalyser())

@@ -141,10 +141,8 @@ def test_a_whole_run_over_two_sources_and_what_depends_on_order_behind_it(tmp_pa
         )
         for rows, step, name in ((left, 7, "a"), (right, 11, "b"))
     )
-    a.barrier(b, by="k", name="keyed").sink(hf.MemorySink("keyed"), name="keyed_out")
-    pairs = a.barrier(b, name="pairs").aggregate(
-        [], window=hf.tumbling(rows=2), all=hf.collect("v_2"), name="w"
-    )
+    a.zip(b, by="k", name="keyed").sink(hf.MemorySink("keyed"), name="keyed_out")
+    pairs = a.zip(b, name="pairs").aggregate([], window=hf.tumbling(rows=2), all=hf.collect("v_2"), name="w")
     pairs.sink(hf.MemorySink("pairs"), name="pairs_out")
     run_local(topology, store=f"file:{tmp_path}/store", partitions=3)
     keyed, twos = hf.MemorySink.rows("keyed"), [row["all"] for row in hf.MemorySink.rows("pairs")]

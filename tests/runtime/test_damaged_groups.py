@@ -26,7 +26,7 @@ def joined(shelf: str, asking: list[tuple[int]], in_region: bool) -> Topology:
     if in_region:
         one, two = (stream.consistent(name="books") for stream in (one, two))
     pairs = one.join(
-        two, {"n": "m"}, window=hf.latest(rows=1000), other_window=hf.latest(rows=0), name="pairs"
+        two, {"n": "m"}, keep=hf.latest(rows=1000), other_keep=hf.latest(rows=0), name="pairs"
     ).checkpoint(form=hf.groups(rows=10))
     if not in_region:
         pairs = pairs.checkpoint(every=0.001)

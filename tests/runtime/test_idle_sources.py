@@ -386,7 +386,7 @@ def test_a_join_by_arrival_waits_for_nobody() -> None:
     topology = hf.Topology("t")
     one, other = (topology.source(hf.Rows([], "k string"), name=name) for name in "ab")
     with pytest.raises(TopologyError, match="idle= needs on="):
-        one.join(other, by="k", window=hf.latest(rows=3), idle=3)
+        one.join(other, by="k", keep=hf.latest(rows=3), idle=3)
 
 
 def test_explain_tells_when_a_source_is_idle() -> None:

@@ -62,10 +62,8 @@ def build(here: Path) -> hf.Topology:
         "sums": v.keyed("k", Sums, "k string, total long", name="sums"),
         "interval": v.join(w, "k", within=1, how="left", name="interval", **timed),
         "asof": v.asof_join(w, "k", name="asof", **timed),
-        "ordered": v.join(
-            w, "k", window=hf.latest(rows=20), other_window=hf.latest(2), name="ordered", **timed
-        ),
-        "paired": v.barrier(w, by="k", name="paired"),
+        "ordered": v.join(w, "k", keep=hf.latest(rows=20), other_keep=hf.latest(2), name="ordered", **timed),
+        "paired": v.zip(w, by="k", name="paired"),
     }
     for name, stream in made.items():
         stream.sink(hf.FileSink(str(here / "out" / name), "parquet"), name=f"{name}_out")

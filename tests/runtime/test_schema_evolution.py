@@ -162,7 +162,7 @@ def test_rows_that_wait_at_a_barrier_get_nulls_for_new_columns(tmp_path: Path) -
             )
             for name in ("one", "two")
         )
-        one.barrier(two, by="k", name="b").sink(hf.FileSink(str(tmp_path / "out"), "parquet"), name="out")
+        one.zip(two, by="k", name="b").sink(hf.FileSink(str(tmp_path / "out"), "parquet"), name="out")
         run_local(topology, store=f"file:{tmp_path}/store")
         files = sorted((tmp_path / "out").glob("part-*.parquet"))
         return [row for file in files for row in pq.read_table(file).to_pylist()]

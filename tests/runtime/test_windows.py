@@ -158,11 +158,11 @@ def test_late_rows_can_be_had_as_a_stream_of_their_own(tmp_path: Path) -> None:
     rows = [(moment, n) for n, moment in enumerate(at)]
     topology = hf.Topology("late")
     source = topology.source(hf.Rows(rows, "at timestamp, n int", rows_per_step=2), name="rows")
-    results, late = source.consistent(period=0.05).aggregate(
+    results = source.consistent(period=0.05).aggregate(
         [], window=hf.tumbling(10, on="at", delay=0), late=True, n=hf.count(), top=hf.max("n"), name="tens"
     )
     results.sink(hf.MemorySink("tens"), name="out")
-    late.sink(hf.MemorySink("late"), name="late_out")
+    results.late.sink(hf.MemorySink("late"), name="late_out")
     status = run_local(topology, store=f"file:{tmp_path}/store")
     tens, late_rows = hf.MemorySink.table("tens"), hf.MemorySink.table("late")
     hf.MemorySink.clear("tens")

@@ -25,11 +25,11 @@ def main(here: str) -> None:
     source = hf.Rows(rows(), "at timestamp, k string, n long", rows_per_step=10)
     stream = topology.source(source, name="rows").consistent(period=0.02)
     window = hf.sliding(6, 2, on="at", delay=2)
-    timed, late = stream.aggregate(
+    timed = stream.aggregate(
         "k", window=window, late=True, c=hf.count(), total=hf.sum("n"), newest=hf.last("n"), name="timed"
     )
     counted = stream.aggregate("k", window=hf.sliding(rows=20, every=5), total=hf.sum("n"), name="counted")
-    for name, out in (("timed", timed), ("late", late), ("counted", counted)):
+    for name, out in (("timed", timed), ("late", timed.late), ("counted", counted)):
         out.sink(hf.FileSink(f"{here}/{name}", "parquet"), name=f"{name}_out")
     run_local(topology, store=f"file:{here}/store")
 

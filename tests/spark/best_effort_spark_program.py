@@ -39,7 +39,7 @@ def main(here: str, master: str, size: str, to_the_end: str, *graphs: str) -> No
     for graph, job in jobs.items():
         while not job.await_termination(timeout=3600):
             pass
-        places[graph].report(os.getpid()).write_text(json.dumps(job.status()))
+        places[graph].report(os.getpid()).write_text(json.dumps(job.status().as_dict()))
     session.stop()
 
 

@@ -73,7 +73,7 @@ def build(here: Path, out: Path) -> hf.Topology:
 
 def joined(left: Any, right: Any) -> dict[str, Any]:
     timed: dict[str, Any] = {"on": "at", "delay": 3}
-    latest: dict[str, Any] = {"window": hf.latest(rows=30), "other_window": hf.latest(2)}
+    latest: dict[str, Any] = {"keep": hf.latest(rows=30), "other_keep": hf.latest(2)}
     return {
         "interval": left.join(right, "k", within=(1, 2), how="left", name="interval", **timed),
         "asof": left.asof_join(right, "k", tolerance=5, name="asof", **timed),
@@ -89,7 +89,7 @@ def kept(left: Any, right: Any) -> dict[str, Any]:
             2, by="k", order=["-v", "at"], window=hf.tumbling(6, on="at", delay=2), name="best"
         ),
         "sorted": left.union(right).sort("at", delay=3, name="sorted"),
-        "both": left.barrier(right, by="k", name="both"),
+        "both": left.zip(right, by="k", name="both"),
         "sessions": left.keyed(
             "k", Sessions, "k string, ended timestamp, rows long, said string", name="sessions", on="at", delay=2
         ),

@@ -109,7 +109,7 @@ def test_a_window_join_by_arrival_counts_rows_over_all_partitions(
     def build(topology: Topology) -> Stream:
         left, right = streams(topology, tmp_path)
         return left.join(
-            right, "k", window=hf.latest(rows=ROWS * 2), other_window=hf.latest(rows=ROWS * 2), name="j"
+            right, "k", keep=hf.latest(rows=ROWS * 2), other_keep=hf.latest(rows=ROWS * 2), name="j"
         )
 
     found = on_spark(build).to_pylist()

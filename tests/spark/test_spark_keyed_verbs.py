@@ -56,8 +56,8 @@ def streams(topology: Topology, files: Path, filtered: bool) -> list[Stream]:
         "running": a.top_n(3, by="k", order=["-v", "at"], name="running"),
         "best": a.top_n(2, by=[], order="-v", window=hf.tumbling(10, on="at", delay=2), name="best"),
         "sorted": a.union(b).sort("at", delay=2, name="sorted"),
-        "keyed": a.barrier(b, by="k", name="keyed"),
-        "rows": a.barrier(b, name="rows"),
+        "keyed": a.zip(b, by="k", name="keyed"),
+        "rows": a.zip(b, name="rows"),
     }
     assert tuple(made) == NAMES
     return list(made.values())

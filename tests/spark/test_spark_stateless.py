@@ -70,6 +70,12 @@ CASES = {
             {"id": F.expr("id + 1"), "late": F.date_trunc("hour", "at"), "both": F.expr("array(id, 7)")}
         ),
     ),
+    "drop": (lambda s: s.drop("user", "at"), lambda f: f.drop("user", "at")),
+    "rename": (
+        lambda s: s.rename(id="score", score="id", user="who"),
+        lambda f: f.selectExpr("id as score", "user as who", "amount", "score as id", "at"),
+    ),
+    "where": (lambda s: s.where("amount > 5"), lambda f: f.where("amount > 5")),
     "transform": (lambda s: s.transform(busy_users), busy_users),
     "sql": (
         lambda s: s.sql("select id, explode(array(user, 'x')) as w from this where id % 2 = 0"),

@@ -16,7 +16,7 @@ from holdfast.bench.measure.side_holdfast import CountingStore, StepTimes, watch
 from holdfast.bench.subjects.keyed import keyed_topology
 from holdfast.bench.subjects.state_growth import epochs_of, filling_inputs, wait_for_epochs
 from holdfast.errors import HoldfastError
-from holdfast.runtime.job import Job
+from holdfast.runtime.job import job_of
 from holdfast.runtime.live_directory import ENV
 from holdfast.state.keyed.segment import open_segment
 
@@ -65,8 +65,10 @@ class FilledRun:
         self.linked = 0
         filling = filling_inputs(files.parent / f"filling-{keys}", keys, FILLING_ROWS)
         filling.link(files, len(filling.distinct), "a-filling")
-        self.job: Job = keyed_topology(files, out, region).submit(
-            spark=place.session, store=None if region is None else self.store
+        self.job = job_of(
+            keyed_topology(files, out, region).submit(
+                spark=place.session, store=None if region is None else self.store
+            )
         )
         self.times: StepTimes = watch_steps(self.job)
         self._filling = len(filling.distinct)

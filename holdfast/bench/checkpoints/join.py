@@ -17,7 +17,7 @@ from holdfast.bench.measure.ratios import ratio_of
 from holdfast.bench.measure.side_holdfast import CountingStore, wait_until_visible, watch_steps
 from holdfast.bench.subjects.join import CELLS, Cell, Scale, join_topology, output_rows, write_streams
 from holdfast.errors import HoldfastError
-from holdfast.runtime.job import Job
+from holdfast.runtime.job import job_of
 
 GROUPS = (512, 4096)
 PERIODS = (1.0, 10.0)
@@ -103,7 +103,7 @@ def _run(
         place.settle()
         store = None if period is None else CountingStore(at)
         topology = join_topology(files, out, cell, period, group)
-        job: Job = topology.submit(spark=place.session, store=store, until="available")
+        job = job_of(topology.submit(spark=place.session, store=store, until="available"))
         times = watch_steps(job)
         wait_until_visible(job, times)
         if len(times.done) != steps_in(files):

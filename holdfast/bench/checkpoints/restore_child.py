@@ -23,7 +23,7 @@ from holdfast.bench.measure.side_holdfast import watch_steps
 from holdfast.bench.subjects.keyed import keyed_topology
 from holdfast.bench.subjects.state_growth import epochs_of, wait_for_epochs
 from holdfast.runtime.engines.spark.session import make_session
-from holdfast.runtime.job import Job
+from holdfast.runtime.job import job_of
 
 MEMORY = "10g"
 """Structured Streaming's default store keeps its state as objects in the JVM: ten million keys need several GB."""
@@ -48,7 +48,7 @@ def main(config: dict[str, Any]) -> None:
 def _ours(session: SparkSession, config: dict[str, Any], begun: float) -> None:
     region = {"period": config["period"], "restore_within": config.get("restore_within")}
     topology = keyed_topology(Path(config["files"]), Path(config["out"]), region)
-    job: Job = topology.submit(spark=session, store=config["store"])
+    job = job_of(topology.submit(spark=session, store=config["store"]))
     times = watch_steps(job)
     steps = config["steps"]
     if config.get("first"):

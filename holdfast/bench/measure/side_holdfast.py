@@ -15,7 +15,7 @@ from holdfast.bench.measure.inputs import rows_in, steps_in
 from holdfast.errors import HoldfastError
 from holdfast.ids import Epoch, RegionName
 from holdfast.language.topology import Topology
-from holdfast.runtime.job import Job
+from holdfast.runtime.job import Job, job_of
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.store.base import LocalSegment, SegmentRef
 from holdfast.store.files.file_store import FileStore
@@ -105,7 +105,7 @@ def run_topology(
 ) -> Stretch:
     """Run over all files of a directory, one per step (of each stream, if it has one directory per stream)."""
     count = steps_in(files)
-    job: Job = topology.submit(spark=session, store=store, until="available")
+    job = job_of(topology.submit(spark=session, store=store, until="available"))
     times = watch_steps(job)
     ended = wait_until_visible(job, times)
     if len(times.done) != count:

@@ -27,7 +27,7 @@ from holdfast.errors import HoldfastError
 from holdfast.language.checkpoint_form import groups
 from holdfast.language.operators.joins import latest
 from holdfast.language.topology import Topology
-from holdfast.runtime.job import Job
+from holdfast.runtime.job import job_of
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
 from holdfast.state.columns.hashing import I64
@@ -135,8 +135,10 @@ def _run(place: Place, cell: Cell, rows: int, fill: int, steps: int) -> Rate:
     with place.directory("in") as files, place.directory("out") as out, place.directory("store") as store:
         write_streams(files, cell, rows, fill + steps)
         place.settle()
-        job: Job = join_topology(files, out, cell).submit(
-            spark=place.session, store=CountingStore(store), until="available"
+        job = job_of(
+            join_topology(files, out, cell).submit(
+                spark=place.session, store=CountingStore(store), until="available"
+            )
         )
         times = watch_steps(job)
         ended = wait_until_visible(job, times)
@@ -160,7 +162,7 @@ def join_topology(
     if period is not None:
         one, two = (stream.consistent(name="bench", period=period) for stream in (one, two))
     window = latest(rows=cell.window, per_key=cell.per_key)
-    joined = one.join(two, "key", window=window, other_window=latest(rows=0), name="joined")
+    joined = one.join(two, "key", keep=window, other_keep=latest(rows=0), name="joined")
     if group_rows is not None:
         joined = joined.checkpoint(form=groups(group_rows))
     joined.sink(FileSink(str(out), format="parquet"), name="out")

@@ -32,7 +32,7 @@ from holdfast.bench.measure.side_holdfast import (
 from holdfast.bench.subjects.changelog import COLUMNS, first_difference, merged
 from holdfast.bench.subjects.keyed import keyed_topology
 from holdfast.errors import HoldfastError
-from holdfast.runtime.job import Job
+from holdfast.runtime.job import Job, job_of
 
 EPOCHS_AFTER_FILLING = 2
 """The first may have begun before the last filling step; the second has all of it."""
@@ -118,7 +118,7 @@ class SizedState:
         with place.directory("in") as files, place.directory("out") as out, place.directory("store") as at:
             self._filling.link(files, len(self._filling.distinct), "a-filling")
             store = CountingStore(at)
-            job: Job = keyed_topology(files, out).submit(spark=place.session, store=store)
+            job = job_of(keyed_topology(files, out).submit(spark=place.session, store=store))
             try:
                 done = self._measure(job, store, files)
             finally:

@@ -1,4 +1,4 @@
-"""Joins: `a.join(b, by="k", within=10, on="at")`, `a.join(b, by="k", window=hf.latest(rows=1000))`,
+"""Joins: `a.join(b, by="k", within=10, on="at")`, `a.join(b, by="k", keep=hf.latest(rows=1000))`,
 `a.asof_join(b, by="k", on="at")`.
 
 Output rows have all columns of the left stream, then those of the right without its keys; names that both have get a
@@ -18,6 +18,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
+from holdfast.language.hints import renamed
 from holdfast.language.operators.columns import column_type
 from holdfast.language.operators.event_time import DECLARED, Delay, UsesTime, delays_us, idle_us, micros
 from holdfast.language.operators.values import Delays, Latest
@@ -30,6 +31,8 @@ By = str | Sequence[str] | Mapping[str, str]
 
 On = str | tuple[str, str]
 """The column of the event time; two names where they differ: (left, right)."""
+
+How = Literal["inner", "left"]
 
 Within = Duration | tuple[Duration, Duration]
 
@@ -98,9 +101,9 @@ class JoinSpec(Spec, UsesTime):
 
 
 def latest(size: Duration | None = None, *, rows: int | None = None, per_key: bool = False) -> Latest:
-    """The window of a stream in a join: its last `rows` rows, or those of the last `size` seconds of event time.
+    """What a stream keeps in a join: its last `rows` rows, or those of the last `size` seconds of event time.
 
-    `rows=0` keeps nothing: the stream's rows meet the other window and are gone. `per_key`: the last rows of each key."""
+    `rows=0` keeps nothing: the stream's rows meet what the other keeps and are gone. `per_key`: the last rows of each key."""
     if (size is None) == (rows is None):
         raise TopologyError(
             "latest() takes a time or a number of rows.", cure="Write latest(10) or latest(rows=1000)."
@@ -128,9 +131,9 @@ def window_match(window: Latest | None, other: Latest | None) -> WindowMatch:
     windows = (window or Latest(0, None), other or Latest(0, None))
     for given in windows:
         if not isinstance(given, Latest):
-            raise TopologyError(f"{given!r} is no window of a join.", cure="Use holdfast.latest(…).")
+            raise TopologyError(f"{given!r} does not say what a join keeps.", cure="Use holdfast.latest(…).")
     if all(given.rows == 0 for given in windows):
-        raise TopologyError("Nothing is kept on either side: nothing would meet.", cure="Give a window.")
+        raise TopologyError("Nothing is kept on either side: nothing would meet.", cure="Give keep=.")
     return WindowMatch(*windows)
 
 
@@ -174,13 +177,13 @@ def join_spec(
 def _check_windows(
     windows: tuple[Latest, Latest], keys: Sequence[str], on: On | None, how: str, idle: Duration | None
 ) -> None:
-    """What goes with windows of a join."""
+    """What goes with rows that are kept."""
     if on is None and any(window.size_us is not None for window in windows):
-        raise TopologyError("A window of time needs on=.", cure="Name the column of the event time.")
-    if how != "inner":
         raise TopologyError(
-            f"how={how!r} does not go with windows of a join.", cure="Use within=, or how='inner'."
+            "What keeps rows for a time needs on=.", cure="Name the column of the event time."
         )
+    if how != "inner":
+        raise TopologyError(f"how={how!r} does not go with keep=.", cure="Use within=, or how='inner'.")
     if any(window.per_key for window in windows) and not keys:
         raise TopologyError("per_key needs keys.", cure="Name them in by=.")
     if on is None and idle is not None:
@@ -268,40 +271,48 @@ class JoinVerbs(Verbs):
         by: By,
         *,
         within: Within | None = None,
-        window: Latest | None = None,
-        other_window: Latest | None = None,
+        keep: Latest | None = None,
+        other_keep: Latest | None = None,
         on: On | None = None,
         delay: Delay | None = None,
-        how: str = "inner",
+        how: How = "inner",
         where: Any = None,
         suffix: str = "_right",
         idle: Duration | None = None,
         name: str | None = None,
+        window: Latest | None = None,
+        other_window: Latest | None = None,
     ) -> Stream:
         """Rows of this stream and of another with equal keys, side by side. One of two kinds:
 
         `join(other, by="user", within=10, on="at")`: event times at most 10 s apart; `within=(5, 60)`: the other from
         5 s before to 60 s after. `how="left"` also gives rows that met nobody, once nobody can come any more.
 
-        `join(other, by="user", window=holdfast.latest(rows=1000), other_window=holdfast.latest(rows=0))`: each row
+        `join(other, by="user", keep=holdfast.latest(rows=1000), other_keep=holdfast.latest(rows=0))`: each row
         meets the rows that the other stream keeps at that moment. With `on=` the two streams run in the order of event
         time; without, as they arrive. `where` (a function of an Arrow table giving booleans, or an Arrow expression)
-        chooses among the pairs.
+        chooses among the pairs. `keep=` is what this stream keeps, `other_keep=` what the other does; nothing if left out.
 
         `idle=30`: nobody waits for a source that had no row for 30 s; see `holdfast.tumbling`."""
+        if window is not None:
+            renamed("window= of a join", "keep=")
+            keep = keep or window
+        if other_window is not None:
+            renamed("other_window= of a join", "other_keep=")
+            other_keep = other_keep or other_window
         if within is not None:
-            if window is not None or other_window is not None:
+            if keep is not None or other_keep is not None:
                 raise TopologyError(
-                    "within= does not go with windows of a join.", cure="Give within=, or window=."
+                    "within= does not go with what a join keeps.", cure="Give within=, or keep=."
                 )
             spec = join_spec(interval_match(within), by, on, delay, how, where, suffix, idle)
             return self._then(spec, name, beside=(other,))
-        if window is None and other_window is None:
+        if keep is None and other_keep is None:
             raise TopologyError(
                 "A join needs to know how long rows wait for each other.",
-                cure="Give within=10, on='at'; or window=holdfast.latest(rows=1000).",
+                cure="Give within=10, on='at'; or keep=holdfast.latest(rows=1000).",
             )
-        spec = join_spec(window_match(window, other_window), by, on, delay, how, where, suffix, idle)
+        spec = join_spec(window_match(keep, other_keep), by, on, delay, how, where, suffix, idle)
         return self._then(spec, name, beside=(other,))
 
     def asof_join(
@@ -313,7 +324,7 @@ class JoinVerbs(Verbs):
         tolerance: Duration | None = None,
         exact: bool = True,
         delay: Delay | None = None,
-        how: str = "left",
+        how: How = "left",
         where: Any = None,
         suffix: str = "_right",
         idle: Duration | None = None,

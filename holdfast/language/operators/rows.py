@@ -1,4 +1,4 @@
-"""Verbs that remember rows to choose among them, order them or put them side by side: `dedup`, `top_n`, `sort`, `barrier`;
+"""Verbs that remember rows to choose among them, order them or put them side by side: `dedup`, `top_n`, `sort`, `zip`;
 and how long a keyed operator remembers a key: `hf.ttl(3600, on="at")`, `hf.ttl(3600)`.
 
 By event time (`on`) a key is forgotten when the watermark has passed its time by the given length. The watermark is
@@ -21,6 +21,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
+from holdfast.language.hints import renamed
 from holdfast.language.operators.columns import column_type, key_fields, key_names, time_type
 from holdfast.language.operators.event_time import (
     Delay,
@@ -214,15 +215,16 @@ Names = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class BarrierSpec(Spec):
-    """The k-th rows of all inputs, of each key if there are keys, leave together as one row."""
+    """The k-th rows of all inputs, of each key if there are keys, leave together as one row: the verb `zip`. Stores know
+    it by the name of this class."""
 
     by: tuple[str, ...] = ()
 
 
 def barrier_spec(by: str | Sequence[str] | None) -> BarrierSpec:
-    """The spec of a barrier; without keys the k-th rows of all inputs belong together."""
+    """The spec of `zip`; without keys the k-th rows of all inputs belong together."""
     cure = "Name the key columns, which all inputs have: by='order'."
-    return BarrierSpec(key_names(by or (), "barrier()", cure, needed=False))
+    return BarrierSpec(key_names(by or (), "zip()", cure, needed=False))
 
 
 def barrier_names(schemas: Sequence[pa.Schema], by: Sequence[str]) -> tuple[Names, ...]:
@@ -311,15 +313,20 @@ class RowVerbs(Verbs):
         their own, so that whatever depends on it may follow. Without `by` one partition does the work."""
         return self._then(sort_spec(on, delay, idle, by), name)
 
-    def barrier(
-        self, *streams: Stream, by: str | Sequence[str] | None = None, name: str | None = None
-    ) -> Stream:
-        """The k-th rows of this stream and of the others, side by side: `bids.barrier(asks, by="symbol", name="both")`.
+    def zip(self, *streams: Stream, by: str | Sequence[str] | None = None, name: str | None = None) -> Stream:
+        """The k-th rows of this stream and of the others, side by side: `bids.zip(asks, by="symbol", name="both")`.
 
         With `by`, columns that all streams have, the k-th rows of each key. A row waits until every stream has its
         row. Columns are those of all streams, the keys once; names that are taken get the number of their stream:
         price, price_2, price_3. Each stream comes from one source. Without `by` one partition does the work, and the
         rows that leave have the positions of this stream's rows."""
         if not streams:
-            raise TopologyError("barrier() needs another stream.", cure="Write a.barrier(b).")
+            raise TopologyError("zip() needs another stream.", cure="Write a.zip(b).")
         return self._then(barrier_spec(by), name, beside=streams)
+
+    def barrier(
+        self, *streams: Stream, by: str | Sequence[str] | None = None, name: str | None = None
+    ) -> Stream:
+        """What `zip` was called."""
+        renamed("barrier()", "zip()")
+        return self.zip(*streams, by=by, name=name)

@@ -28,6 +28,18 @@ class WithColumnsSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class DropSpec(Spec):
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameSpec(Spec):
+    """New names by old ones."""
+
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class TransformSpec(Spec):
     """`fn(df) -> df` on a Spark DataFrame. Keeps order only if it returns the position columns."""
 

@@ -1,1 +1,1 @@
-"""Operators that choose, order or pair whole rows: dedup, sort, top_n, barrier."""
+"""Operators that choose, order or pair whole rows: dedup, sort, top_n, zip."""

@@ -128,7 +128,7 @@ class StoredBarrier(StoredRows):
 @register
 class BarrierKind(KeyedKind[BarrierSpec]):
     spec = BarrierSpec
-    ports = Ports(2, None, "has not two data ports or more", "Write a.barrier(b).")
+    ports = Ports(2, None, "has not two data ports or more", "Write a.zip(b).")
     stored = StoredBarrier
     needs_positions = Ordering(
         "puts rows side by side", "Bring the rows of each input into one order before: .sort(on='at', …)."

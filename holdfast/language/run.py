@@ -1,0 +1,201 @@
+"""A run as its owner sees it: the handle that `submit` returns, and what it tells.
+
+Statuses are frozen values. Each can also be read as a mapping, as `holdfast status --json` prints it:
+`status.regions["shop"].epoch` is `status["regions"]["shop"]["epoch"]`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypedDict, TypeVar
+
+Until = Literal["available"]
+RunState = Literal["running", "stopping", "parked", "failed", "ended"]
+
+T = TypeVar("T", bound="Told")
+
+
+class RunOptions(TypedDict, total=False):
+    """What `run` and `submit` can be told besides."""
+
+    close: bool
+    """At the end of the input event time comes to its end: windows close, timers are called."""
+    take_over: bool
+    """Replace a live owner of the store."""
+    partitions: int | None
+    """Of keyed state; None: as many as the session has cores."""
+    on_start: Callable[[Any], None]
+    """Called by `run` with the handle."""
+    subscribers: Sequence[Any]
+    """Functions that hear of every event of the run."""
+    engine: Any
+    clock: Any
+    rest_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Told(Mapping[str, Any]):
+    """A value that is also the mapping from the names of its fields to plain data. `more`: what has no field."""
+
+    more: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False)
+
+    @classmethod
+    def of(cls: type[T], told: Mapping[str, Any], **typed: Any) -> T:
+        """From plain data; `typed`: fields that hold more than that."""
+        names = {each.name for each in fields(cls)} - {"more"}
+        known = {name: value for name, value in told.items() if name in names}
+        rest = {name: value for name, value in told.items() if name not in names}
+        return cls(**{**known, **typed}, more=rest)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        told = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"}
+        return {name: _plain(value) for name, value in {**told, **self.more}.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.as_dict()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.as_dict())
+
+    def __len__(self) -> int:
+        return len(self.as_dict())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Told):
+        return value.as_dict()
+    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+
+
+@dataclass(frozen=True, eq=False)
+class RegionStatus(Told):
+    """What a region does now."""
+
+    phase: str
+    epoch: int
+    epochs_published: int
+    """In this run."""
+    epochs_late: int
+    """Epochs that took longer than the period."""
+    age_s: float | None
+    """Of the newest epoch."""
+    resets: int
+    rows_replayed: int
+    bytes_written: int
+    last_epoch_ms: float | None
+    reason: str
+    """Of the last failure."""
+    longest_pause_ms: float
+    restore_next_s: float
+    """How long a restore would take now, as predicted."""
+
+
+@dataclass(frozen=True, eq=False)
+class ElementStatus(Told):
+    """What an element did in this run."""
+
+    steps: int
+    rows: int
+    bytes: int
+    rows_per_s: float
+    last_step_ms: float
+    failures: int
+    lost_rows: int
+    sink_rows: Mapping[str, int]
+    counts: Mapping[str, Mapping[str, int]]
+    """By operator: late rows, and what else it counted."""
+    waiting: str
+    """For what."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come."""
+
+    epochs: Mapping[str, int]
+    """By region."""
+    rows: Mapping[str, int]
+    """Taken in, by element."""
+    rows_per_s: Mapping[str, float]
+    """By element."""
+    sink_rows: Mapping[str, int]
+    """Written in this run, by sink; where the sink knows."""
+    late_rows: Mapping[str, int]
+    """Behind the watermark, by operator."""
+    lost_rows: Mapping[str, int]
+    """In all runs, by sink."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunStatus(Told):
+    """What a run does now."""
+
+    topology: str
+    state: RunState
+    uptime_s: float
+    regions: Mapping[str, RegionStatus]
+    elements: Mapping[str, ElementStatus]
+    lost_rows: Mapping[str, int]
+    """By sink, in all runs."""
+
+    @property
+    def progress(self) -> Progress:
+        """The same in short."""
+        elements = self.elements.values()
+        counted = [item for element in elements for item in element.counts.items()]
+        return Progress(
+            {name: region.epoch for name, region in self.regions.items()},
+            {name: element.rows for name, element in self.elements.items()},
+            {name: element.rows_per_s for name, element in self.elements.items()},
+            {sink: rows for element in elements for sink, rows in element.sink_rows.items()},
+            {operator: counts["late"] for operator, counts in counted if "late" in counts},
+            dict(self.lost_rows),
+        )
+
+
+class Run(ABC):
+    """A run of a topology, as `submit` returns it. Every method may be called from any thread."""
+
+    @abstractmethod
+    def status(self) -> RunStatus:
+        """What the run does now."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has come."""
+        return self.status().progress
+
+    @abstractmethod
+    def stop(self, timeout: float | None = None) -> None:
+        """Establish a final epoch in every region, then end. Waits; after `timeout` seconds, or the regions' drain
+        timeout, it ends anyway: the last published epoch stays the truth."""
+
+    @abstractmethod
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait for the end. True if it ended; raises what made it fail. A parked region does not end the run: it is told
+        when all else has come to its end."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Go on with parked regions."""
+
+    @abstractmethod
+    def trigger_epoch(self) -> None:
+        """Ask every region for an epoch now (trigger="manual", or just to have one)."""
+
+    @abstractmethod
+    def savepoint(self, name: str, region: str | None = None, timeout: float | None = None) -> dict[str, int]:
+        """Establish an epoch of every region, or of one, now, and name it: it is kept until its name is deleted.
+        Returns the epochs by region; StoreError if it cannot be told within `timeout` seconds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End at once, without a final epoch."""
+
+    def __repr__(self) -> str:
+        told = self.status()
+        regions = [f"region {name!r} at epoch {region.epoch}" for name, region in told.regions.items()]
+        return f"<Run of {told.topology!r}: {', '.join([told.state, f'{told.uptime_s:g} s', *regions])}>"

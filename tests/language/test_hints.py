@@ -1,0 +1,91 @@
+"""Names that PySpark has, and names that are misspelt, are answered with what to write here."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.language import hints
+from tests.language.fakes import FakeSource
+
+TOPOLOGY = hf.Topology("t")
+STREAM = TOPOLOGY.source(FakeSource(), "a")
+OWNERS: list[tuple[Any, dict[str, str]]] = [
+    (STREAM, dict(hints.STREAM)),
+    (TOPOLOGY, dict(hints.TOPOLOGY)),
+    (hf, dict(hints.MODULE)),
+]
+NAMES = [(owner, name) for owner, told in OWNERS for name in told]
+
+
+@pytest.mark.parametrize(("owner", "name"), NAMES)
+def test_a_name_of_pyspark_is_answered_with_what_to_write(owner: Any, name: str) -> None:
+    assert not hasattr(owner, name)
+    with pytest.raises(AttributeError, match=re.escape(repr(name))) as caught:
+        getattr(owner, name)
+    assert re.search(r"'\. \w.*\.$", str(caught.value)), "something follows the refusal"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "groupBy",
+        "withColumn",
+        "withColumns",
+        "dropDuplicates",
+        "drop_duplicates",
+        "writeStream",
+        "withWatermark",
+        "unionByName",
+        "withColumnRenamed",
+        "foreachBatch",
+    ],
+)
+def test_the_usual_names_of_a_stream_are_among_them(name: str) -> None:
+    assert name in hints.STREAM
+
+
+VERB = re.compile(r"(?:Write |stream\.|, or |\.)([a-z_]+)\(")
+
+
+@pytest.mark.parametrize(("owner", "name"), NAMES)
+def test_what_is_said_exists(owner: Any, name: str) -> None:
+    """Every verb and every name of holdfast in a hint is one that there is."""
+    with pytest.raises(AttributeError) as caught:
+        getattr(owner, name)
+    text = str(caught.value)
+    for used in re.findall(r"hf\.(\w+)", text):
+        assert hasattr(hf, used), used
+    for verb in VERB.findall(re.sub(r"(pyspark|pyarrow|table|hf)\.[\w.]+\(", "", text)):
+        found = (STREAM, TOPOLOGY, STREAM.group_by("a"))
+        assert any(hasattr(one, verb) for one in found) or "handle" in text, verb
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "meant"),
+    [
+        (STREAM, "fliter", "filter"),
+        (STREAM, "mapArrow", "map_arrow"),
+        (STREAM, "eventTime", "event_time"),
+        (TOPOLOGY, "sourse", "source"),
+        (hf, "tumblin", "tumbling"),
+        (hf, "Tumbling", "tumbling"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest(owner: Any, name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"Did you mean '{meant}'"):
+        getattr(owner, name)
+
+
+def test_a_name_that_is_like_no_other_is_only_refused() -> None:
+    for owner in (STREAM, TOPOLOGY, hf):
+        with pytest.raises(AttributeError, match=r"has no attribute 'qqqq'\.$"):
+            _ = owner.qqqq
+
+
+def test_streams_can_still_be_copied() -> None:
+    assert copy.copy(STREAM).ref == STREAM.ref
