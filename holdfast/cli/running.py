@@ -1,0 +1,124 @@
+"""`holdfast run` and `holdfast explain`: a topology from a file. What is wrong with the program or the store is told before
+Spark starts, which takes seconds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import Json
+from holdfast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+File = Annotated[
+    str, typer.Argument(help="FILE.py or FILE.py:NAME of a topology in it.", metavar="FILE[:TOPOLOGY]")
+]
+
+
+def run_topology(
+    file: File,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Where epochs are kept: a path, file:PATH, sqlite:PATH, redis://…, s3://…"),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="'available': process what is there, then end.")] = None,
+    close: Annotated[
+        bool, typer.Option(help="At the end of the input close windows, and call what waits for event time.")
+    ] = False,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    conf: Annotated[
+        list[str] | None, typer.Option(help="A Spark setting. Repeat for more.", metavar="KEY=VALUE")
+    ] = None,
+    py_files: Annotated[
+        list[str] | None,
+        typer.Option(help="More .py, .zip or .egg files for the executors, separated by commas."),
+    ] = None,
+    take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a topology until it is stopped (Ctrl-C), or until all that is there is processed."""
+    from holdfast.cli.load import load_topology, program_of
+    from holdfast.store.urls import open_store
+
+    wanted, program = _until(until), program_of(file)[0]
+    place = None if store is None else open_store(store)
+
+    from holdfast.cli.show import follow, show_status
+    from holdfast.runtime.engines.spark.shipping import check_files, shipped
+
+    files = check_files(py_files or ())
+    session = _LazySession("holdfast run", master, _settings(conf or ()))
+    try:
+        topology = load_topology(file, session.start)
+        if place is not None:
+            place.check(topology.name, take_over=take_over)
+        with (
+            shipped(session.start(), program, files),
+            follow(enabled=not as_json and sys.stderr.isatty()) as on_start,
+        ):
+            status = topology.run(
+                spark=session.start(),
+                store=place,
+                until=wanted,
+                close=close,
+                take_over=take_over,
+                on_start=on_start,
+            )
+    finally:
+        session.stop()
+    print(json.dumps(status)) if as_json else show_status(status)
+
+
+def explain(
+    file: File, mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False
+) -> None:
+    """Print regions, elements, and what each sink guarantees and why."""
+    from holdfast.cli.load import load_topology
+
+    session = _LazySession("holdfast explain", "local[1]")
+    try:
+        topology = load_topology(file, session.start)
+        print(topology.explain("mermaid" if mermaid else "text", spark=session.start()))
+    finally:
+        session.stop()
+
+
+class _LazySession:
+    """A Spark session that starts when it is needed. One that the program made itself while it was loaded is used."""
+
+    def __init__(self, app: str, master: str, settings: Mapping[str, str] | None = None) -> None:
+        from holdfast.runtime.engines.spark.session import prepare_environment
+
+        self._app, self._master, self._settings = app, master, settings
+        self._session: SparkSession | None = None
+        prepare_environment(master)
+
+    def start(self) -> SparkSession:
+        from holdfast.runtime.engines.spark.session import active_or_new
+
+        if self._session is None:
+            self._session, _ = active_or_new(self._app, self._master, self._settings)
+        return self._session
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    for text in given:
+        if "=" not in text:
+            raise ConfigError(f"--conf {text} is no setting.", cure="Write --conf spark.executor.memory=2g.")
+    return dict(text.split("=", 1) for text in given)
+
+
+def _until(value: str | None) -> Any:
+    if value not in (None, "available"):
+        raise ConfigError(f"--until {value} is not known.", cure="Use --until available, or leave it out.")
+    return value
