@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import Clock
-from holdfast.runtime.telling.events import ElementFailed, EpochPublished, ResetBegun, RunEvent
+from holdfast.runtime.telling.events import ElementFailed, EpochPublished, ResetBegun, RunEnded, RunEvent
 
 
 @dataclass
@@ -121,3 +122,33 @@ class RegionMetrics:
             "last_epoch_ms": self.last_epoch_ms,
             "reason": reason,
         }
+
+
+def missing_rows(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Rows of which a status says that they are not in the output: (operator, source, sink or element; why; how many)."""
+    found = [
+        (operator, what, rows)
+        for element in status.get("elements", {}).values()
+        for operator, counts in element.get("counts", {}).items()
+        for what, rows in counts.items()
+        if rows
+    ]
+    elements = status.get("elements", {}).items()
+    found += [(name, "lost in this run", of["lost_rows"]) for name, of in elements if of.get("lost_rows")]
+    return found + [
+        (sink, "lost in all runs", rows) for sink, rows in status.get("lost_rows", {}).items() if rows
+    ]
+
+
+def ended_event(status: Mapping[str, Any]) -> RunEnded:
+    """What is told at the end of a run with this status."""
+    regions, elements = status["regions"].values(), status["elements"].values()
+    return RunEnded(
+        status["topology"],
+        status["state"],
+        status["uptime_s"],
+        sum(element["rows"] for element in elements),
+        sum(region["epochs_published"] for region in regions),
+        sum(region["resets"] for region in regions),
+        tuple(f"{rows:,} {why} ({name})" for name, why, rows in missing_rows(status)),
+    )
