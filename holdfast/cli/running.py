@@ -4,6 +4,7 @@ Spark starts, which takes seconds."""
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import Json
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger("holdfast.run")
 
 File = Annotated[
     str, typer.Argument(help="FILE.py or FILE.py:NAME of a topology in it.", metavar="FILE[:TOPOLOGY]")
@@ -40,29 +43,65 @@ def run_topology(
         typer.Option(help="More .py, .zip or .egg files for the executors, separated by commas."),
     ] = None,
     take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
+    log_level: Annotated[
+        str | None,
+        typer.Option(help="debug, info, warning or error. Beside a live table: warning, else info."),
+    ] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a topology until it is stopped (Ctrl-C), or until all that is there is processed."""
+    from holdfast.cli import logs
+
+    is_live = not as_json and not log_json and sys.stderr.isatty()
+    with logs.to_stderr(log_level, log_json, is_live):
+        try:
+            status = _run(file, store, until, close, master, conf or (), py_files or (), take_over, is_live)
+        except Exception as error:
+            if not log_json:
+                raise
+            said = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+            logger.error("%s", said, exc_info=error)
+            raise typer.Exit(getattr(error, "exit_code", 1)) from error
+    if as_json:
+        print(json.dumps(status))
+    else:
+        from holdfast.cli.show import show_status
+
+        show_status(status)
+
+
+def _run(
+    file: str,
+    store: str | None,
+    until: str | None,
+    close: bool,
+    master: str,
+    conf: Sequence[str],
+    py_files: Sequence[str],
+    take_over: bool,
+    is_live: bool,
+) -> dict[str, Any]:
     from holdfast.cli.load import load_topology, program_of
     from holdfast.store.urls import open_store
 
     wanted, program = _until(until), program_of(file)[0]
     place = None if store is None else open_store(store)
 
-    from holdfast.cli.show import follow, show_status
+    from holdfast.cli.show import follow
     from holdfast.runtime.engines.spark.shipping import check_files, shipped
 
-    files = check_files(py_files or ())
-    session = _LazySession("holdfast run", master, _settings(conf or ()))
+    files = check_files(py_files)
+    session = _LazySession("holdfast run", master, _settings(conf))
     try:
         topology = load_topology(file, session.start)
         if place is not None:
             place.check(topology.name, take_over=take_over)
         with (
             shipped(session.start(), program, files),
-            follow(enabled=not as_json and sys.stderr.isatty()) as on_start,
+            follow(enabled=is_live) as on_start,
         ):
-            status = topology.run(
+            status: dict[str, Any] = topology.run(
                 spark=session.start(),
                 store=place,
                 until=wanted,
@@ -70,9 +109,9 @@ def run_topology(
                 take_over=take_over,
                 on_start=on_start,
             )
+            return status
     finally:
         session.stop()
-    print(json.dumps(status)) if as_json else show_status(status)
 
 
 def explain(
