@@ -124,20 +124,28 @@ class RegionMetrics:
         }
 
 
-def missing_rows(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
-    """Rows of which a status says that they are not in the output: (operator, source, sink or element; why; how many)."""
+DROPPED = "dropped"
+"""What is counted of rows that are left out because the user wants it: duplicates."""
+
+
+def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Rows of which a status says that they are not where they belong: (operator, source, sink or element; why; how
+    many)."""
+    elements = status.get("elements", {}).items()
     found = [
         (operator, what, rows)
-        for element in status.get("elements", {}).values()
+        for _, element in elements
         for operator, counts in element.get("counts", {}).items()
         for what, rows in counts.items()
-        if rows
     ]
-    elements = status.get("elements", {}).items()
-    found += [(name, "lost in this run", of["lost_rows"]) for name, of in elements if of.get("lost_rows")]
-    return found + [
-        (sink, "lost in all runs", rows) for sink, rows in status.get("lost_rows", {}).items() if rows
-    ]
+    found += [(name, "lost in this run", element.get("lost_rows", 0)) for name, element in elements]
+    found += [(sink, "lost in all runs", rows) for sink, rows in status.get("lost_rows", {}).items()]
+    return [(name, why, rows) for name, why, rows in found if rows]
+
+
+def costs(status: Mapping[str, Any]) -> list[str]:
+    """The same for people, in a few words each, without what the user wants."""
+    return [f"{rows:,} {why} ({name})" for name, why, rows in left_out(status) if why != DROPPED]
 
 
 def ended_event(status: Mapping[str, Any]) -> RunEnded:
@@ -150,5 +158,5 @@ def ended_event(status: Mapping[str, Any]) -> RunEnded:
         sum(element["rows"] for element in elements),
         sum(region["epochs_published"] for region in regions),
         sum(region["resets"] for region in regions),
-        tuple(f"{rows:,} {why} ({name})" for name, why, rows in missing_rows(status)),
+        tuple(costs(status)),
     )

@@ -271,4 +271,4 @@ def test_the_start_and_the_end_are_logged_with_what_a_person_wants_to_know(
         in first
     )
     assert any("source 'numbers' from epoch" in line for line in second)
-    assert "rows that are not in the output: 1 late (tens)" in first[-1]
+    assert "rows left out: 1 late (tens)" in first[-1]

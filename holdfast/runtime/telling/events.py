@@ -84,7 +84,7 @@ class RunFailed(RunEvent):
 @dataclass(frozen=True, slots=True)
 class RunEnded(RunEvent):
     """The last event of a run that was not killed. `state` as in its status: ended, failed, parked, … `rows`: what its
-    elements processed. `missing`: rows that are not in the output, as `missing_rows` of metrics.py tells them."""
+    elements processed. `left_out`: late, malformed and lost rows, in words."""
 
     kind: ClassVar[str] = "run.ended"
     topology: str
@@ -93,7 +93,7 @@ class RunEnded(RunEvent):
     rows: int | None = None
     epochs: int | None = None
     resets: int | None = None
-    missing: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,12 +59,10 @@ def line_of(event: e.RunEvent) -> Line | None:
         case e.RunFailed(error, message):
             return INFO, "the run ends because of %s: %s", (error, message)
         case e.RunEnded():
-            missing = (
-                f"; rows that are not in the output: {', '.join(event.missing)}" if event.missing else ""
-            )
+            left_out = f"; rows left out: {', '.join(event.left_out)}" if event.left_out else ""
             figures = (event.topology, event.state, event.uptime_s, event.rows or 0, event.epochs or 0)
             text = "topology %r: %s after %s s; %s rows, %s epochs, %s resets%s"
-            return WARNING if missing else INFO, text, (*figures, event.resets or 0, missing)
+            return WARNING if left_out else INFO, text, (*figures, event.resets or 0, left_out)
         case e.MailArrived(command):
             return INFO, "somebody asks the run: %s", (command,)
         case e.RowsLost():
