@@ -133,7 +133,7 @@ def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     many)."""
     elements = status.get("elements", {}).items()
     found = [
-        (operator, what, rows)
+        (operator, f"{what} in all runs", rows)
         for _, element in elements
         for operator, counts in element.get("counts", {}).items()
         for what, rows in counts.items()
@@ -145,7 +145,7 @@ def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
 
 def costs(status: Mapping[str, Any]) -> list[str]:
     """The same for people, in a few words each, without what the user wants."""
-    return [f"{rows:,} {why} ({name})" for name, why, rows in left_out(status) if why != DROPPED]
+    return [f"{rows:,} {why} ({name})" for name, why, rows in left_out(status) if not why.startswith(DROPPED)]
 
 
 def ended_event(status: Mapping[str, Any]) -> RunEnded:

@@ -28,7 +28,7 @@ from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.queue import Queue
-from holdfast.runtime.region.epochs import RegionEpochs, sources_of_regions
+from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
@@ -222,9 +222,11 @@ class Wiring:
             for loop in self.loops.values()
             for run in loop.worker.sources
         }
-        store = None if self._around.store is None else self._around.store.url
-        yield RunStarted(self.plan.graph.name, until, store, tuple(map(str, self.regions)), sources)
+        store = self._around.store
+        url = None if store is None else store.url
+        yield RunStarted(self.plan.graph.name, until, url, tuple(map(str, self.regions)), sources)
         yield from (region.change for region in self.regions.values() if region.change is not None)
+        yield from () if store is None else regions_gone(store, self.plan)
 
     def _place_of(self, loop: ElementLoop, run: SourceRun) -> str:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]

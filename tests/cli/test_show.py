@@ -39,13 +39,13 @@ def test_rows_that_were_left_out_are_shown_and_late_ones_are_a_warning(
     show_status(run(tmp_path, [0, 30, 30, 1]))
     shown = capsys.readouterr().out
     lines = [line.split() for line in shown.splitlines()]
-    assert ["once", "dropped", "1"] in lines
-    assert ["tens", "late", "1"] in lines
-    assert shown.rstrip().endswith("warning: rows were left out: 1 late (tens)")
+    assert ["once", "dropped", "in", "all", "runs", "1"] in lines
+    assert ["tens", "late", "in", "all", "runs", "1"] in lines
+    assert shown.rstrip().endswith("warning: rows were left out: 1 late in all runs (tens)")
     assert max(map(len, shown.splitlines())) <= 80
     assert run_command(["status", f"{tmp_path}/store"]) == 0
     told = capsys.readouterr().out
-    assert ["tens", "late", "1"] in [line.split() for line in told.splitlines()]
+    assert ["tens", "late", "in", "all", "runs", "1"] in [line.split() for line in told.splitlines()]
     assert max(map(len, told.splitlines()[1:])) <= 80
 
 

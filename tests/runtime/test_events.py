@@ -271,4 +271,29 @@ def test_the_start_and_the_end_are_logged_with_what_a_person_wants_to_know(
         in first
     )
     assert any("source 'numbers' from epoch" in line for line in second)
-    assert "rows left out: 1 late (tens)" in first[-1]
+    assert "rows left out: 1 late in all runs (tens)" in first[-1]
+
+
+def test_regions_that_are_new_or_gone_are_told(tmp_path: Path) -> None:
+    def run(*names: str) -> list[e.TopologyChanged]:
+        heard: list[e.RunEvent] = []
+        made = hf.Topology("regions")
+        for name in names:
+            source = made.source(Rows([(1,)], "n long"), name=f"{name}_in").consistent(name, period=0.05)
+            source.aggregate("n", seen=hf.count(), name=f"{name}_sums").sink(
+                MemorySink(name), name=f"{name}_out"
+            )
+        run_local(made, f"file:{tmp_path}/store", until="available", subscribers=[heard.append])
+        for name in names:
+            MemorySink.clear(name)
+        return [event for event in heard if isinstance(event, e.TopologyChanged)]
+
+    assert run("a", "b") == []
+    assert run("b", "a") == []
+    (new,) = run("a", "b", "c")
+    assert (new.region, new.epoch, new.gone) == ("c", 0, ())
+    assert {"c_in", "c_sums"} <= set(new.new)
+    (gone,) = run("a", "b")
+    assert (gone.region, gone.new) == ("c", ())
+    assert {"c_in", "c_sums"} <= set(gone.gone)
+    assert "operator 'c_sums' is gone, nothing reads its state any more" in gone.sentences()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -121,8 +121,14 @@ class RegionEpochs:
             check_fit(self.current, self._plan, self._region)
 
     def change(self) -> TopologyChanged | None:
-        """What the topology has that the epoch to begin with has not, and the other way round."""
-        return None if self.current is None else change_since(self.current, self._fingerprint)
+        """What the topology has that the epoch to begin with has not, and the other way round. A region that the store
+        knows nothing of, though it has epochs of others, is new."""
+        if self.current is not None:
+            return change_since(self.current, self._fingerprint)
+        known = self.store.load_record(record_name("controller", self.region)) is not None
+        if known or not regions(self.store):
+            return None
+        return TopologyChanged(self.region, INITIAL_EPOCH, tuple(sorted(self._fingerprint)))
 
     # --- what elements ask ----------------------------------------------------------------------------------------
 
@@ -245,3 +251,13 @@ def sources_of_regions(store: Store) -> dict[RegionName, RegionThen]:
         sources = (OperatorName(name) for name, of in manifest.fingerprint.items() if of.kind == "source")
         found[region] = RegionThen(manifest.epoch, frozenset(sources))
     return found
+
+
+def regions_gone(store: Store, plan: Plan) -> Iterator[TopologyChanged]:
+    """Regions with epochs in the store that the topology does not have. Of a damaged epoch nothing is told."""
+    for region in set(regions(store)) - {there.name for there in plan.regions}:
+        try:
+            manifest = newest_manifest(store, region)
+        except (DamagedError, MismatchError):
+            continue
+        yield TopologyChanged(region, manifest.epoch, gone=tuple(sorted(manifest.fingerprint)))

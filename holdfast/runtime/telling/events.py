@@ -42,7 +42,7 @@ class RunStarted(RunEvent):
 @dataclass(frozen=True, slots=True)
 class TopologyChanged(RunEvent):
     """A region goes on from `epoch` of another version of its topology. `new`: operators that begin there with their initial
-    state. `gone`: operators whose state is dropped. `changed`: operators that are taken over, with the names of what in them
+    state. `gone`: operators whose state nothing reads any more. `changed`: operators that are taken over, with the names of what in them
     is "new" and "gone", of aggregates for example. Told by a run that started."""
 
     kind: ClassVar[str] = "topology.changed"
@@ -55,7 +55,7 @@ class TopologyChanged(RunEvent):
     def sentences(self) -> list[str]:
         """For people."""
         said = [f"operator {name!r} is new and begins with nothing" for name in self.new]
-        said += [f"operator {name!r} is gone and its state is dropped" for name in self.gone]
+        said += [f"operator {name!r} is gone, nothing reads its state any more" for name in self.gone]
         for name, what in self.changed.items():
             new, gone = ", ".join(what.get("new", ())), ", ".join(what.get("gone", ()))
             parts = [f"{new} begins with nothing"] * bool(new) + [f"{gone} is dropped"] * bool(gone)
