@@ -3,43 +3,101 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError, TopologyError
 from holdfast.language.topology import Topology
 
+logger = logging.getLogger("holdfast.run")
 
-def load_topology(target: str) -> Topology:
-    """The topology in `FILE.py` or `FILE.py:NAME`. A session must exist: Column expressions need one."""
-    path_text, name = _split(target)
+StartSpark = Callable[[], object]
+
+
+def load_topology(target: str, start_spark: StartSpark | None = None) -> Topology:
+    """The topology in `FILE.py` or `FILE.py:NAME`. `start_spark` is called if the program turns out to need a session
+    while it is loaded, as Column expressions do; the program is then loaded from its beginning."""
+    path, name = program_of(target)
+    module = _load(path, start_spark)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Topology)}
+    if name is not None:
+        if name not in found:
+            raise ConfigError(f"{path} has no topology named {name!r}.", cure=_offer(found))
+        return found[name]
+    if len(found) != 1:
+        raise ConfigError(f"{path} has {len(found)} topologies; exactly one is needed.", cure=_offer(found))
+    return next(iter(found.values()))
+
+
+def program_of(target: str) -> tuple[Path, str | None]:
+    """The file, and the name of the topology if one is given."""
+    head, colon, tail = target.rpartition(":")
+    path_text, name = (head, tail) if colon and tail.isidentifier() else (target, None)
     path = Path(path_text)
     if not path.is_file():
         raise ConfigError(
             f"there is no file {path_text}.", cure="Give the path of a Python file with a topology."
         )
-    sys.path.insert(0, str(path.resolve().parent))
+    return path, name
+
+
+def _load(path: Path, start_spark: StartSpark | None) -> ModuleType:
+    directory = str(path.resolve().parent)
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        return _execute(path)
+    except HoldfastError:
+        raise
+    except (Exception, SystemExit) as error:
+        if start_spark is None or not _is_from_spark(error):
+            raise _broken(path, error) from error
+    start_spark()
+    try:
+        return _execute(path)
+    except HoldfastError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _broken(path, error) from error
+
+
+def _execute(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} is not a Python file.", cure="Give the path of a file that ends in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
-    found = {key: value for key, value in vars(module).items() if isinstance(value, Topology)}
-    if name is not None:
-        if name not in found:
-            raise ConfigError(f"{path_text} has no topology named {name!r}.", cure=_offer(found))
-        return found[name]
-    if len(found) != 1:
-        raise ConfigError(
-            f"{path_text} has {len(found)} topologies; exactly one is needed.", cure=_offer(found)
-        )
-    return next(iter(found.values()))
+    return module
 
 
-def _split(target: str) -> tuple[str, str | None]:
-    head, colon, tail = target.rpartition(":")
-    return (head, tail) if colon and tail.isidentifier() else (target, None)
+def _is_from_spark(error: BaseException) -> bool:
+    """True if PySpark itself raised it: without a session it can do nothing but complain, each time in another way."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "pyspark" in Path(frames[-1].filename).parts
+
+
+def _broken(path: Path, error: BaseException) -> TopologyError:
+    """The program cannot be loaded: where, and why, in one sentence."""
+    logger.debug("%s cannot be loaded", path, exc_info=error)
+    cure = "Mend the program; --log-level debug shows the whole traceback."
+    if isinstance(error, SyntaxError):
+        return TopologyError(f"{error.filename}, line {error.lineno}: {error.msg}.", cure="Mend the program.")
+    if isinstance(error, SystemExit):
+        what = f"the program ends itself (exit code {error.code})"
+        cure = 'Put what is not the topology below `if __name__ == "__main__":`.'
+    else:
+        said = str(error).strip().splitlines()
+        what = f"{type(error).__name__}{': ' + said[0] if said else ''}"
+    here = path.resolve().parent
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [frame for frame in frames if here in Path(frame.filename).resolve().parents]
+    where = f"{mine[-1].filename}, line {mine[-1].lineno}" if mine else str(path)
+    return TopologyError(f"{where}: {what.rstrip('.')}.", cure=cure)
 
 
 def _offer(found: dict[str, Topology]) -> str:

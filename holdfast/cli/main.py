@@ -1,4 +1,5 @@
-"""`holdfast`: the command line. Each command is short; what it prints lives in `show.py`, loading in `load.py`."""
+"""`holdfast`: the command line. Each command is short; `run` and `explain` live in `running.py`, what
+is printed in `show.py`."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from holdfast.cli import checkpoints
 from holdfast.cli.options import Json, JsonFile, StoreUrl
+from holdfast.cli.running import explain, run_topology
 from holdfast.cli.savepoint import savepoint
 from holdfast.errors import ConfigError, HoldfastError
 
@@ -20,67 +22,29 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Fault-tolerant stream graphs on Spark.",
 )
 app.add_typer(checkpoints.app, name="checkpoints")
+app.command("run")(run_topology)
+app.command()(explain)
 app.command()(savepoint)
 errors = Console(stderr=True)
 
-File = Annotated[
-    str, typer.Argument(help="FILE.py or FILE.py:NAME of a topology in it.", metavar="FILE[:TOPOLOGY]")
-]
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from holdfast import __version__
+
+        print(f"holdfast {__version__}")
+        raise typer.Exit
 
 
-@app.command("run")
-def run_topology(
-    file: File,
-    store: Annotated[
-        str | None,
-        typer.Option(help="Where epochs are kept: a path, file:PATH, sqlite:PATH, redis://…, s3://…"),
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="'available': process what is there, then end.")] = None,
-    close: Annotated[
-        bool, typer.Option(help="At the end of the input close windows, and call what waits for event time.")
+@app.callback()
+def holdfast(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Print the version.")
     ] = False,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
-    as_json: Json = False,
 ) -> None:
-    """Run a topology until it is stopped (Ctrl-C), or until all that is there is processed."""
-    from holdfast.cli.load import load_topology
-    from holdfast.cli.show import follow, show_status
-    from holdfast.runtime.engines.spark.session import make_session
-
-    session = make_session("holdfast run", master)
-    try:
-        topology = load_topology(file)
-        with follow(enabled=not as_json and sys.stderr.isatty()) as on_start:
-            status = topology.run(
-                spark=session,
-                store=store,
-                until=_until(until),
-                close=close,
-                take_over=take_over,
-                on_start=on_start,
-            )
-    finally:
-        session.stop()
-    print(json.dumps(status.as_dict())) if as_json else show_status(status)
-
-
-@app.command()
-def explain(
-    file: File, mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False
-) -> None:
-    """Print regions, elements, and what each sink guarantees and why."""
-    from holdfast.cli.load import load_topology
-    from holdfast.runtime.engines.spark.session import make_session
-
-    session = make_session("holdfast explain", "local[1]")
-    try:
-        print(load_topology(file).explain("mermaid" if mermaid else "text", spark=session))
-    finally:
-        session.stop()
+    """Fault-tolerant stream graphs on Spark."""
 
 
 @app.command()
@@ -144,12 +108,6 @@ def bench(
 
         for file in draw(result, plot):
             print(file, file=sys.stderr)
-
-
-def _until(value: str | None) -> Any:
-    if value not in (None, "available"):
-        raise ConfigError(f"--until {value} is not known.", cure="Use --until available, or leave it out.")
-    return value
 
 
 def _post(store: str, command: str) -> None:

@@ -8,17 +8,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Column, Table
+from rich.text import Text
 
 from holdfast.runtime.job import Job
+from holdfast.runtime.metrics import costs, left_out
+from holdfast.runtime.telling.events import TopologyChanged, decode
 
 REFRESH_S = 0.5
 
 
 def show_status(status: Mapping[str, Any]) -> None:
-    Console().print(status_tables(status))
+    """The end of a run: tables, and a warning if rows are not where they belong."""
+    console = Console()
+    console.print(status_tables(status))
+    if cost := costs(status):
+        console.print(f"warning: rows were left out: {', '.join(cost)}", style="yellow", markup=False)
 
 
 def show_store(found: dict[str, Any]) -> None:
@@ -41,41 +49,43 @@ def show_store(found: dict[str, Any]) -> None:
 
 
 def status_tables(status: Mapping[str, Any]) -> Group:
-    """Regions, elements and sinks with losses of one status."""
-    regions = Table(
-        Column("region", overflow="fold"), "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
-        "reason",
-        title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)", title_justify="left",
+    """Regions, elements, and rows that were left out, of one status."""
+    regions = _table(
+        "region", "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
+        title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)",
     )  # fmt: skip
+    said = []
     for name, region in status["regions"].items():
         regions.add_row(
             name, region["phase"], str(region["epoch"]), _seconds(region["age_s"]),
             _millis(region["last_epoch_ms"]), str(region.get("epochs_late", 0)), _seconds(region.get("restore_next_s")),
-            str(region["resets"]), region["reason"][:60],
+            str(region["resets"]),
         )  # fmt: skip
-    name = Column("element", overflow="fold")
-    elements = Table(name, "rows", "rows/s", "steps", "step", "failures", "lost rows", "waits for")
+        said += [f"region {name}: {region['reason']}"] if region["reason"] else []
+        said += [f"region {name}: {sentence}" for sentence in _changes(region)]
+    elements = _table("element", "rows", "rows/s", "steps", "step", "failures", "waits for")
     for name, element in status["elements"].items():
         elements.add_row(
             name, f"{element['rows']:,}", f"{element['rows_per_s']:,}", str(element["steps"]),
-            _millis(element["last_step_ms"]), str(element["failures"]), str(element["lost_rows"]), element["waiting"],
+            _millis(element["last_step_ms"]), str(element["failures"]), element["waiting"],
         )  # fmt: skip
-    lost = {sink: rows for sink, rows in status.get("lost_rows", {}).items() if rows}
-    sinks = Table(Column("sink", overflow="fold"), "rows lost in all runs")
-    for sink, rows in lost.items():
-        sinks.add_row(sink, f"{rows:,}")
-    counted = [
-        (operator, what, rows)
-        for element in status["elements"].values()
-        for operator, counts in element.get("counts", {}).items()
-        for what, rows in counts.items()
-    ]
-    counts = Table(Column("operator", overflow="fold"), "what it counted", "since its beginning")
-    for operator, what, rows in counted:
-        counts.add_row(operator, what, f"{rows:,}")
-    return Group(
-        *[regions] * bool(status["regions"]), elements, *[counts] * bool(counted), *[sinks] * bool(lost)
-    )
+    counted = left_out(status)
+    rows = _table("rows left out by", "why", "rows")
+    for name, why, count in counted:
+        rows.add_row(name, why, f"{count:,}")
+    return Group(*[regions] * bool(status["regions"]), *map(Text, said), elements, *[rows] * bool(counted))
+
+
+def _table(first: str, *columns: str, title: str | None = None) -> Table:
+    """For 80 columns: the first one gives way, and the last one."""
+    made = [Column(name, no_wrap=True) for name in columns[:-1]]
+    ends = (Column(first, overflow="fold"), *made, Column(columns[-1], overflow="fold"))
+    return Table(*ends, title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _changes(region: dict[str, Any]) -> list[str]:
+    told = decode(TopologyChanged.kind, region.get("topology_changed", {}))
+    return told.sentences() if isinstance(told, TopologyChanged) else []
 
 
 @contextlib.contextmanager

@@ -58,6 +58,7 @@ class SparkRunner:
         place = _store(store)
         engine = options.pop("engine", None) or _engine(topology, spark, options.pop("partitions", None))
         try:
+            engine.check_workers()
             return Job(topology.graph(), engine, place, until=until, **options).start()
         except BaseException:
             engine.stop()

@@ -18,10 +18,11 @@ from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Signals
+from holdfast.runtime.metrics import ended_event
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
 from holdfast.runtime.telling.event_log import EventLog
-from holdfast.runtime.telling.events import MailArrived, RunEnded, RunFailed, RunRefused, RunStarted, Summary
+from holdfast.runtime.telling.events import MailArrived, RunFailed, RunRefused, Summary
 from holdfast.runtime.telling.feed import Feed, Subscriber
 from holdfast.runtime.telling.run_log import RunLog
 from holdfast.runtime.wiring import Surroundings, Wiring
@@ -243,14 +244,14 @@ class Job(Run):
         self._signals.notify()
 
     def _report(self, final: bool = False) -> None:
-        """Late rows and a summary, each second and at the end; then the event log is written."""
+        """Rows that were left out and a summary, each second and at the end; then the event log is written."""
         if final or self._summaries.due():
-            for event in (event for loop in self.loops.values() for event in loop.late_rows()):
+            for event in (event for loop in self.loops.values() for event in loop.left_out()):
                 self.feed.announce(event)
-            self.feed.announce(Summary(self.status().as_dict()))
-        if final:
-            uptime_s = round(self._clock.monotonic() - self._started_at, 1)
-            self.feed.announce(RunEnded(self.graph.name, self._state(), uptime_s))
+            status = self.status().as_dict()
+            self.feed.announce(Summary(status))
+            if final:
+                self.feed.announce(ended_event(status))
         self._event_log.flush()
 
     def _watch_regions(self) -> None:
@@ -364,7 +365,8 @@ class Job(Run):
                     self._store.save_record(record_name("schema", op.name), schema)
 
     def _start_threads(self) -> None:
-        self.feed.announce(RunStarted(self.graph.name, self._until))
+        for event in self._wiring.how_it_begins(self._until):
+            self.feed.announce(event)
         bodies = [(loop.run, f"element-{name}") for name, loop in self.loops.items()]
         bodies += [(region.run, f"region-{name}") for name, region in self.regions.items()]
         bodies.append((self._monitor, "monitor"))

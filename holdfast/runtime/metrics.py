@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import Clock
-from holdfast.runtime.telling.events import ElementFailed, EpochPublished, ResetBegun, RunEvent
+from holdfast.runtime.telling.events import ElementFailed, EpochPublished, ResetBegun, RunEnded, RunEvent
 
 
 @dataclass
@@ -121,3 +122,41 @@ class RegionMetrics:
             "last_epoch_ms": self.last_epoch_ms,
             "reason": reason,
         }
+
+
+DROPPED = "dropped"
+"""What is counted of rows that are left out because the user wants it: duplicates."""
+
+
+def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Rows of which a status says that they are not where they belong: (operator, source, sink or element; why; how
+    many)."""
+    elements = status.get("elements", {}).items()
+    found = [
+        (operator, f"{what} in all runs", rows)
+        for _, element in elements
+        for operator, counts in element.get("counts", {}).items()
+        for what, rows in counts.items()
+    ]
+    found += [(name, "lost in this run", element.get("lost_rows", 0)) for name, element in elements]
+    found += [(sink, "lost in all runs", rows) for sink, rows in status.get("lost_rows", {}).items()]
+    return [(name, why, rows) for name, why, rows in found if rows]
+
+
+def costs(status: Mapping[str, Any]) -> list[str]:
+    """The same for people, in a few words each, without what the user wants."""
+    return [f"{rows:,} {why} ({name})" for name, why, rows in left_out(status) if not why.startswith(DROPPED)]
+
+
+def ended_event(status: Mapping[str, Any]) -> RunEnded:
+    """What is told at the end of a run with this status."""
+    regions, elements = status["regions"].values(), status["elements"].values()
+    return RunEnded(
+        status["topology"],
+        status["state"],
+        status["uptime_s"],
+        sum(element["rows"] for element in elements),
+        sum(region["epochs_published"] for region in regions),
+        sum(region["resets"] for region in regions),
+        tuple(costs(status)),
+    )

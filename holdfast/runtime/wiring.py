@@ -7,7 +7,7 @@ refused before anything is written.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.clock import Clock
@@ -28,9 +28,11 @@ from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.queue import Queue
-from holdfast.runtime.region.epochs import RegionEpochs, sources_of_regions
+from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
+from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
+from holdfast.runtime.telling.events import RunEvent, RunStarted
 from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
 
@@ -212,6 +214,25 @@ class Wiring:
                     connector.close()
                 except Exception:
                     logger.warning("%r could not be closed", op.name, exc_info=True)
+
+    def how_it_begins(self, until: str | None) -> Iterator[RunEvent]:
+        """What is told when all is found and the threads start."""
+        sources = {
+            str(run.name): self._place_of(loop, run)
+            for loop in self.loops.values()
+            for run in loop.worker.sources
+        }
+        store = self._around.store
+        url = None if store is None else store.url
+        yield RunStarted(self.plan.graph.name, until, url, tuple(map(str, self.regions)), sources)
+        yield from (region.change for region in self.regions.values() if region.change is not None)
+        yield from () if store is None else regions_gone(store, self.plan)
+
+    def _place_of(self, loop: ElementLoop, run: SourceRun) -> str:
+        region = None if loop.plan.region is None else self.regions[loop.plan.region]
+        if region is not None and region.epoch:
+            return f"epoch {region.epoch}"
+        return "the beginning" if run.beginning is None else "where an earlier run left it"
 
     # --- what was lost ------------------------------------------------------------------------------------------
 

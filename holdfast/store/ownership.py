@@ -40,12 +40,25 @@ class OwnedPlace(ABC):
     _identity: Identity | None = None
     _token: OwnerToken | None = None
 
+    def check(self, topology: str, *, take_over: bool = False) -> None:
+        """Raise what `open` and `acquire` would raise, without a write. What is found may change until then."""
+        if self._load_identity() is None:
+            self._refuse_leftovers()
+            return
+        self._check_topology(topology)
+        owner = self.owner()
+        if owner is not None and owner.get("alive") and not take_over:
+            raise refusals.owned(self.place, owner)
+
     def open(self, topology: str) -> Identity:
         """Create the store or check it: job identity, format. MismatchError for another topology or newer format,
         DamagedError if the identity is missing while data exists."""
         if self._load_identity() is None:
             self._refuse_leftovers()
             self._create(Identity(secrets.token_hex(16), topology))
+        return self._check_topology(topology)
+
+    def _check_topology(self, topology: str) -> Identity:
         self._identity = None
         identity = self.read_identity()
         if identity.topology != topology:

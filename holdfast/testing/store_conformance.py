@@ -78,6 +78,8 @@ class StoreConformance(ABC):
     def test_another_topology_is_refused(self, store: Store, tmp_path: Path) -> None:
         with pytest.raises(MismatchError):
             self.make_store(tmp_path).open("topology-2")
+        with pytest.raises(MismatchError):
+            self.make_store(tmp_path).check("topology-2", take_over=True)
 
     # --- ownership ---
     def test_a_live_owner_is_named_and_not_replaced(self, store: Store, tmp_path: Path) -> None:
@@ -87,6 +89,9 @@ class StoreConformance(ABC):
         other = self.open_store(tmp_path)
         with pytest.raises(OwnedError, match=str(owner["pid"])):
             other.acquire()
+        with pytest.raises(OwnedError, match=str(owner["pid"])):
+            self.make_store(tmp_path).check(TOPOLOGY)
+        self.make_store(tmp_path).check(TOPOLOGY, take_over=True)
         store.check_owner()
 
     def test_a_dead_owner_is_replaced_at_once_by_a_higher_token(self, tmp_path: Path) -> None:

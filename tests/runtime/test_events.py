@@ -49,6 +49,8 @@ def example(kind: str) -> e.RunEvent:
     """An event of a kind with a value in every field."""
     values = {"str": "x", "int": 3, "float": 0.5, "tuple[str, ...]": ("a", "b"), "tuple[int, ...]": (1, 2)}
     values["Mapping[str, Any]"] = {"state": "ended"}
+    values["Mapping[str, str]"] = {"orders": "epoch 3"}
+    values["Mapping[str, Mapping[str, Sequence[str]]]"] = {"sums": {"new": ["most"], "gone": ["least"]}}
     cls = e.KINDS[kind]
     return cls(**{field.name: values[str(field.type).removesuffix(" | None")] for field in fields(cls)})
 
@@ -196,3 +198,102 @@ def test_every_is_due_once_in_its_time() -> None:
         found.append((at_once.due(), later.due()))
         clock.advance(1.0)
     assert found == [(True, False), (False, False), (True, True), (False, False), (True, True)]
+
+
+def test_a_changed_topology_is_told_with_what_is_new_and_gone_and_only_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(**aggregates: Any) -> tuple[list[e.TopologyChanged], dict[str, Any]]:
+        heard: list[e.RunEvent] = []
+        made = hf.Topology("changing")
+        source = made.source(Rows([(1,), (2,)], "n long"), name="numbers").consistent("r", period=0.05)
+        source.aggregate("n", name="sums", **aggregates).sink(MemorySink("changing"), name="out")
+        status = run_local(made, f"file:{tmp_path}/store", until="available", subscribers=[heard.append])
+        MemorySink.clear("changing")
+        return [event for event in heard if isinstance(event, e.TopologyChanged)], status["regions"]["r"]
+
+    with caplog.at_level(logging.INFO, "holdfast"):
+        told, status = run(seen=hf.count(), least=hf.min("n"))
+        told_again, _ = run(seen=hf.count(), least=hf.min("n"))
+        assert not told
+        assert not told_again
+        assert "topology_changed" not in status
+        assert "has changed" not in caplog.text
+        (told_last,), status = run(seen=hf.count(), most=hf.max("n"))
+    assert told_last.changed == {"sums": {"new": ["most"], "gone": ["least"]}}
+    assert (told_last.new, told_last.gone) == ((), ())
+    assert status["topology_changed"]["changed"] == told_last.changed
+    assert "'sums' is taken over with changes: most begins with nothing; least is dropped" in caplog.text
+    stored = [
+        event for event in open_store(f"file:{tmp_path}/store").events() if event.kind == "topology.changed"
+    ]
+    assert [e.decode(event.kind, event.data) for event in stored] == [told_last]
+
+
+def test_late_rows_are_logged_at_a_readable_rate_with_what_there_is_in_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    log = RunLog(clock)
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        for second in range(25):
+            log(e.RowsLate("a", "tens", 1, second + 1))
+            log(e.RowsMalformed("a", "lines", 1, second + 1))
+            clock.advance(1.0)
+    said = [record.getMessage() for record in caplog.records]
+    assert [line for line in said if "tens" in line] == [
+        f"operator 'tens': 1 late rows, {total} in all" for total in (1, 11, 21)
+    ]
+    assert len([line for line in said if "'lines' leaves out" in line]) == 3
+
+
+def test_the_start_and_the_end_are_logged_with_what_a_person_wants_to_know(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run() -> list[str]:
+        caplog.clear()
+        made = hf.Topology("told")
+        begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+        rows = [(begin + datetime.timedelta(seconds=s),) for s in (0, 30, 1)]
+        source = made.source(Rows(rows, "at timestamp", rows_per_step=1), name="numbers").consistent(
+            "r", period=0.05
+        )
+        tens = source.aggregate([], window=hf.tumbling(10, on="at", delay=0), n=hf.count(), name="tens")
+        tens.sink(MemorySink("told"), name="out")
+        run_local(made, f"file:{tmp_path}/store", until="available")
+        return [record.getMessage() for record in caplog.records]
+
+    with caplog.at_level(logging.INFO, "holdfast"):
+        first, second = run(), run()
+    MemorySink.clear("told")
+    assert (
+        f"topology 'told' starts on file:{tmp_path}/store; regions: r; source 'numbers' from the beginning"
+        in first
+    )
+    assert any("source 'numbers' from epoch" in line for line in second)
+    assert "rows left out: 1 late in all runs (tens)" in first[-1]
+
+
+def test_regions_that_are_new_or_gone_are_told(tmp_path: Path) -> None:
+    def run(*names: str) -> list[e.TopologyChanged]:
+        heard: list[e.RunEvent] = []
+        made = hf.Topology("regions")
+        for name in names:
+            source = made.source(Rows([(1,)], "n long"), name=f"{name}_in").consistent(name, period=0.05)
+            source.aggregate("n", seen=hf.count(), name=f"{name}_sums").sink(
+                MemorySink(name), name=f"{name}_out"
+            )
+        run_local(made, f"file:{tmp_path}/store", until="available", subscribers=[heard.append])
+        for name in names:
+            MemorySink.clear(name)
+        return [event for event in heard if isinstance(event, e.TopologyChanged)]
+
+    assert run("a", "b") == []
+    assert run("b", "a") == []
+    (new,) = run("a", "b", "c")
+    assert (new.region, new.epoch, new.gone) == ("c", 0, ())
+    assert {"c_in", "c_sums"} <= set(new.new)
+    (gone,) = run("a", "b")
+    assert (gone.region, gone.new) == ("c", ())
+    assert {"c_in", "c_sums"} <= set(gone.gone)
+    assert "operator 'c_sums' is gone, nothing reads its state any more" in gone.sentences()

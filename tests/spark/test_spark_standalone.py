@@ -23,6 +23,8 @@ import pyspark
 import pytest
 from exact_sums import check, written
 from faults import fired
+from test_spark_shipping import check as check_shipped
+from test_spark_shipping import run_program
 
 from holdfast.store.urls import open_store
 from holdfast.testing import processes
@@ -31,6 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).with_name("standalone_program.py")
 SPECULATION = Path(__file__).with_name("speculation_program.py")
+ROOT = PROGRAM.parents[2]
 SPARK_CLASS = Path(pyspark.__path__[0]) / "bin" / "spark-class"
 ROWS, BEGIN_US = 1_000, 1_790_000_000_000_000
 
@@ -41,7 +44,7 @@ class Cluster:
     def __init__(self, here: Path) -> None:
         self.tag = processes.new_tag("standalone")
         self._here = here
-        self._environment = {
+        self.environment = {
             **os.environ,
             processes.TAG: self.tag,
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -66,13 +69,13 @@ class Cluster:
         with (self._here / f"{name}.log").open("ab") as log:
             subprocess.Popen(
                 [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *arguments],
-                stdout=log, stderr=log, env={**self._environment, "SPARK_LOCAL_IP": arguments[1]}, start_new_session=True,
+                stdout=log, stderr=log, env={**self.environment, "SPARK_LOCAL_IP": arguments[1]}, start_new_session=True,
             )  # fmt: skip
 
     def driver(self, here: Path, program: Path = PROGRAM) -> subprocess.Popen[str]:
         command = [sys.executable, str(program), self.master, str(here)]
         return subprocess.Popen(
-            command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def kill_an_executor(self) -> None:
@@ -164,3 +167,11 @@ def test_a_task_that_spark_starts_twice_counts_once(cluster: Cluster, tmp_path: 
     told = [(row["k"], row["n"]) for row in written(tmp_path, "sums")]
     assert len(set(told)) == len(told), "a change was told twice"
     assert {k: max(n for key, n in told if key == k) for k in wanted} == dict(wanted)
+
+
+def test_the_code_of_a_program_comes_to_executors_that_know_nothing_of_it(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    settings = ("--conf", f"spark.executorEnv.PYTHONPATH={ROOT}", "--conf", "spark.executor.memory=1g")
+    run_program(tmp_path, "--master", cluster.master, *settings, environment=cluster.environment)
+    check_shipped(tmp_path)

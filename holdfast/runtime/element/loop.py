@@ -21,13 +21,15 @@ from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
 from holdfast.runtime.metrics import ElementMetrics
-from holdfast.runtime.telling.events import RowsLate
+from holdfast.runtime.telling.events import RowsLate, RowsMalformed
 
 ROWS_PER_STEP = 1_000_000
 REST_S = 0.05
 """How long an element with nothing to do rests, unless something wakes it, before it asks its sources again."""
 LONG_S = 2.0
 """A call into the user's code that takes longer is named in the status."""
+LEFT_OUT: Mapping[str, type[RowsLate] | type[RowsMalformed]] = {"late": RowsLate, "malformed": RowsMalformed}
+"""What operators and sources count of rows that they leave out → how it is told."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class ElementLoop:
         self._woken = False
         """True if `wake` was called since the last rest; changes under `signals.condition` only."""
         self._step = 0
-        self._late: dict[str, int] = {}
+        self._left_out: dict[tuple[str, str], int] = {}
         """Late rows that were told, by operator, or that the first step found."""
 
     @property
@@ -85,13 +87,13 @@ class ElementLoop:
                 told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
         return told
 
-    def late_rows(self) -> Iterator[RowsLate]:
-        """Late rows that operators counted since this was asked last. Called by the monitor."""
-        for operator, total in late_of(self.metrics.counts).items() if self._step else ():
-            before = self._late.get(operator, 0)
+    def left_out(self) -> Iterator[RowsLate | RowsMalformed]:
+        """Late and malformed rows that were counted since this was asked last. Called by the monitor."""
+        for (operator, what), total in left_out_of(self.metrics.counts).items() if self._step else ():
+            before = self._left_out.get((operator, what), 0)
             if total > before:  # fewer after a reset: they are counted again, and told once
-                self._late[operator] = total
-                yield RowsLate(self.name, operator, total - before, total)
+                self._left_out[operator, what] = total
+                yield LEFT_OUT[what](self.name, operator, total - before, total)
 
     def interrupt(self) -> None:
         """What the element is doing no longer matters: cancel its jobs."""
@@ -182,7 +184,7 @@ class ElementLoop:
 
     def next_name(self) -> StepName:
         if not self._step:
-            self._late = late_of(self.worker.counts)
+            self._left_out = left_out_of(self.worker.counts)
         self._step += 1
         return self.life.name_step(self._step)
 
@@ -217,6 +219,6 @@ class ElementLoop:
             self._woken = False  # a turn follows, so nothing is missed
 
 
-def late_of(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Late rows by operator, of what operators counted."""
-    return {operator: of["late"] for operator, of in counts.items() if "late" in of}
+def left_out_of(counts: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+    """Rows that are told when there are more of them, by operator and kind, of what operators counted."""
+    return {(name, what): of[what] for name, of in counts.items() for what in LEFT_OUT if what in of}

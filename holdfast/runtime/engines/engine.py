@@ -139,6 +139,9 @@ class Engine(ABC):
     partitions: int
     """Partitions of keyed operators, unless restored with another number."""
 
+    def check_workers(self) -> None:
+        """ConfigError if what runs the tasks cannot run ours. Comes before a run writes anything."""
+
     @abstractmethod
     def analyser(self) -> Analyser: ...
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,18 +33,16 @@ from holdfast.ids import (
     RegionName,
 )
 from holdfast.language.graph import SinkSpec
-from holdfast.operators.fingerprint import changes
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.links.batch import Batch, batch_of
-from holdfast.runtime.region.topology_fit import check_fit, fingerprint_of, numbers_of
+from holdfast.runtime.region.topology_fit import change_since, check_fit, fingerprint_of, numbers_of
 from holdfast.runtime.source_positions import RegionThen
+from holdfast.runtime.telling.events import TopologyChanged
 from holdfast.state.values import codec
 from holdfast.store.base import Identity, Store
 
 PROBE_BYTES = 256 << 10
-
-logger = logging.getLogger("holdfast")
 
 
 class RegionEpochs:
@@ -91,7 +88,6 @@ class RegionEpochs:
         savepoints.read(self.store, self._region.name)  # so does retention
         self._check_fit()
         raw = self.store.load_record(record_name("controller", self._region.name))
-        self._tell_what_changed()
         newest = INITIAL_EPOCH if self.current is None else self.current.epoch
         return newest, None if raw is None else ControllerRecord(**json.loads(raw))
 
@@ -124,18 +120,15 @@ class RegionEpochs:
         if self.current is not None:
             check_fit(self.current, self._plan, self._region)
 
-    def _tell_what_changed(self) -> None:
-        """People hear what is taken over in another form."""
-        if self.current is None:
-            return
-        for name, then in self.current.fingerprint.items():
-            new, gone = changes(then, self._fingerprint[name])
-            if new or gone:
-                told = [f"{', '.join(new)} begins with nothing"] if new else []
-                told += [f"{', '.join(gone)} is dropped"] if gone else []
-                logger.warning(
-                    "operator %r has changed since epoch %s: %s.", name, self.current.epoch, "; ".join(told)
-                )
+    def change(self) -> TopologyChanged | None:
+        """What the topology has that the epoch to begin with has not, and the other way round. A region that the store
+        knows nothing of, though it has epochs of others, is new."""
+        if self.current is not None:
+            return change_since(self.current, self._fingerprint)
+        known = self.store.load_record(record_name("controller", self.region)) is not None
+        if known or not regions(self.store):
+            return None
+        return TopologyChanged(self.region, INITIAL_EPOCH, tuple(sorted(self._fingerprint)))
 
     # --- what elements ask ----------------------------------------------------------------------------------------
 
@@ -258,3 +251,13 @@ def sources_of_regions(store: Store) -> dict[RegionName, RegionThen]:
         sources = (OperatorName(name) for name, of in manifest.fingerprint.items() if of.kind == "source")
         found[region] = RegionThen(manifest.epoch, frozenset(sources))
     return found
+
+
+def regions_gone(store: Store, plan: Plan) -> Iterator[TopologyChanged]:
+    """Regions with epochs in the store that the topology does not have. Of a damaged epoch nothing is told."""
+    for region in set(regions(store)) - {there.name for there in plan.regions}:
+        try:
+            manifest = newest_manifest(store, region)
+        except (DamagedError, MismatchError):
+            continue
+        yield TopologyChanged(region, manifest.epoch, gone=tuple(sorted(manifest.fingerprint)))

@@ -68,6 +68,7 @@ class Region:
         self._cause = Cause()
         self._last_acked: ElementName | None = None
         self.restoring = Restoring(plan, epochs, clock, announce)
+        self.change: events.TopologyChanged | None = None
         self.naming = Naming(plan.name, epochs.savepoints, announce)
         self.done = threading.Event()
 
@@ -104,6 +105,7 @@ class Region:
         if found.withdrawn is not None:
             self.announce(events.EpochWithdrawn(self.plan.name, found.withdrawn, found.epoch, found.reason))
         self.metrics.epoch = found.epoch
+        self.change = self._epochs.change()
         self._start = messages.Start(found.epoch, found.record)
 
     # --- the thread ---------------------------------------------------------------------------------------------
@@ -176,6 +178,7 @@ class Region:
             **self.metrics.as_dict(now, self.controller.phase.value, self._cause.reason),
             **self.restoring.status(),
             "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
+            **({} if self.change is None else {"topology_changed": events.encode(self.change)[1]}),
         }
 
     # --- events and timers --------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """Can a topology go on from a stored epoch? Operators are found by name; what does not fit is refused before anything
-changes, by a MismatchError that names it."""
+changes, by a MismatchError that names it. What fits and is another than it was is told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.compiler.plan import Plan, RegionPlan
 from holdfast.errors import MismatchError
-from holdfast.operators.fingerprint import Fingerprint, misfit
+from holdfast.operators.fingerprint import Fingerprint, changes, misfit
+from holdfast.runtime.telling.events import TopologyChanged
 
 
 def fingerprint_of(plan: Plan, region: RegionPlan) -> dict[str, Fingerprint]:
@@ -28,6 +29,24 @@ def check_fit(manifest: Manifest, plan: Plan, region: RegionPlan) -> None:
     _check_operators(manifest, fingerprint_of(plan, region))
     _check_numbers(manifest, numbers_of(plan, region))
     _check_kept(manifest, plan)
+
+
+def change_since(manifest: Manifest, fingerprint: Mapping[str, Fingerprint]) -> TopologyChanged | None:
+    """What a topology that fits has and the epoch has not, and the other way round; None: nothing."""
+    then = manifest.fingerprint
+    changed = {}
+    for name in sorted(then.keys() & fingerprint.keys()):
+        new, gone = changes(then[name], fingerprint[name])
+        if new or gone:
+            changed[name] = {"new": new, "gone": gone}
+    found = TopologyChanged(
+        manifest.region,
+        manifest.epoch,
+        tuple(sorted(fingerprint.keys() - then.keys())),
+        tuple(sorted(then.keys() - fingerprint.keys())),
+        changed,
+    )
+    return found if found.new or found.gone or found.changed else None
 
 
 def _check_operators(manifest: Manifest, fingerprint: Mapping[str, Fingerprint]) -> None:

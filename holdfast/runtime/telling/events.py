@@ -6,8 +6,8 @@ every log can be read, of earlier versions and of later ones: see `decode`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 KINDS: dict[str, type[RunEvent]] = {}
@@ -29,9 +29,38 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(RunEvent):
+    """`sources`: where each begins to read."""
+
     kind: ClassVar[str] = "run.started"
     topology: str
     until: str | None = None
+    store: str | None = None
+    regions: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyChanged(RunEvent):
+    """A region goes on from `epoch` of another version of its topology. `new`: operators that begin there with their initial
+    state. `gone`: operators whose state nothing reads any more. `changed`: operators that are taken over, with the names of what in them
+    is "new" and "gone", of aggregates for example. Told by a run that started."""
+
+    kind: ClassVar[str] = "topology.changed"
+    region: str
+    epoch: int
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    changed: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+
+    def sentences(self) -> list[str]:
+        """For people."""
+        said = [f"operator {name!r} is new and begins with nothing" for name in self.new]
+        said += [f"operator {name!r} is gone, nothing reads its state any more" for name in self.gone]
+        for name, what in self.changed.items():
+            new, gone = ", ".join(what.get("new", ())), ", ".join(what.get("gone", ()))
+            parts = [f"{new} begins with nothing"] * bool(new) + [f"{gone} is dropped"] * bool(gone)
+            said.append(f"operator {name!r} is taken over with changes: {'; '.join(parts)}")
+        return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +83,17 @@ class RunFailed(RunEvent):
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(RunEvent):
-    """The last event of a run that was not killed. `state` as in its status: ended, failed, parked, …"""
+    """The last event of a run that was not killed. `state` as in its status: ended, failed, parked, … `rows`: what its
+    elements processed. `left_out`: late, malformed and lost rows, in words."""
 
     kind: ClassVar[str] = "run.ended"
     topology: str
     state: str
     uptime_s: float
+    rows: int | None = None
+    epochs: int | None = None
+    resets: int | None = None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +298,17 @@ class RowsLate(RunEvent):
     """Rows that came too late for their windows. `rows` since the event before, `total` since the initial state."""
 
     kind: ClassVar[str] = "rows.late"
+    element: str
+    operator: str
+    rows: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsMalformed(RunEvent):
+    """Rows that a source could not read and left out. `rows`, `total` as for late rows."""
+
+    kind: ClassVar[str] = "rows.malformed"
     element: str
     operator: str
     rows: int

@@ -1,7 +1,9 @@
 """The subscriber that tells `logging` about a run: loggers `holdfast.run`, `holdfast.region`, `holdfast.element`.
 
 WARNING is what costs rows or time, ERROR what waits for a person. Errors that end a run are raised to whoever waits for it,
-so they are INFO here. Of published epochs a region tells at most one in ten seconds at INFO, the others at DEBUG.
+so they are INFO here. Of published epochs a region tells at most one in ten seconds at INFO, the others at DEBUG; late and
+malformed rows of an operator likewise at WARNING. Each record carries its event as `record.event`. No handler is installed:
+that is the application's business.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from logging import DEBUG, ERROR, INFO, WARNING
 from holdfast.clock import Clock, Every
 from holdfast.runtime.telling import events as e
 
-EPOCH_S = 10.0
+SELDOM_S = 10.0
 
 Line = tuple[int, str, tuple[object, ...]]
 """Level, text, and what goes into it."""
@@ -23,15 +25,18 @@ class RunLog:
     """Writes a line for each event that has one."""
 
     def __init__(self, clock: Clock) -> None:
-        self._epochs: defaultdict[str, Every] = defaultdict(lambda: Every(clock, EPOCH_S))
+        self._due: defaultdict[tuple[str, str], Every] = defaultdict(lambda: Every(clock, SELDOM_S))
 
     def __call__(self, event: e.RunEvent) -> None:
         line = line_of(event)
         if line is not None:
             level, text, about = line
-            if isinstance(event, e.EpochPublished) and self._epochs[event.region].due():
-                level = INFO
-            logging.getLogger(f"holdfast.{logger_of(event)}").log(level, text, *about)
+            if isinstance(event, e.EpochPublished):
+                level = INFO if self._due[event.kind, event.region].due() else DEBUG
+            elif isinstance(event, e.RowsLate | e.RowsMalformed):
+                level = level if self._due[event.kind, event.operator].due() else DEBUG
+            logger = logging.getLogger(f"holdfast.{logger_of(event)}")
+            logger.log(level, text, *about, extra={"event": event})
 
 
 def logger_of(event: e.RunEvent) -> str:
@@ -43,14 +48,21 @@ def logger_of(event: e.RunEvent) -> str:
 def line_of(event: e.RunEvent) -> Line | None:
     """What is said about an event; None: nothing."""
     match event:
-        case e.RunStarted(topology):
-            return INFO, "topology %r starts", (topology,)
+        case e.RunStarted():
+            return INFO, *_start(event)
+        case e.TopologyChanged():
+            drops = event.gone or any(what.get("gone") for what in event.changed.values())
+            about = (event.region, event.epoch, "; ".join(event.sentences()))
+            return WARNING if drops else INFO, "region %r has changed since epoch %s: %s", about
         case e.RunRefused(error, message):
             return INFO, "the run is refused, %s: %s", (error, message)
         case e.RunFailed(error, message):
             return INFO, "the run ends because of %s: %s", (error, message)
-        case e.RunEnded(topology, state, uptime_s):
-            return INFO, "topology %r: %s after %s s", (topology, state, uptime_s)
+        case e.RunEnded():
+            left_out = f"; rows left out: {', '.join(event.left_out)}" if event.left_out else ""
+            figures = (event.topology, event.state, event.uptime_s, event.rows or 0, event.epochs or 0)
+            text = "topology %r: %s after %s s; %s rows, %s epochs, %s resets%s"
+            return WARNING if left_out else INFO, text, (*figures, event.resets or 0, left_out)
         case e.MailArrived(command):
             return INFO, "somebody asks the run: %s", (command,)
         case e.RowsLost():
@@ -62,10 +74,20 @@ def line_of(event: e.RunEvent) -> Line | None:
             )
         case e.RowsLate():
             return WARNING, "operator %r: %s late rows, %s in all", (event.operator, event.rows, event.total)
+        case e.RowsMalformed():
+            text = "source %r leaves out %s malformed rows, %s in all"
+            return WARNING, text, (event.operator, event.rows, event.total)
         case e.RowsStale():
             return WARNING, "operator %r drops %s old rows: %s", (event.operator, event.rows, event.reason)
         case _:
             return _line_of_region(event) or _line_of_element(event)
+
+
+def _start(event: e.RunStarted) -> tuple[str, tuple[object, ...]]:
+    store = "" if event.store is None else f" on {event.store}"
+    regions = f"; regions: {', '.join(event.regions)}" if event.regions else ""
+    sources = "".join(f"; source {name!r} from {place}" for name, place in event.sources.items())
+    return "topology %r starts%s%s%s", (event.topology, store, regions, sources)
 
 
 def _line_of_region(event: e.RunEvent) -> Line | None:
@@ -97,7 +119,8 @@ def _line_of_region(event: e.RunEvent) -> Line | None:
         case e.RegionHasSpace(region):
             return INFO, "region %r waits for space no longer", (region,)
         case e.RegionParked(region, reason):
-            return ERROR, "region %r is parked and waits for a person: %s", (region, reason)
+            text = "region %r is parked and waits for a person: %s. Mend that, then `holdfast resume` or run again"
+            return ERROR, text, (region, reason.rstrip("."))
         case e.RegionStopped(region, epoch):
             return INFO, "region %r ends with epoch %s", (region, epoch)
         case e.SavepointNamed(region, name, epoch):

@@ -41,6 +41,7 @@ from holdfast.runtime.engines.spark.stateless import (
     spark_schema,
     without_positions,
 )
+from holdfast.runtime.engines.spark.workers import check_workers
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
 from holdfast.state.keyed.segment import Segment
@@ -67,6 +68,9 @@ class SparkEngine(Engine):
         self._background = ThreadPoolExecutor(self.partitions, thread_name_prefix="holdfast-background")
         self._keyed = KeyedJobs(session, self.live, self.partitions)
         self._hint_once()
+
+    def check_workers(self) -> None:
+        check_workers(self._context)
 
     def analyser(self) -> Analyser:
         return SparkAnalyser(self.session)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.errors import ConfigError
+from holdfast.runtime.engines.spark.workers import MADE_WITH
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -33,6 +34,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
+}
+LOCAL_SETTINGS: Mapping[str, str] = {
+    # Nobody else calls the driver. On a cluster executors do: Spark finds an address that they can reach.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -45,11 +49,7 @@ def make_session(
     app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A session with settings that suit many small steps. `local[*]` becomes `local[cores,4]`: tasks are retried."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    _use_recorded_java()
+    prepare_environment(master)
     cores = os.cpu_count() or 2
     builder = SparkSession.builder.appName(app).master(
         f"local[{cores},4]" if master == "local[*]" else master
@@ -62,7 +62,9 @@ def make_session(
             [quiet, given.pop("spark.driver.extraJavaOptions", "")]
         ).strip(),
         **SETTINGS,
+        **(LOCAL_SETTINGS if master.startswith("local") else {}),
         **_sockets(settings or {}),
+        MADE_WITH: sys.executable,
         **given,
     }
     for key, value in merged.items():
@@ -77,6 +79,15 @@ def make_session(
     return session
 
 
+def prepare_environment(master: str) -> None:
+    """What Spark reads from the environment: the workers' Python, Java, the address."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    _use_recorded_java()
+
+
 def _sockets(settings: Mapping[str, str]) -> dict[str, str]:
     """Sockets lie in the JVM's temporary directory; if that is too deep for the kernel, slower TCP sockets must do."""
     given = re.search(r"-Djava\.io\.tmpdir=(\S+)", settings.get("spark.driver.extraJavaOptions", ""))
@@ -85,10 +96,12 @@ def _sockets(settings: Mapping[str, str]) -> dict[str, str]:
     return {} if fits else {"spark.python.unix.domain.socket.enabled": "false"}
 
 
-def active_or_new(app: str) -> tuple[SparkSession, bool]:
+def active_or_new(
+    app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> tuple[SparkSession, bool]:
     """The active session, or a new one; True if it is ours to stop."""
     active = SparkSession.getActiveSession()
-    return (active, False) if active is not None else (make_session(app), True)
+    return (active, False) if active is not None else (make_session(app, master, settings), True)
 
 
 def _use_recorded_java() -> None:

@@ -1,0 +1,58 @@
+"""How a program's own code comes to the executors, as with `spark-submit`: what the program file itself defines travels by
+value, with whatever is sent to tasks; modules and packages beside it are shipped as files, to be imported there."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from holdfast.errors import ConfigError
+
+ARCHIVES = (".zip", ".egg")
+
+
+def check_files(files: Sequence[str]) -> list[Path]:
+    """The files of `--py-files`, separated by commas or given one by one. This process can import them from now on."""
+    paths = [Path(name.strip()) for text in files for name in text.split(",") if name.strip()]
+    for path in paths:
+        if not path.is_file() or path.suffix not in (".py", *ARCHIVES):
+            raise ConfigError(
+                f"--py-files names {path}, which is no file that Python can import.",
+                cure="Name .py, .zip or .egg files that exist.",
+            )
+        sys.path.insert(0, str(path.resolve() if path.suffix in ARCHIVES else path.resolve().parent))
+    return paths
+
+
+@contextmanager
+def shipped(session: SparkSession, program: Path, files: Sequence[Path]) -> Iterator[None]:
+    """Within it tasks know the program's code. The program is loaded already, under its file's name."""
+    cloudpickle.register_pickle_by_value(sys.modules[program.stem])
+    for file in files:
+        session.sparkContext.addPyFile(str(file.resolve()))
+    # Executors fetch the archive from here whenever one of them starts.
+    with tempfile.TemporaryDirectory(prefix="holdfast-program-") as directory:
+        session.sparkContext.addPyFile(str(_archive(program.resolve(), Path(directory))))
+        yield
+
+
+def _archive(program: Path, directory: Path) -> Path:
+    made = directory / f"{program.stem}-modules.zip"
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for file in _modules_beside(program):
+            archive.write(file, file.relative_to(program.parent).as_posix())
+    return made
+
+
+def _modules_beside(program: Path) -> Iterator[Path]:
+    """The modules in the program's directory, itself included, and all of its packages."""
+    yield from sorted(program.parent.glob("*.py"))
+    for package in sorted(found.parent for found in program.parent.glob("*/__init__.py")):
+        yield from sorted(package.rglob("*.py"))

@@ -1,0 +1,124 @@
+"""`holdfast run` says what is wrong with the program or the store in one sentence, before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from holdfast import __version__
+from holdfast.cli.load import load_topology
+from holdfast.cli.main import run_command
+from holdfast.errors import ConfigError, MismatchError, OwnedError, TopologyError
+from holdfast.runtime.engines.spark import session
+from holdfast.store.urls import open_store
+from holdfast.testing import run_local
+
+PROGRAM = """
+import holdfast as hf
+
+numbers = hf.Topology("{name}")
+rows = numbers.source(hf.Rows([(1,), (2,)], "n long"), name="rows").consistent(name="r")
+rows.sink(hf.MemorySink("cli-{name}"), name="out")
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "make_session", refuse)
+    monkeypatch.setattr(session, "active_or_new", refuse)
+
+
+def said_by(capsys: pytest.CaptureFixture[str]) -> str:
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert said.count("error:") == 1
+    return said
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "code"),
+    [
+        ("x = (\n", "line 1: '(' was never closed.", TopologyError.exit_code),
+        (
+            "def f():\n    return 1 / 0\n\nf()\n",
+            "line 2: ZeroDivisionError: division by",
+            TopologyError.exit_code,
+        ),
+        ("import not_a_module\n", "line 1: ModuleNotFoundError: No module named", TopologyError.exit_code),
+        ("raise SystemExit(3)\n", "line 1: the program ends itself (exit code 3).", TopologyError.exit_code),
+        ("x = 1\n", "has 0 topologies; exactly one is needed.", ConfigError.exit_code),
+    ],
+    ids=["syntax", "raises", "import", "ends itself", "no topology"],
+)
+def test_a_program_that_cannot_be_loaded(
+    text: str, said: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken_program.py").write_text(text)
+    store = tmp_path / "store"
+    assert run_command(["run", str(tmp_path / "broken_program.py"), "--store", str(store)]) == code
+    assert said in said_by(capsys)
+    assert not store.exists()
+
+
+def test_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["run", str(tmp_path / "nothing.py")]) == ConfigError.exit_code
+    assert "there is no file" in said_by(capsys)
+
+
+def test_a_wrong_store_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "numbers_url.py").write_text(PROGRAM.format(name="numbers"))
+    assert (
+        run_command(["run", str(tmp_path / "numbers_url.py"), "--store", "ftp://x/y"])
+        == ConfigError.exit_code
+    )
+    assert "no kind of store called 'ftp'" in said_by(capsys)
+
+
+def test_a_store_of_another_topology(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("these", "others"):
+        (tmp_path / f"{name}_program.py").write_text(PROGRAM.format(name=name))
+    run_local(load_topology(str(tmp_path / "these_program.py")), store=str(tmp_path / "store"))
+    command = ["run", str(tmp_path / "others_program.py"), "--store", str(tmp_path / "store")]
+    assert run_command(command) == MismatchError.exit_code
+    assert "belongs to another topology (these, this one is others)" in said_by(capsys)
+
+
+def test_a_store_with_a_live_owner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "owned_program.py").write_text(PROGRAM.format(name="owned"))
+    store = open_store(str(tmp_path / "store"))
+    store.open("owned")
+    store.acquire()
+    try:
+        command = ["run", str(tmp_path / "owned_program.py"), "--store", str(tmp_path / "store")]
+        assert run_command(command) == OwnedError.exit_code
+        assert "--take-over" in said_by(capsys)
+    finally:
+        store.release()
+
+
+def test_a_file_that_cannot_be_shipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shipping_program.py").write_text(PROGRAM.format(name="shipping"))
+    command = ["run", str(tmp_path / "shipping_program.py"), "--py-files", str(tmp_path / "no.zip")]
+    assert run_command(command) == ConfigError.exit_code
+    assert "no.zip" in said_by(capsys)
+
+
+def test_spark_starts_early_for_a_program_that_needs_it_to_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    text = "from pyspark.sql import functions as F\nassert STARTED or F.col('n') is not None\n"
+    text = f"from pathlib import Path\nSTARTED = Path({str(tmp_path / 'started')!r}).exists()\n" + text
+    (tmp_path / "columns_program.py").write_text(text + PROGRAM.format(name="columns"))
+    found = load_topology(str(tmp_path / "columns_program.py"), (tmp_path / "started").touch)
+    assert found.name == "columns"
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--version"]) == 0
+    assert capsys.readouterr().out == f"holdfast {__version__}\n"
