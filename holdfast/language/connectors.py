@@ -190,6 +190,9 @@ class Sink(ABC):
     reason: ClassVar[str] = "it cannot take a written row back"
     """Why, for `explain()`."""
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Refuse, with a ConfigError, rows that cannot be written. Called when the topology is compiled, before `open`."""
+
     def open(self, context: SinkContext) -> None:
         """A run begins."""
 

@@ -188,24 +188,12 @@ def part_number(name: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def runs_of(paths: list[Path]) -> list[list[Path]]:
-    """Files that become one: small ones that follow each other, and each large one."""
-    runs: list[list[Path]] = []
-    joining = False
-    for path in paths:
-        large = path.stat().st_size >= LARGE_BYTES
-        if joining and not large:
-            runs[-1].append(path)
-        else:
-            runs.append([path])
-        joining = not large
-    return runs
-
-
 def data_files(directory: Path) -> list[Path]:
-    """What a step wrote, without Spark's side files; an absent directory holds nothing."""
-    if not directory.is_dir():
-        return []
-    return sorted(
-        path for path in directory.iterdir() if not path.name.startswith((".", "_")) and path.is_file()
-    )
+    """What a step wrote, also in directories of partitions, without Spark's side files; an absent directory holds nothing."""
+    found: list[Path] = []
+    for entry in os.scandir(directory) if directory.is_dir() else ():
+        if entry.is_dir():
+            found += data_files(Path(entry.path)) if "=" in entry.name else []
+        elif not entry.name.startswith((".", "_")):
+            found.append(Path(entry.path))
+    return sorted(found)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.durable import translate_os_errors
-from holdfast.errors import FencedError
 from holdfast.ids import Epoch
 from holdfast.language.connectors import SinkContext
 from holdfast.sinks import ledger as ledgers
@@ -39,8 +38,7 @@ class StagedFileSink(StagedSink):
             return super().prepare(epoch, sealed)
 
     def note_committed(self, epoch: Epoch) -> None:
-        if not self._staging.own.is_dir():
-            raise FencedError(f"{self._staging.own} was removed by a newer owner.", cure="Stop this run.")
+        self._staging.refuse_lost()
         entry = ledgers.Ledger(self._run.job_id, self._run.sink, int(epoch), int(self._run.token))
         entry.write(self._ledger, self._staging.own / "ledger.tmp")
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from holdfast.durable import make_directory, translate_os_errors
-from holdfast.errors import ConfigError, FencedError, MismatchError
+from holdfast.errors import ConfigError, FencedError, MismatchError, StoreError
 from holdfast.ids import Epoch, OwnerToken, is_safe_name
 from holdfast.language.connectors import StepId
 
@@ -82,14 +83,28 @@ class Staging:
                     cure="Write into another directory.",
                 )
 
+    def refuse_lost(self) -> None:
+        """Nobody but a newer owner removes what an owner made first; if there is none, a person has removed it."""
+        if not self.own.is_dir():
+            if any(self._newer_owners()):
+                raise FencedError(f"{self.own} was removed by a newer owner.", cure="Stop this run.")
+            raise StoreError(
+                f"{self.home.parent.parent} was deleted, wholly or in part, while this run wrote into it.",
+                cure="Put it back; or begin anew, with another output directory and another store.",
+            )
+
     def refuse_newer_owner(self) -> None:
         """A directory of a newer token means that this owner was replaced."""
+        for entry in self._newer_owners():
+            raise FencedError(
+                f"{entry} belongs to a newer owner of this output.",
+                cure="Stop this run; the newer one goes on.",
+            )
+
+    def _newer_owners(self) -> Iterator[Path]:
         for entry in self._tokens():
             if int(entry.name[1:]) > self.token and not self._is_foreign(entry):
-                raise FencedError(
-                    f"{entry} belongs to a newer owner of this output.",
-                    cure="Stop this run; the newer one goes on.",
-                )
+                yield entry
 
     def clear(self) -> None:
         """Remove what older owners left, and all of this owner but `own`. Only when nothing staged is needed."""
