@@ -248,3 +248,7 @@ class Sink(ABC):
 
     def describe(self) -> str:
         return type(self).__name__
+
+    def when_visible(self, epoch: str) -> str:
+        """For `explain()`, in a region: when rows can be seen, given the phrase for "with their epoch"."""
+        return epoch

@@ -7,11 +7,10 @@ renamed or removed by holdfast; a visible name belongs to one epoch and partitio
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,25 +18,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 
 from holdfast.durable import (
-    fsync_directory,
     remove_quietly,
     rename_to_new_name,
     tells_of_no_space,
     translate_os_errors,
     write_staged,
 )
-from holdfast.errors import ConfigError, MismatchError, NoSpaceError
+from holdfast.errors import ConfigError, NoSpaceError
 from holdfast.failpoints import fp
-from holdfast.ids import Epoch
 from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId, TaskWriter
 from holdfast.sinks.arrow_files import write_table
-from holdfast.sinks.merge import MergeTask, data_files, has_rows, merge, part_number
-from holdfast.sinks.output.columns import check_columns
+from holdfast.sinks.epoch_files import EpochFileSink, partition_of, suffix_of
+from holdfast.sinks.merge import data_files, has_rows
 from holdfast.sinks.output.form import Form
-from holdfast.sinks.output.moves import Moves, make_visible_directory
+from holdfast.sinks.output.moves import make_visible_directory
 from holdfast.sinks.output.partitions import split
-from holdfast.sinks.output.planning import OneFile, Part, plan_epoch
-from holdfast.sinks.staged_files import StagedFileSink
+from holdfast.sinks.output.rolling import Roll, RollPart
 from holdfast.sinks.staging import HIDDEN
 from holdfast.sinks.task_files import ParquetTaskWriter, show
 
@@ -50,7 +46,7 @@ _NOT_JOINABLE = frozenset({"compression", "codec", "encoding", "charset", "lines
 """Options of text: compressed or re-encoded bytes cannot be put one behind the other."""
 
 
-class FileSink(StagedFileSink):
+class FileSink(EpochFileSink):
     """Files in a directory that every reader can list: rows appear once and never disappear.
 
     Example::
@@ -63,6 +59,9 @@ class FileSink(StagedFileSink):
     whose values become directories, `day=2026-01-01/`, as Spark writes and reads them. `options` go to Spark's writer. Outside
     a region every step's files appear at once, under names that carry the run: no run writes over what another one wrote. The
     directory must be one that driver and executors share; other files in it are left alone.
+
+    With `roll="128 MB"`, `roll="10 minutes"` or a pair of both, files of several epochs become one: rows stay hidden, durable
+    and exactly-once, until there are enough of them or the first has waited for long enough; the rest shows when the run ends.
     """
 
     reason: ClassVar[str] = "files are staged per epoch and renamed into place after the epoch is published"
@@ -76,12 +75,12 @@ class FileSink(StagedFileSink):
         options: Mapping[str, Any] | None = None,
         partition_by: str | Sequence[str] = (),
         partition_files: int | None = None,
+        roll: RollPart | Sequence[RollPart] | None = None,
     ) -> None:
         if format not in ("csv", "json", "parquet"):
             raise ConfigError(f"{format!r} is no format of a file sink.", cure="Use csv, json or parquet.")
         if partition_files is not None and partition_files < 1:
             raise ConfigError(f"an epoch cannot have {partition_files} files.", cure="Give at least 1.")
-        super().__init__(Path(path.removeprefix("file://")).absolute())
         self._options = {
             str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in (options or {}).items()
         }
@@ -97,23 +96,32 @@ class FileSink(StagedFileSink):
                 cure="Name each column once; rename one that begins with a dot.",
             )
         joinable = format == "parquet" or not lowered & _NOT_JOINABLE
-        self._form = Form(format, header and format == "csv", by, joinable)
-        self._partition_files = partition_files
-        self._sums: dict[str, tuple[int, int]] = {}  # of files of these steps and of those being prepared
-
-    def check_columns(self, schema: pa.Schema) -> None:
-        check_columns(schema, self._form.format, self._form.partition_by, str(self._directory))
+        if roll is not None and not joinable:
+            raise ConfigError(
+                "files of text with a compression, encoding or line separator of their own cannot be rolled.",
+                cure="Write parquet, or leave these options or roll out.",
+            )
+        super().__init__(
+            Path(path.removeprefix("file://")).absolute(),
+            Form(format, header and format == "csv", by, joinable),
+            partition_files,
+            None if roll is None else Roll.of(roll),
+        )
 
     # --- a run ---
 
     def open(self, context: SinkContext) -> None:
+        if self._roll is not None and context.region is None:
+            raise ConfigError(
+                f"the sink {context.sink!r} cannot roll files: it is outside of regions, where each step shows at once.",
+                cure="Put it into a region with .consistent(), or leave roll out and use `holdfast compact`.",
+            )
         hidden = self._directory / HIDDEN
         self._form = replace(self._form, sink=str(context.sink))
         is_known = self._form.refuse_other(self._directory, hidden)
         super().open(context)
         if not is_known:
             self._form.write(hidden, self._staging.own / "output.tmp")
-        self._moves = Moves(self._directory, self._staging)
         # Of all runs, also of those with no store or another one: outside of regions it is in the names of files.
         self._run_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
 
@@ -189,108 +197,13 @@ class FileSink(StagedFileSink):
             for number, path in enumerate(files):
                 if has_rows(str(path), self._form.format, self._form.header):
                     name = f"t{self._run.token}-r{self._run_id}-a{step.attempt}-s{step.step:09}"
-                    target = self._directory / _partition(path, directory) / self._final(name, number, path)
+                    target = self._directory / partition_of(path, directory) / self._final(name, number, path)
                     make_visible_directory(target.parent, self._directory)
                     rename_to_new_name(path, target)
         self._staging.forget([self._staging.relative(directory)])
 
-    # --- an epoch ---
-
-    def make_durable(self, epoch: Epoch, sealed: list[Any]) -> dict[str, Any]:
-        merged = self._staging.merged(epoch)
-        planned = self._tasks(f"e{epoch:09}", sealed, merged)
-        try:
-            done = self._run.run_tasks(merge, [task for task, _ in planned])
-        except NoSpaceError:
-            self._staging.forget([self._staging.relative(merged)])
-            raise
-        files = [
-            [self._staging.relative(Path(staged.path)), final, staged.size, staged.crc]
-            for (_, final), staged in zip(planned, done, strict=True)
-            if staged is not None
-        ]
-        self._settle_directories(Path(staged.path) for staged in done if staged is not None)
-        return {"files": files, "leftovers": [*sealed, self._staging.relative(merged)]}
-
-    def _tasks(self, name: str, steps: list[str], merged: Path) -> list[tuple[MergeTask, str]]:
-        """One task per final file, with that file's name."""
-        form = self._form
-        parts = [part for step in steps for part in parts_of(self._staging.home / step)]
-        planned = plan_epoch(parts, form.joinable, bool(form.partition_by), self._partition_files)
-        tasks = []
-        for one in planned:
-            final = os.path.join(one.directory, self._final(name, one.number, Path(one.parts[0].path)))
-            tasks.append((self._merge_task(one, merged / final), final))
-        return tasks
-
-    def _merge_task(self, one: OneFile, target: Path) -> MergeTask:
-        if len(one.parts) > 1:
-            os.makedirs(target.parent, exist_ok=True)
-        sources = tuple(part.path for part in one.parts)
-        sums = {path: self._sums.pop(path) for path in sources if path in self._sums}
-        return MergeTask(self._form.format, self._form.header, sources, str(target), sums)
-
-    def _settle_directories(self, files: Iterator[Path]) -> None:
-        """Whoever made the files durable did so with their directories: here follow those above, up to the owner's."""
-        above = {
-            parent
-            for file in files
-            for parent in file.parents[1:]
-            if parent.is_relative_to(self._staging.owned)
-        }
-        for directory in {self._staging.owned, *above}:
-            fsync_directory(directory)
-
     def _final(self, name: str, number: int, path: Path) -> str:
-        return f"part-{self._run.sink}-{name}-p{number:04}{_suffix(path, self._form.format)}"
-
-    def commit(self, epoch: Epoch, prepared: Any) -> None:
-        with translate_os_errors(str(self._directory)):
-            super().commit(epoch, prepared)
-
-    def show(self, epoch: Epoch, prepared: Any) -> None:
-        self._moves.perform(prepared["files"])
-
-    # --- after a failure ---
-
-    def check(self, epoch: Epoch, prepared: Any | None, committed: Epoch | None) -> None:
-        newest = max(self._visible(), key=lambda found: found[1], default=None)
-        if newest is not None:
-            self._refuse_visible(*newest, epoch, begins=prepared is None and committed is None)
-        super().check(epoch, prepared, committed)
-        if prepared is not None:
-            self._moves.verify(prepared["files"])
-            for file in prepared["files"] if committed is None or committed < epoch else ():
-                self._moves.of(*file)
-
-    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
-        with translate_os_errors(str(self._staging.home)):
-            super().restore(epoch, prepared)
-        self._sums.clear()
-
-    def is_untouched(self, prepared: Any) -> bool:
-        return self._moves.are_untouched(prepared["files"])
-
-    def _refuse_visible(self, path: Path, of_epoch: int, epoch: Epoch, begins: bool) -> None:
-        """A visible file of a later epoch means that the store is older than the output, even if the ledger is lost. A
-        job that begins here (a fork) has shown nothing at all."""
-        if of_epoch > epoch:
-            raise MismatchError(
-                f"this store is older than the output: {path} is of epoch {of_epoch}, the store has {epoch}.",
-                cure=f"Use the newest store of this job, or {self.elsewhere}.",
-            )
-        if begins:
-            raise MismatchError(
-                f"{path} was written by another job than this one, which begins here.",
-                cure="Write into another directory.",
-            )
-
-    def _visible(self) -> Iterator[tuple[Path, int]]:
-        """Visible files of this sink's epochs, whoever wrote them."""
-        pattern = re.compile(rf"part-{re.escape(self._run.sink)}-e(\d{{9,}})-p\d{{4,}}\..*")
-        for path in data_files(self._directory):
-            if matched := pattern.fullmatch(path.name):
-                yield path, int(matched[1])
+        return f"part-{self._run.sink}-{name}-p{number:04}{suffix_of(path, self._form.format)}"
 
     def accepts_writes(self) -> bool:
         probe = self._staging.own / f"probe-{threading.get_ident()}.tmp"
@@ -303,22 +216,10 @@ class FileSink(StagedFileSink):
         return True
 
     def describe(self) -> str:
-        return f"{self._form} in {self._directory}"
+        rolled = f", rolled at {self._roll.said}" if self._roll is not None else ""
+        return f"{self._form} in {self._directory}{rolled}"
 
-
-def parts_of(step: Path) -> list[Part]:
-    """What a step wrote."""
-    return [
-        Part(str(path), _partition(path, step), part_number(path.name), path.stat().st_size)
-        for path in data_files(step)
-    ]
-
-
-def _partition(path: Path, step: Path) -> str:
-    """The directory of a step's file in the output."""
-    return "" if path.parent == step else path.parent.relative_to(step).as_posix()
-
-
-def _suffix(path: Path, format: str) -> str:
-    """ ".csv", ".csv.gz", ".parquet": Spark puts parquet's codec before the suffix and text's behind it."""
-    return f".{format}" + path.name.partition(f".{format}")[2]
+    def when_visible(self, epoch: str) -> str:
+        if self._roll is None:
+            return epoch
+        return f"{epoch}, in which {self._roll.said} of rows is complete; the rest when the run ends"

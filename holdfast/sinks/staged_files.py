@@ -38,8 +38,11 @@ class StagedFileSink(StagedSink):
             return super().prepare(epoch, sealed)
 
     def note_committed(self, epoch: Epoch) -> None:
+        self.note(ledgers.Ledger(self._run.job_id, self._run.sink, int(epoch), int(self._run.token)))
+
+    def note(self, entry: ledgers.Ledger) -> None:
+        """Write the ledger, unless this owner was replaced."""
         self._staging.refuse_lost()
-        entry = ledgers.Ledger(self._run.job_id, self._run.sink, int(epoch), int(self._run.token))
         entry.write(self._ledger, self._staging.own / "ledger.tmp")
 
     def forget(self, prepared: Any) -> None:

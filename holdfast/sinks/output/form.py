@@ -16,7 +16,7 @@ from holdfast.errors import DamagedError, MismatchError
 from holdfast.sinks.merge import data_files
 
 NAME = "output.json"
-_OURS = re.compile(r"part-.+-p\d{4,}\.(csv|json|parquet)(\..*)?")
+_OURS = re.compile(r"part-.+-[pwc]\d{4,}\.(csv|json|parquet)(\..*)?")
 
 
 @dataclass(frozen=True, slots=True)
