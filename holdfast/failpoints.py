@@ -35,6 +35,8 @@ NAMES: tuple[str, ...] = (
     "ckpt.epoch.published",
     "sink.write", "sink.prepare", "sink.prepared",
     "sink.commit.begin", "sink.commit.applied", "sink.commit.recorded",
+    "roll.close.begin", "roll.close.noted", "roll.close.shown",
+    "compact.merged", "compact.noted", "compact.hidden", "compact.shown",
     "gc.list", "gc.select", "gc.pieces", "gc.delete",
     "savepoint.name", "founding.begun", "founding.copied",
     "reset.begin", "reset.choose_epoch", "reset.op.load", "reset.op.loaded", "reset.source.seek",

@@ -162,7 +162,8 @@ def _guarantee(
     if ports:
         reason += f"; but rows that enter by {', '.join(ports)} are best effort"
     if spec.sink.guarantee == "exactly-once":
-        return SinkGuarantee(operator.name, "exactly-once", reason, epoch_delay(region.settings))
+        visible = spec.sink.when_visible(epoch_delay(region.settings))
+        return SinkGuarantee(operator.name, "exactly-once", reason, visible)
     return SinkGuarantee(operator.name, "at-least-once", reason, "at once")
 
 

@@ -202,6 +202,9 @@ class Sink(ABC):
     reason: ClassVar[str] = "it cannot take a written row back"
     """Why, for `explain()`."""
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Refuse, with a ConfigError, rows that cannot be written. Called when the topology is compiled, before `open`."""
+
     def open(self, context: SinkContext) -> None:
         """A run begins."""
 
@@ -257,3 +260,7 @@ class Sink(ABC):
 
     def describe(self) -> str:
         return type(self).__name__
+
+    def when_visible(self, epoch: str) -> str:
+        """For `explain()`, in a region: when rows can be seen, given the phrase for "with their epoch"."""
+        return epoch

@@ -34,6 +34,7 @@ class SinkKind(Kind[SinkSpec]):
     role = "sink"
 
     def schemas(self, op: OperatorOf[SinkSpec], inputs: Schemas) -> list[pa.Schema]:
+        op.spec.sink.check_columns(inputs[0])
         return []
 
     def what(self, op: OperatorOf[SinkSpec]) -> str:

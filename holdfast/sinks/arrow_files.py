@@ -32,7 +32,7 @@ def write_table(table: pa.Table, path: Path, format: str, header: bool, options:
         raise ConfigError(f"the option {unknown[0]!r} needs Spark.", cure="Leave it out, or run with Spark.")
     with open(path, "x", encoding="utf-8", newline="") as file:
         if format == "json":
-            for row in table.to_pylist():
+            for row in table.to_pylist(maps_as_pydicts="strict"):
                 file.write(json_line(row) + "\n")
             return
         separator = options.get("sep", options.get("delimiter", ","))

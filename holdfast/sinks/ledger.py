@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from holdfast.durable import checksum, write_file
 from holdfast.errors import DamagedError, FencedError, MismatchError
 from holdfast.language.connectors import SinkContext
 
 NAME = "ledger.json"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,16 @@ class Ledger:
     epoch: int
     token: int
     format: int = FORMAT
+    closing: Any = None
+    """What the end of a run shows beside the epoch: files that waited for more rows, as `prepare` tells files."""
+    closed: bool = False
+    """It has shown them: nothing of this epoch waits any more."""
 
     def encode(self) -> bytes:
-        body = json.dumps(asdict(self), sort_keys=True)
-        return (
-            json.dumps({"crc": checksum(body.encode()), "ledger": asdict(self)}, sort_keys=True).encode()
-            + b"\n"
-        )
+        fields = {name: value for name, value in asdict(self).items() if value not in (None, False)}
+        fields["format"] = FORMAT if self.closing or self.closed else 1  # earlier versions read what they can
+        body = json.dumps(fields, sort_keys=True)
+        return json.dumps({"crc": checksum(body.encode()), "ledger": fields}, sort_keys=True).encode() + b"\n"
 
     @classmethod
     def read(cls, path: Path) -> Ledger | None:

@@ -33,6 +33,10 @@ LARGE_BYTES = 4 << 20
 """A file of this size is not copied into a larger one: from here on reading costs Spark more than opening
 (`spark.sql.files.openCostInBytes`)."""
 
+SMALL_GROUP_BYTES = 1 << 20
+GROUP_BYTES = 64 << 20
+"""Row groups below the first (stored) are worth to be written anew, as ones of the second (decoded)."""
+
 Sums = Mapping[str, tuple[int, int]]
 """(checksum, size) of files with rows, told by who wrote them."""
 
@@ -47,6 +51,8 @@ class MergeTask:
     target: str
     sums: Sums = field(default_factory=dict)
     """Of those sources of which they are known: these are not read again to stay one file."""
+    final: bool = False
+    """Nothing will be joined to it any more: small row groups of parquet become large ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def merge(task: MergeTask) -> Staged | None:
             return _durable(sources[0], *_sum_of(sources[0], task.sums))
         try:
             parquet = task.format == "parquet"
-            crc, size = _merge_parquet(sources, task.target) if parquet else _concatenate(sources, task)
+            crc, size = _merge_parquet(sources, task) if parquet else _concatenate(sources, task)
             return _durable(task.target, crc, size)
         except BaseException:
             remove_quietly(task.target)
@@ -135,27 +141,59 @@ def _concatenate(sources: list[str], task: MergeTask) -> tuple[int, int]:
     return crc, size
 
 
-def _merge_parquet(sources: list[str], target: str) -> tuple[int, int]:
+def _merge_parquet(sources: list[str], task: MergeTask) -> tuple[int, int]:
     """(checksum, size) of the new target."""
     try:
-        return join_parquet(sources, target)
+        if not (task.final and _has_small_groups(sources)):
+            return join_parquet(sources, task.target)
     except NotJoinable:
-        _decode_and_encode(sources, target)
-        return checksum_file(target)
+        pass
+    _decode_and_encode(sources, task.target)
+    return checksum_file(task.target)
+
+
+def _has_small_groups(sources: list[str]) -> bool:
+    """Whether readers would gain by larger row groups. Nested columns are left to be joined by their bytes."""
+    files = [pq.read_metadata(path) for path in sources]
+    if any(pa.types.is_nested(field.type) for field in files[0].schema.to_arrow_schema()):
+        return False
+    groups = sum(file.num_row_groups for file in files)
+    return bool(groups > 1 and sum(map(os.path.getsize, sources)) < groups * SMALL_GROUP_BYTES)
 
 
 def _decode_and_encode(sources: list[str], target: str) -> None:
-    """The slow way, for files whose schemas or writers differ: each row group is cast to the first file's schema."""
+    """The slow way, for files whose schemas or writers differ, or of small row groups: all rows are cast to the first file's
+    schema, and row groups written of as many as fit."""
     schema, int96 = _target_schema(pq.ParquetFile(sources[0], coerce_int96_timestamp_unit="us"))
     compression = _compression(pq.ParquetFile(sources[0]))
     with pq.ParquetWriter(
         target, schema, compression=compression, use_deprecated_int96_timestamps=int96
     ) as writer:
+        gathered: list[pa.Table] = []
         for path in sources:
             file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
-                writer.write_table(table if table.schema.equals(schema) else table.cast(schema))
+                gathered.append(table if table.schema.equals(schema) else table.cast(schema))
+                if sum(table.nbytes for table in gathered) >= GROUP_BYTES:
+                    writer.write_table(pa.concat_tables(gathered))
+                    gathered = []
+        if gathered:
+            writer.write_table(pa.concat_tables(gathered))
+
+
+def shape_of(path: str, format: str, header: bool) -> int:
+    """A number that differs where columns differ so that files cannot become one: by name and type, as far as files tell."""
+    if format == "parquet":
+        fields = pq.read_schema(path)
+        told = [
+            f"{field.name} {'time' if pa.types.is_timestamp(field.type) else field.type}" for field in fields
+        ]
+        return checksum("\n".join(told).encode())
+    if not header:
+        return 0
+    with _uncompressed(path) as file:
+        return checksum(file.read(header_length(path)))
 
 
 def _target_schema(file: Any) -> tuple[pa.Schema, bool]:
@@ -188,24 +226,12 @@ def part_number(name: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def runs_of(paths: list[Path]) -> list[list[Path]]:
-    """Files that become one: small ones that follow each other, and each large one."""
-    runs: list[list[Path]] = []
-    joining = False
-    for path in paths:
-        large = path.stat().st_size >= LARGE_BYTES
-        if joining and not large:
-            runs[-1].append(path)
-        else:
-            runs.append([path])
-        joining = not large
-    return runs
-
-
 def data_files(directory: Path) -> list[Path]:
-    """What a step wrote, without Spark's side files; an absent directory holds nothing."""
-    if not directory.is_dir():
-        return []
-    return sorted(
-        path for path in directory.iterdir() if not path.name.startswith((".", "_")) and path.is_file()
-    )
+    """What a step wrote, also in directories of partitions, without Spark's side files; an absent directory holds nothing."""
+    found: list[Path] = []
+    for entry in os.scandir(directory) if directory.is_dir() else ():
+        if entry.is_dir():
+            found += data_files(Path(entry.path)) if "=" in entry.name else []
+        elif not entry.name.startswith((".", "_")):
+            found.append(Path(entry.path))
+    return sorted(found)

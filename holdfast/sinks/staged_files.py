@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.durable import translate_os_errors
-from holdfast.errors import FencedError
 from holdfast.ids import Epoch
 from holdfast.language.connectors import SinkContext
 from holdfast.sinks import ledger as ledgers
@@ -39,9 +38,11 @@ class StagedFileSink(StagedSink):
             return super().prepare(epoch, sealed)
 
     def note_committed(self, epoch: Epoch) -> None:
-        if not self._staging.own.is_dir():
-            raise FencedError(f"{self._staging.own} was removed by a newer owner.", cure="Stop this run.")
-        entry = ledgers.Ledger(self._run.job_id, self._run.sink, int(epoch), int(self._run.token))
+        self.note(ledgers.Ledger(self._run.job_id, self._run.sink, int(epoch), int(self._run.token)))
+
+    def note(self, entry: ledgers.Ledger) -> None:
+        """Write the ledger, unless this owner was replaced."""
+        self._staging.refuse_lost()
         entry.write(self._ledger, self._staging.own / "ledger.tmp")
 
     def forget(self, prepared: Any) -> None:

@@ -6,6 +6,8 @@
     t<token>/a<attempt>-r<run>/s<step>/   the same outside of regions, where owners of different stores may have one token
     t<token>/e<epoch>-<try>/          files merged from several steps of one epoch
 
+With `roll`, files that wait to become part of a larger one stay where they are, also those of older owners.
+
 Names carry owner, attempt and step, so no two writers ever use the same one. A newer owner removes older owners'
 directories; `own` is never made again by anyone, so an old owner cannot write its ledger after that.
 """
@@ -14,12 +16,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from holdfast.durable import make_directory, translate_os_errors
-from holdfast.errors import ConfigError, FencedError, MismatchError
+from holdfast.durable import make_directory, remove_quietly, translate_os_errors
+from holdfast.errors import ConfigError, FencedError, MismatchError, StoreError
 from holdfast.ids import Epoch, OwnerToken, is_safe_name
 from holdfast.language.connectors import StepId
 
@@ -82,29 +85,58 @@ class Staging:
                     cure="Write into another directory.",
                 )
 
+    def refuse_lost(self) -> None:
+        """Nobody but a newer owner removes what an owner made first; if there is none, a person has removed it."""
+        if not self.own.is_dir():
+            if any(self._newer_owners()):
+                raise FencedError(f"{self.own} was removed by a newer owner.", cure="Stop this run.")
+            raise StoreError(
+                f"{self.home.parent.parent} was deleted, wholly or in part, while this run wrote into it.",
+                cure="Put it back; or begin anew, with another output directory and another store.",
+            )
+
     def refuse_newer_owner(self) -> None:
         """A directory of a newer token means that this owner was replaced."""
+        for entry in self._newer_owners():
+            raise FencedError(
+                f"{entry} belongs to a newer owner of this output.",
+                cure="Stop this run; the newer one goes on.",
+            )
+
+    def _newer_owners(self) -> Iterator[Path]:
         for entry in self._tokens():
             if int(entry.name[1:]) > self.token and not self._is_foreign(entry):
-                raise FencedError(
-                    f"{entry} belongs to a newer owner of this output.",
-                    cure="Stop this run; the newer one goes on.",
-                )
+                yield entry
 
-    def clear(self) -> None:
-        """Remove what older owners left, and all of this owner but `own`. Only when nothing staged is needed."""
+    def clear(self, keep: Collection[str] = ()) -> None:
+        """Remove what older owners left, and all of this owner but `own` and the files to keep (relative to the home)."""
         self.refuse_newer_owner()
+        spared = {self.home / path for path in keep}
         for entry in self._tokens():
             if int(entry.name[1:]) < self.token:
-                shutil.rmtree(entry, ignore_errors=True)
+                shutil.rmtree(
+                    entry / "own", ignore_errors=True
+                )  # first: from here on its owner records nothing
+                _remove(entry, spared)
         for entry in list(self.owned.iterdir()) if self.owned.is_dir() else []:
             if entry.name != "own":
-                shutil.rmtree(entry, ignore_errors=True)
+                _remove(entry, spared)
 
-    def forget(self, relative: list[str]) -> None:
-        """Remove step directories that are not needed any more."""
+    def forget(self, relative: Iterable[str], keep: Collection[str] = ()) -> None:
+        """Remove files, and directories of steps, that are not needed any more."""
+        spared = {self.home / path for path in keep}
         for path in relative:
-            shutil.rmtree(self.home / path, ignore_errors=True)
+            _remove(self.home / path, spared)
+            self._remove_empty((self.home / path).parent)
+
+    def _remove_empty(self, directory: Path) -> None:
+        """Directories of steps and epochs whose last file is gone. Nobody writes there any more."""
+        while len(parts := directory.relative_to(self.home).parts) > 2 or (parts[1:2] and parts[1][0] == "e"):
+            try:
+                directory.rmdir()
+            except OSError:
+                return  # not empty, or gone
+            directory = directory.parent
 
     def _is_foreign(self, entry: Path) -> bool:
         """True if another job made it: its tokens are numbers of another store and say nothing here."""
@@ -114,3 +146,16 @@ class Staging:
     def _tokens(self) -> list[Path]:
         found = [] if not self.home.is_dir() else list(self.home.iterdir())
         return [entry for entry in found if entry.name[:1] == "t" and entry.name[1:].isdecimal()]
+
+
+def _remove(path: Path, spared: set[Path]) -> None:
+    """Remove a file or a directory, but for files that are spared."""
+    if path in spared:
+        return
+    if not path.is_dir():
+        remove_quietly(path)
+    elif not any(file.is_relative_to(path) for file in spared):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        for entry in list(path.iterdir()):
+            _remove(entry, spared)

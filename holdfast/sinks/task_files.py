@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 
 from holdfast.durable import ChecksummedFile, remove_quietly, translate_os_errors
 from holdfast.sinks.encoding import encodings
+from holdfast.sinks.output.partitions import split
 
 
 class Written(NamedTuple):
-    """What a task wrote: the file's hidden name, and the checksum and size of its bytes, taken while they were written."""
+    """What a task wrote: the file's hidden name in the step's directory, and the checksum and size of its bytes, taken while they were written."""
 
     name: str
     crc: int
@@ -29,46 +30,46 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class ParquetTaskWriter:
-    """Writes one partition's rows into the directory of a step, which exists."""
+    """Writes one partition's rows into the directory of a step, which exists: a file for each directory that the columns in
+    `partition_by` name, one after the other."""
 
     directory: str
     compression: str
+    partition_by: tuple[str, ...] = ()
 
-    def __call__(self, table: pa.Table, partition: int, attempt: int) -> Written | None:
-        """None: no rows, no file."""
-        if not table.num_rows:
-            return None
+    def __call__(self, table: pa.Table, partition: int, attempt: int) -> list[Written]:
+        """No rows, no file."""
         name = f".part-{partition:05}-t{attempt}.parquet"
+        pieces = split(table, self.partition_by) if table.num_rows else ()
+        return [self._write(rows, os.path.join(directory, name)) for directory, rows in pieces]
+
+    def _write(self, table: pa.Table, name: str) -> Written:
         path = os.path.join(self.directory, name)
         with translate_os_errors(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             try:
-                crc, size = self._write(table, path)
+                with open(path, "xb", buffering=0) as target:
+                    file = ChecksummedFile(target.fileno())
+                    pq.write_table(
+                        table,
+                        pa.PythonFile(file, mode="w"),
+                        compression=self.compression,
+                        **encodings(table),
+                        store_schema=False,
+                    )
             except OSError:
                 remove_quietly(path)
                 raise
-        return Written(name, crc, size)
-
-    def _write(self, table: pa.Table, path: str) -> tuple[int, int]:
-        with open(path, "xb", buffering=0) as target:
-            file = ChecksummedFile(target.fileno())
-            pq.write_table(
-                table,
-                pa.PythonFile(file, mode="w"),
-                compression=self.compression,
-                **encodings(table),
-                store_schema=False,
-            )
-        return file.crc, file.size
+        return Written(name, file.crc, file.size)
 
 
-def show(directory: Path, written: Sequence[Written | None]) -> dict[str, tuple[int, int]]:
+def show(directory: Path, written: Sequence[Sequence[Written]]) -> dict[str, tuple[int, int]]:
     """Give the winners' files the names under which the step's files are looked for; returns (checksum, size) by path."""
     sums = {}
     with translate_os_errors(str(directory)):
-        for one in written:
-            if one is not None:
-                name, crc, size = one  # it has travelled as a list
-                path = directory / name.removeprefix(".")
-                os.rename(directory / name, path)
-                sums[str(path)] = (crc, size)
+        for name, crc, size in (one for of_task in written for one in of_task):
+            hidden = directory / name
+            path = hidden.with_name(hidden.name.removeprefix("."))
+            os.rename(hidden, path)
+            sums[str(path)] = (crc, size)
     return sums

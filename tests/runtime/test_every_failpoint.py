@@ -41,6 +41,13 @@ NEVER: dict[str, str] = {
     "savepoint.name": "nobody asks for a savepoint",
     "founding.begun": "belongs to commands that make a new store",
     "founding.copied": "belongs to commands that make a new store",
+    "roll.close.begin": "no sink rolls: tests/sinks/test_rolling.py",
+    "roll.close.noted": "no sink rolls: tests/sinks/test_rolling.py",
+    "roll.close.shown": "no sink rolls: tests/sinks/test_rolling.py",
+    "compact.merged": "belongs to holdfast compact: tests/sinks/test_compaction.py",
+    "compact.noted": "belongs to holdfast compact: tests/sinks/test_compaction.py",
+    "compact.hidden": "belongs to holdfast compact: tests/sinks/test_compaction.py",
+    "compact.shown": "belongs to holdfast compact: tests/sinks/test_compaction.py",
 }
 """Failpoints that this topology cannot reach, each with its reason."""
 

@@ -1,4 +1,4 @@
-"""A driver that dies: runs a file sink through MiniRun in a process of its own. argv: directory, format, token."""
+"""A driver that dies: runs a file sink through MiniRun in a process of its own. argv: directory, format, token, and perhaps roll."""
 
 from __future__ import annotations
 
@@ -9,4 +9,5 @@ from holdfast.sinks import FileSink
 from holdfast.testing.sink_conformance import MiniRun
 
 directory, format, token = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-MiniRun(directory / "book.json", lambda: FileSink(str(directory / "out"), format)).run(token)  # type: ignore[arg-type]
+roll = sys.argv[4] if len(sys.argv) > 4 else None
+MiniRun(directory / "book.json", lambda: FileSink(str(directory / "out"), format, roll=roll)).run(token)  # type: ignore[arg-type]

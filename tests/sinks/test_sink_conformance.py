@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast import failpoints
+from holdfast.ids import Epoch
 from holdfast.language.connectors import Sink
 from holdfast.sinks import FileSink, ForeachBatch, MemorySink
-from holdfast.testing.sink_conformance import SCHEMA, SINK_FAILPOINTS, MiniRun, SinkConformance
+from holdfast.testing.sink_conformance import SCHEMA, SINK_FAILPOINTS, MiniRun, SinkConformance, rows
 
 PROGRAM = Path(__file__).with_name("sink_program.py")
 
@@ -43,7 +44,9 @@ def read_file(path: Path) -> pa.Table:
         return pq.read_table(path, partitioning=None)
     if path.suffix == ".json":
         return pa.json.read_json(path)
-    return pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(column_types=SCHEMA))
+    return pa.csv.read_csv(
+        path, convert_options=pa.csv.ConvertOptions(column_types=SCHEMA, include_missing_columns=False)
+    )
 
 
 class FileSinkConformance(SinkConformance):
@@ -64,7 +67,7 @@ class FileSinkConformance(SinkConformance):
         names = sorted(name for name in os.listdir(self.place) if not name.startswith("."))
         assert names == [f"part-out-e00000000{e}-p0000.{self.format}" for e in (1, 2)]
         left = [path for path in (self.place / ".holdfast").rglob("*") if path.is_file()]
-        assert [path.name for path in left] == ["ledger.json"]
+        assert sorted(path.name for path in left) == ["ledger.json", "output.json"]
 
 
 class TestCsvSink(FileSinkConformance):
@@ -76,6 +79,35 @@ class TestJsonSink(FileSinkConformance):
 
 
 class TestParquetSink(FileSinkConformance):
+    format = "parquet"
+
+
+class PartitionedConformance(FileSinkConformance):
+    """Every row in a directory of its own."""
+
+    def make(self) -> Sink:
+        return FileSink(str(self.place), self.format, partition_by="word")  # type: ignore[arg-type]
+
+    def visible(self) -> list[tuple[Any, ...]]:
+        folders = [path for path in self.place.iterdir() if path.name != ".holdfast"]
+        return [(*row, folder.name.removeprefix("word=")) for folder in folders for row in read(folder)]
+
+    def test_one_file_per_partition_and_epoch_and_nothing_else_shows(self) -> None:
+        sink = self.opened()
+        sink.commit(Epoch(1), self.epoch(sink, 1, rows(0), rows(0)))
+        names = sorted(str(path.relative_to(self.place)) for path in self.place.rglob("part-*"))
+        assert names == [f"word=w{n}/part-out-e000000001-p0000.{self.format}" for n in (0, 1)]
+
+
+class TestPartitionedCsvSink(PartitionedConformance):
+    pass
+
+
+class TestPartitionedJsonSink(PartitionedConformance):
+    format = "json"
+
+
+class TestPartitionedParquetSink(PartitionedConformance):
     format = "parquet"
 
 

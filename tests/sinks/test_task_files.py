@@ -25,7 +25,7 @@ def write(sink: FileSink, step: int, partitions: int = 2) -> None:
     writer = sink.task_writer(name)
     assert writer is not None
     answers = [writer(rows(10 * step + p), p, 5) for p in range(partitions)]
-    sink.adopt(name, [list(answer) for answer in answers])  # as they arrive
+    sink.adopt(name, [[list(one) for one in answer] for answer in answers])  # as they arrive
 
 
 @pytest.fixture
