@@ -64,6 +64,8 @@ class HostedSpec(Spec):
     label: str = "operator"
     """The user's class, for `explain()`."""
     checkpoint: CheckpointForm = INCREMENTAL
+    missing: Literal["refuse", "null"] = "refuse"
+    """What becomes of columns that a row does not name: `language.hosted.Missing`."""
 
 
 # --- what the user asked of it --------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
-from holdfast.language.hosted import maker
+from holdfast.language.hosted import Missing, checked_missing, maker
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.operators.event_time import EventTimeVerbs
@@ -194,15 +194,23 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in (0, 1)]
 
     def apply(
-        self, operator: Any, schema: Any, *, name: str | None = None, checkpoint: CheckpointForm | None = None
+        self,
+        operator: Any,
+        schema: Any,
+        *,
+        name: str | None = None,
+        checkpoint: CheckpointForm | None = None,
+        missing: Missing = "refuse",
     ) -> Stream:
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
 
         `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
+        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null.
         For several ports use `Topology.operator`."""
         make, label = maker(operator)
         schemas = (to_arrow(schema, f"the schema of {label}"),)
-        return self._then(HostedSpec(make, schemas, label, checked_form(checkpoint)), name)
+        spec = HostedSpec(make, schemas, label, checked_form(checkpoint), checked_missing(missing))
+        return self._then(spec, name)
 
     # --- the end ---
 

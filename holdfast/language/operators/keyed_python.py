@@ -31,7 +31,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
-from holdfast.language.hosted import copied
+from holdfast.language.hosted import Missing, checked_missing, copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
 from holdfast.language.operators.values import Delays
@@ -64,6 +64,7 @@ class KeyedSpec(Spec, UsesTime):
     """It has `on_timer`."""
     needs_time: bool = False
     """It has timers or lifetimes."""
+    missing: Missing = "refuse"
 
     def times(self) -> tuple[str, ...]:
         return () if self.on is None else (self.on,)
@@ -147,7 +148,12 @@ class MappedState(KeyedOperator):
 
 
 def keyed_spec(
-    by: str | Sequence[str], operator: Any, schema: Any, on: str | None, delay: Duration | None
+    by: str | Sequence[str],
+    operator: Any,
+    schema: Any,
+    on: str | None,
+    delay: Duration | None,
+    missing: Missing = "refuse",
 ) -> KeyedSpec:
     """The spec of a keyed Python operator; refuses what can be refused without knowing the columns."""
     keys = key_names(by, "keyed()", "Give one or more column names: keyed('user', Sessions, schema).")
@@ -170,6 +176,7 @@ def keyed_spec(
         delay_us,
         timers=callable(getattr(cls, "on_timer", None)),
         needs_time=needs_time,
+        missing=checked_missing(missing),
     )
 
 
@@ -273,6 +280,7 @@ class KeyedVerbs(Verbs):
         name: str | None = None,
         on: str | None = None,
         delay: Duration | None = None,
+        missing: Missing = "refuse",
     ) -> Stream:
         """Send the rows of each key through a Python operator on the executors, in the order of their positions:
         `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
@@ -280,8 +288,9 @@ class KeyedVerbs(Verbs):
         `operator`: a class derived from `holdfast.KeyedOperator`, or an instance. `schema`: what it makes. `on`: the
         timestamp column with the event time, for timers and lifetimes; `delay`: how far rows may lag behind the latest
         one; without them, the event time that the stream declared (`event_time`). What comes out has no order of its own.
+        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null.
         """
-        return self._then(keyed_spec(by, operator, schema, on, delay), name)
+        return self._then(keyed_spec(by, operator, schema, on, delay, missing), name)
 
     def map_state(
         self,
@@ -293,9 +302,12 @@ class KeyedVerbs(Verbs):
         name: str | None = None,
         on: str | None = None,
         delay: Duration | None = None,
+        missing: Missing = "refuse",
     ) -> Stream:
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 
         `state` has the declared variables of the row's key as attributes:
         `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`."""
-        return self.keyed(by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay)
+        return self.keyed(
+            by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay, missing=missing
+        )

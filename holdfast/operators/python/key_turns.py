@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import HoldfastError, InputError, StateError, StepFailed, TopologyError
+from holdfast.language.hosted import Missing
 from holdfast.language.operators.keyed_python import KeyedSpec
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.state.variables.declarations import declared, use
@@ -49,7 +51,7 @@ class Turns:
         self._table = rows
         self._times, self._marks = at
         self._mark = mark
-        self._outbox = _PlacedOutbox(operator, spec.schema)
+        self._outbox = _PlacedOutbox(operator, spec.schema, spec.missing)
         with self._naming("making it"):
             self._instance: Any = spec.make()
             self._instance.open()
@@ -128,19 +130,19 @@ class Turns:
 class _PlacedOutbox(Outbox):
     """Remembers for every row which input row and which key caused it."""
 
-    def __init__(self, operator: str, schema: pa.Schema) -> None:
-        super().__init__(operator, (schema,))
-        self._schema = schema
+    def __init__(self, operator: str, schema: pa.Schema, missing: Missing) -> None:
+        super().__init__(operator, (schema,), missing)
+        self._alone = partial(Outbox, operator, (schema,), missing)
         self._caused: list[tuple[Any, Any]] = []
         self._places: list[int] = []
         self.place = 0
         self.key: Any = None
 
-    def submit(self, item: Any, port: int = 0) -> None:
-        super().submit(item, port)
-        count = item.num_rows if isinstance(item, pa.Table | pa.RecordBatch) else 1
+    def submit(self, item: Any, port: int = 0) -> int:
+        count = super().submit(item, port)
         self._places.extend([self.place] * count)
         self._caused.append((self.key, item))
+        return count
 
     def placed(self) -> pa.Table:
         try:
@@ -153,7 +155,7 @@ class _PlacedOutbox(Outbox):
     def _with_key(self, error: StepFailed) -> StepFailed:
         """The same error with the key whose row does not fit: each row is tried by itself."""
         for key, item in self._caused:
-            alone = Outbox(self._operator, (self._schema,))
+            alone = self._alone()
             try:
                 alone.submit(item)
                 alone.take()

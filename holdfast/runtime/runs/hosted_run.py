@@ -53,7 +53,7 @@ class HostedRun(Remembering):
         self._spec = spec
         self._source_index = source_index
         self._stamped = stamped
-        self._outbox = Outbox(name, spec.schemas)
+        self._outbox = Outbox(name, spec.schemas, spec.missing)
         self._checked = False
         self.instance: Any = None
         self._emitted = [0] * len(spec.schemas)
@@ -118,7 +118,7 @@ class HostedRun(Remembering):
         before, self._before = self._before, None
         if before is None or not self.thread.is_alive:
             return False
-        self._outbox = Outbox(self.name, self._spec.schemas)
+        self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
         stored = codec.decode(before)
         instance_state.give_value(self.instance, codec.decode(stored["state"]))
         self._emitted = list(stored["emitted"])
@@ -180,7 +180,7 @@ class HostedRun(Remembering):
             self._versioned.stored(epoch, pairs)
 
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
-        self._outbox = Outbox(self.name, self._spec.schemas)
+        self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
         self._before = None
         if self.instance is None or not self.thread.is_alive:
             self.thread.call("__init__()", self._make, self.give_up)
