@@ -238,7 +238,7 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         mode: str = "async",
         drain_timeout: Duration = 180,
         reset_timeout: Duration = 180,
-        max_consecutive_resets: int = 5,
+        max_consecutive_resets: int | None = None,
         retry_for: Duration = 600.0,
         keep: int = 3,
         keep_for: Duration | None = None,
@@ -250,7 +250,8 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         "manual". Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
         The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
         `restore_within`: how long a restore may take; checkpoints are formed accordingly, and you are warned
-        if the state is too large for it. After `max_consecutive_resets` resets without progress the region is parked; a
+        if the state is too large for it. After `max_consecutive_resets` resets (5) without progress the region is parked; if you leave the
+        number out, a failure of your own code that comes again at the same rows parks it at once. A
         cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`."""
         settings = region_settings(
             name=name,

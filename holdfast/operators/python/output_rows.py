@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.errors import StepFailed, TopologyError
+from holdfast.errors import OperatorFailed, TopologyError
 from holdfast.language.hosted import Missing
 
 _NULLS = 'If a column that a row does not name is to be null, say missing="null" where the operator is used.'
@@ -89,8 +89,8 @@ class OutputForm:
                 cure=_NULLS,
             )
 
-    def _misfit(self, what: str, error: Exception) -> StepFailed:
-        return StepFailed(
+    def _misfit(self, what: str, error: Exception) -> OperatorFailed:
+        return OperatorFailed(
             f"operator {self._operator!r} submitted a {what} that does not fit its schema "
             f"({one_line(self.schema)}): {error}"
         )
