@@ -60,7 +60,10 @@ def told(where: str, error: Exception, row: Any = None) -> Exception:
     if not isinstance(error, HoldfastError):
         what = f"{where}: {type(error).__name__}: {error}".rstrip(": ")
         return OperatorFailed("\n".join(filter(None, [what, user_frames(error), at_row])))
-    what = f"{where}: " + error.message.removeprefix(where.partition(",")[0] + " ")
+    operator, _, place = where.partition(", ")
+    is_named = error.message.startswith(operator + " ")
+    # A key is told in any case; that it was in process() goes without saying.
+    what = error.message if is_named and place.endswith("()") else f"{where}: {error.message}"
     if isinstance(error, StateError | InputError | TopologyError):
         return type(error)(what, cure=error.cure)
     if isinstance(error, StepFailed):
