@@ -13,6 +13,7 @@ HoldfastError                     exit code 1
 ├── MismatchError           11    the store belongs to another job, topology or newer format
 ├── RegionParkedError       12    a region used up its resets; its state is intact
 ├── StepFailed              13    a step of an element failed (the region resets; users see it when parked)
+│   └── OperatorFailed      15    the user's code of an operator raised; the same failure at the same rows is not tried again
 └── EngineGoneError         14    Spark itself is gone; the last published epoch is the truth
 
 Each carries one clear sentence (`str(error)`) and a `cure`: what to do next.
@@ -35,7 +36,8 @@ class HoldfastError(Exception):
         self.cure = cure
 
     def __str__(self) -> str:
-        return f"{self.message} {self.cure}".rstrip()
+        between = "\n" if "\n" in self.message else " "
+        return f"{self.message}{between}{self.cure}".rstrip()
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark workers); keyword arguments must survive pickling.
@@ -92,6 +94,11 @@ class RegionParkedError(HoldfastError, exit_code=12):
 
 class StepFailed(HoldfastError, exit_code=13):
     """A step of an element failed. The region resets; the user sees this when the region parks."""
+
+
+class OperatorFailed(StepFailed, exit_code=15):
+    """The user's code of an operator raised. The first line of the message tells operator and error, the others the
+    user's lines of the traceback and the row."""
 
 
 class EngineGoneError(HoldfastError, exit_code=14):

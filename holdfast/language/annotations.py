@@ -34,7 +34,7 @@ def region_settings(
     mode: str = "async",
     drain_timeout: Duration = 180.0,
     reset_timeout: Duration = 180.0,
-    max_consecutive_resets: int = 5,
+    max_consecutive_resets: int | None = None,
     retry_for: Duration = 600.0,
     keep: int = 3,
     keep_for: Duration | None = None,
@@ -51,10 +51,13 @@ def region_settings(
         drain_timeout_s=seconds(drain_timeout, "drain_timeout"),
         reset_timeout_s=seconds(reset_timeout, "reset_timeout"),
         max_consecutive_resets=_count(
-            max_consecutive_resets,
+            RegionSettings().max_consecutive_resets
+            if max_consecutive_resets is None
+            else max_consecutive_resets,
             "max_consecutive_resets",
             "resets in a row after which the region is parked; the default is 5",
         ),
+        retries_own=max_consecutive_resets is not None,
         retry_for_s=seconds(retry_for, "retry_for"),
         keep=_count(keep, "keep", "newest epochs that are never deleted; the default is 3"),
         keep_for_s=None if keep_for is None else seconds(keep_for, "keep_for"),

@@ -64,6 +64,8 @@ class HostedSpec(Spec):
     label: str = "operator"
     """The user's class, for `explain()`."""
     checkpoint: CheckpointForm = INCREMENTAL
+    missing: Literal["refuse", "null"] = "refuse"
+    """What becomes of columns that a row does not name: `language.hosted.Missing`."""
 
 
 # --- what the user asked of it --------------------------------------------------------------------------------------
@@ -80,6 +82,8 @@ class RegionSettings:
     drain_timeout_s: float = 180.0
     reset_timeout_s: float = 180.0
     max_consecutive_resets: int = 5
+    retries_own: bool = False
+    """A failure of the user's code is tried that often too, though it comes again in the same way at the same rows."""
     retry_for_s: float = 600.0
     """How long a cause that may pass by itself is waited for, whatever the number of resets."""
     keep: int = 3

@@ -25,13 +25,16 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 from holdfast.errors import TopologyError
 from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import state_size
 
 PROCESS = ("process", "process_batch")
+
+Missing = Literal["refuse", "null"]
+"""What becomes of a column of the schema that a row does not name: the row is refused, or it is null there."""
 
 
 class Operator:
@@ -61,6 +64,13 @@ class Operator:
 
     def close(self) -> None:
         """The run ends. Not called after a crash."""
+
+
+def checked_missing(missing: Any) -> Missing:
+    """The argument `missing=` of Python operators."""
+    if missing not in get_args(Missing):
+        raise TopologyError(f"missing={missing!r} is not known.", cure='Use "refuse" or "null".')
+    return missing  # type: ignore[no-any-return]
 
 
 def maker(operator: Any) -> tuple[Callable[[], Any], str]:

@@ -25,7 +25,7 @@ from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hints import no_such_name
-from holdfast.language.hosted import maker
+from holdfast.language.hosted import Missing, checked_missing, maker
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregate_verbs import AggregateVerbs
 from holdfast.language.operators.columns import key_names
@@ -158,15 +158,23 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
     # --- stateful operators: more of them in the classes above ---
 
     def apply(
-        self, operator: Any, schema: Any, *, name: str | None = None, checkpoint: CheckpointForm | None = None
+        self,
+        operator: Any,
+        schema: Any,
+        *,
+        name: str | None = None,
+        checkpoint: CheckpointForm | None = None,
+        missing: Missing = "refuse",
     ) -> Stream:
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
 
         `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
+        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null.
         For several ports use `Topology.operator`."""
         make, label = maker(operator)
         schemas = (to_arrow(schema, f"the schema of {label}"),)
-        return self._then(HostedSpec(make, schemas, label, checked_form(checkpoint)), name)
+        spec = HostedSpec(make, schemas, label, checked_form(checkpoint), checked_missing(missing))
+        return self._then(spec, name)
 
     # --- the end ---
 
@@ -194,7 +202,7 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         mode: Mode = "async",
         drain_timeout: Duration = 180,
         reset_timeout: Duration = 180,
-        max_consecutive_resets: int = 5,
+        max_consecutive_resets: int | None = None,
         retry_for: Duration = 600.0,
         keep: int = 3,
         keep_for: Duration | None = None,
@@ -206,7 +214,8 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         "manual". Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
         The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
         `restore_within`: how long a restore may take; checkpoints are formed accordingly, and you are warned
-        if the state is too large for it. After `max_consecutive_resets` resets without progress the region is parked; a
+        if the state is too large for it. After `max_consecutive_resets` resets (5) without progress the region is parked; if you leave the
+        number out, a failure of your own code that comes again at the same rows parks it at once. A
         cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`."""
         settings = region_settings(
             name=name,

@@ -15,7 +15,7 @@ from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Source
 from holdfast.language.graph import Graph, HostedSpec, SourceSpec, StreamRef
 from holdfast.language.hints import no_such_name
-from holdfast.language.hosted import maker
+from holdfast.language.hosted import Missing, checked_missing, maker
 from holdfast.language.run import Run, RunOptions, RunStatus, Until
 from holdfast.language.schema import to_arrow
 from holdfast.language.stream import Stream, any_isolated, input_port
@@ -86,6 +86,7 @@ class Topology:
         schema: Any,
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
+        missing: Missing = "refuse",
     ) -> Stream: ...
 
     @overload
@@ -98,6 +99,7 @@ class Topology:
         schemas: Sequence[Any] = (),
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
+        missing: Missing = "refuse",
     ) -> list[Stream]: ...
 
     def operator(
@@ -110,19 +112,21 @@ class Topology:
         schemas: Sequence[Any] = (),
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
+        missing: Missing = "refuse",
     ) -> Stream | list[Stream]:
         """A Python operator hosted in the driver, with as many ports as needed.
 
         `inputs` are its data ports, `control` its control ports; each is a stream, or a list of streams that meet
         there. Ports are numbered in that order, data first. With `schema` it has one output and its stream is
         returned; with `schemas` one per schema, as a list; with neither it has none. `checkpoint`: how declared variables
-        are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`."""
+        are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`. A row must have the columns of its port's
+        schema; with `missing="null"` those that it does not name are null."""
         if schema is not None and schemas:
             raise TopologyError("operator() was given schema and schemas.", cure="Give one of them.")
         make, label = maker(operator)
         given = [schema] if schema is not None else list(schemas)
         columns = tuple(to_arrow(each, f"the schema of {label}") for each in given)
-        spec = HostedSpec(make, columns, label, checked_form(checkpoint))
+        spec = HostedSpec(make, columns, label, checked_form(checkpoint), checked_missing(missing))
         data, extra = _per_port(inputs, label), _per_port(control, label)
         ports = [input_port(self._builder, streams) for streams in data]
         ports += [input_port(self._builder, streams, control=True) for streams in extra]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from typing import Any, ClassVar, Protocol
 
@@ -30,6 +30,7 @@ from holdfast.language.operators.stateless import (
 )
 from holdfast.language.operators.values import idle_text
 from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, Timing, refuse, register
+from holdfast.operators.python.user_errors import naming
 
 
 class Frames(Protocol):
@@ -251,11 +252,17 @@ class MapArrowKind(StatelessKind[MapArrowSpec]):
         return [op.spec.schema]
 
     def frames(self, op: OperatorOf[MapArrowSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [spark.mapped(spark.bare(rows), op.spec.fn, op.spec.schema)]
+        return [spark.mapped(spark.bare(rows), partial(_named, op.name, op.spec.fn), op.spec.schema)]
 
     def tables(self, op: OperatorOf[MapArrowSpec], rows: pa.Table) -> list[pa.Table]:
         bare = rows.drop_columns([name for name in POSITION_COLUMNS if name in rows.column_names])
-        return [op.spec.fn(bare).select(op.spec.schema.names).cast(op.spec.schema)]
+        return [_named(op.name, op.spec.fn, bare).select(op.spec.schema.names).cast(op.spec.schema)]
+
+
+def _named(operator: str, fn: Callable[[pa.Table], pa.Table], rows: pa.Table) -> pa.Table:
+    """The user's function; its errors tell in which operator they happened."""
+    with naming(f"operator {operator!r}"):
+        return fn(rows)
 
 
 @register

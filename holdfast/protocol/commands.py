@@ -55,9 +55,10 @@ class AwaitSpace:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Give up until a person resumes the region. Nothing is lost."""
+    """Give up until a person resumes the region. Nothing is lost. `repeated`: the program failed twice in the same way."""
 
     reason: str = ""
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

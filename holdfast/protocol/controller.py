@@ -12,7 +12,7 @@ acts begins with `Persist`, so a controller that dies anywhere in it is rebuilt 
 
 `parked` is reached from every phase that resets, once the resets without progress are used up: a published epoch is
 progress, and so is to come further in the input than ever since. A cause that may pass by itself (an outage) is given
-the user's time as well.
+the user's time as well. A failure of the user's own code that comes again, at the same rows, is not tried a third time.
 """
 
 from __future__ import annotations
@@ -91,6 +91,9 @@ class RegionController(Machine[ControllerPhase]):
             False  # a final epoch is wanted because the input was read to its end: a reset voids that
         )
         self._failure: str | None = None  # happened while an outcome was unknown
+        self._own_failure: tuple[ElementName, str] | None = (
+            None  # of the user's code, since the last published epoch
+        )
 
     @property
     def record(self) -> messages.ControllerRecord:
@@ -173,6 +176,7 @@ class RegionController(Machine[ControllerPhase]):
         """The resets so far were not in vain."""
         self._consecutive_resets = 0
         self._is_patient = True
+        self._own_failure = None
 
     def _reset_to_published(self) -> list[ControllerCommand]:
         self._move(ControllerPhase.RESETTING)
@@ -193,10 +197,10 @@ class RegionController(Machine[ControllerPhase]):
         self._parts = {}
         return [commands.AbortEpoch(abandoned)]
 
-    def _park(self, reason: str) -> list[ControllerCommand]:
+    def _park(self, reason: str, repeated: bool = False) -> list[ControllerCommand]:
         self._move(ControllerPhase.PARKED)
         self._failure = None
-        return self._act(*self._abandon_epoch(), commands.Park(reason))
+        return self._act(*self._abandon_epoch(), commands.Park(reason, repeated))
 
     def _on_resume_requested(self) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.PARKED:
@@ -331,15 +335,18 @@ class RegionController(Machine[ControllerPhase]):
         if event.attempt != self._attempt:
             return self._ignore()
         reason = f"{event.element} failed: {event.reason}"
+        own = (event.element, event.own) if event.own else None
+        is_repeated = own is not None and own == self._own_failure
         if event.reached > self._furthest:
             self._furthest = event.reached
             if self._consecutive_resets:
                 self._progress()
+        self._own_failure = own
         if self.phase in (ControllerPhase.PUBLISHING, ControllerPhase.COMMITTING):
             self._failure = reason
             return []
         if self.phase in (ControllerPhase.RESETTING, ControllerPhase.RUNNING, ControllerPhase.ESTABLISHING):
-            return self._fail(reason, event.may_pass)
+            return self._park(reason, True) if is_repeated else self._fail(reason, event.may_pass)
         return self._ignore()  # paused or parked: the reset that ends it heals the element too
 
     def _pause(self, reason: str) -> list[ControllerCommand]:

@@ -308,5 +308,9 @@ class ElementMachine(Machine[ElementPhase]):
         self._uploading = None
         self._delivered = NO_LINKS
         return [
-            messages.Tell(messages.ElementFailed(self._element, self.attempt, event.reason, event.may_pass))
+            messages.Tell(
+                messages.ElementFailed(
+                    self._element, self.attempt, event.reason, event.may_pass, own=event.own
+                )
+            )
         ]

@@ -114,6 +114,7 @@ class Broke:
 
     reason: str = ""
     may_pass: bool = False
+    own: str = ""
 
 
 # --- commands of the element machine --------------------------------------------------------------------------------
@@ -222,13 +223,15 @@ class UploadFailed:
 @dataclass(frozen=True, slots=True)
 class ElementFailed:
     """An element broke during `attempt`. `may_pass`: the cause may go away by itself. `reached`: how many rows the
-    region had read since it was reset; reaching further than ever is progress."""
+    region had read since it was reset; reaching further than ever is progress. `own`: not "" if the user's code failed, and
+    then the same for the same failure at the same rows."""
 
     element: ElementName
     attempt: Attempt
     reason: str = ""
     may_pass: bool = False
     reached: int = 0
+    own: str = ""
 
 
 @dataclass(frozen=True, slots=True)

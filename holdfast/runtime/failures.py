@@ -13,7 +13,7 @@ _FATAL = (errors.InputError, errors.StateError, errors.MismatchError, errors.Top
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
 
 _OUTAGE = re.compile(
-    r"^([\w.]+\.)?(OSError|IOError|TimeoutError|BrokenPipeError|Connection\w*Error|OperationalError|InterfaceError)\b"
+    r"(?:^|: )([\w.]+\.)?(OSError|IOError|TimeoutError|BrokenPipeError|Connection\w*Error|OperationalError|InterfaceError)\b"
     r"|ExecutorLostFailure|[Ll]ost executor|[Cc]onnection (refused|reset)|heartbeat timed out"
 )
 
@@ -24,6 +24,7 @@ class Cause:
 
     reason: str = ""
     element: ElementName | None = None
+    error: BaseException | None = None
 
 
 def is_fatal(error: BaseException) -> bool:
@@ -63,6 +64,8 @@ def is_no_space(error: BaseException) -> bool:
 def story_of(error: BaseException) -> str:
     """One sentence for the event log and for people. Spark wraps a worker's exception in a long text with the Python
     traceback inside: the sentence people need is that traceback's last line."""
+    if isinstance(error, errors.OperatorFailed):
+        return error.message.splitlines()[0]  # the user's lines of code are told once, at the end
     if isinstance(error, errors.HoldfastError):
         return str(error)
     text = str(error)
@@ -73,10 +76,23 @@ def story_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {first.strip()}"[:500]
 
 
-def parked_error(region: str, resets: int, reason: str, epoch: int) -> errors.RegionParkedError:
-    """What people hear of a region that gave up."""
+def own_failure(error: BaseException) -> str:
+    """What tells an error of the user's code from others; "": it is something else, or may pass by itself."""
+    return str(error) if isinstance(error, errors.OperatorFailed) and not may_pass(error) else ""
+
+
+def parked_error(
+    region: str, resets: int, cause: Cause, epoch: int, repeated: bool = False
+) -> errors.RegionParkedError:
+    """What people hear of a region that gave up. `repeated`: the user's code failed twice in the same way."""
+    why = f"after {resets} resets without progress; the last failure was: {cause.reason}."
+    if repeated:
+        why = f"because the program failed twice in the same way at the same rows: {cause.reason}."
+    own: list[str] = []
+    if isinstance(cause.error, errors.OperatorFailed):
+        own = [*cause.error.message.splitlines()[1:], cause.error.cure]
     return errors.RegionParkedError(
-        f"region {region!r} is parked after {resets} resets without progress; the last failure was: {reason}.",
+        "\n".join(filter(None, [f"region {region!r} is parked {why}", *own])),
         cure=f"Its state at epoch {epoch} is intact: mend the cause and run again (while the run still lives, "
         "`holdfast resume` goes on with it).",
     )

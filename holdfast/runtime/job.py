@@ -157,7 +157,7 @@ class Job(Run):
             raise self._failure
         parked = next((region for region in self.regions.values() if region.parked), None)
         if parked is not None and (ended or self._stands_still()):
-            raise parked.parked_error()
+            raise parked.parked_error() from parked.cause
         if ended:
             self._shut_down()
             for life in self._wiring.alone:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch, RegionName
@@ -337,6 +339,21 @@ def test_a_region_that_used_up_its_resets_is_parked_until_a_person_resumes_it() 
         assert controller.handle(event) == []
     assert controller.ignored == len(ignored)
     assert controller.handle(ResumeRequested()) == [record(0, 1, 3, 0), *resets(0, 3, 0)]
+
+
+def test_a_failure_of_the_program_that_comes_again_parks_the_region() -> None:
+    controller = running(max_consecutive_resets=5)
+    for attempt, own in ((1, "row 7"), (2, "row 8")):
+        assert controller.handle(replace(failed(attempt), own=own))[0] == record(0, 1, attempt + 1, attempt)
+    parked = controller.handle(replace(failed(3), own="row 8", reached=9))
+    assert parked[-1] == Park("op3 failed: boom", repeated=True)
+
+
+def test_a_failure_of_the_program_behind_another_epoch_is_a_new_one() -> None:
+    controller = publishing("async")
+    tell(controller, replace(failed(), own="row 7"), Published(e(1)), Committed(e(1)))
+    assert controller.phase is ControllerPhase.RESETTING
+    assert not any(isinstance(c, Park) for c in controller.handle(replace(failed(2), own="row 7")))
 
 
 def test_a_final_epoch_asked_for_while_parked_is_not_lost() -> None:

@@ -32,7 +32,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
-from holdfast.language.hosted import copied
+from holdfast.language.hosted import Missing, checked_missing, copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
 from holdfast.language.operators.rows import sort_spec
@@ -66,6 +66,7 @@ class KeyedSpec(Spec, UsesTime):
     """It has `on_timer`."""
     needs_time: bool = False
     """It has timers or lifetimes."""
+    missing: Missing = "refuse"
 
     def times(self) -> tuple[str, ...]:
         return () if self.on is None else (self.on,)
@@ -165,7 +166,12 @@ class MappedState(KeyedOperator):
 
 
 def keyed_spec(
-    by: str | Sequence[str], operator: Any, schema: Any, on: str | None, delay: Duration | None
+    by: str | Sequence[str],
+    operator: Any,
+    schema: Any,
+    on: str | None,
+    delay: Duration | None,
+    missing: Missing = "refuse",
 ) -> KeyedSpec:
     """The spec of a keyed Python operator; refuses what can be refused without knowing the columns."""
     keys = key_names(by, "keyed()", "Give one or more column names: keyed('user', Sessions, schema).")
@@ -188,6 +194,7 @@ def keyed_spec(
         delay_us,
         timers=callable(getattr(cls, "on_timer", None)),
         needs_time=needs_time,
+        missing=checked_missing(missing),
     )
 
 
@@ -292,6 +299,7 @@ class KeyedVerbs(Verbs):
         on: str | None = None,
         delay: Duration | None = None,
         order: Literal["arrival", "event_time"] = "arrival",
+        missing: Missing = "refuse",
     ) -> Stream:
         """Send the rows of each key through a Python operator on the executors, in the order of their positions:
         `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
@@ -301,10 +309,12 @@ class KeyedVerbs(Verbs):
         one; without them, the event time that the stream declared (`event_time`). What comes out has no order of its own.
 
         `order="event_time"`: the operator sees the rows of a key in the order of event time; each waits until the watermark
-        has reached it, and late ones are left out and counted (as `sort(by=…)` before it would)."""
+        has reached it, and late ones are left out and counted (as `sort(by=…)` before it would).
+
+        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null."""
         if order not in ("arrival", "event_time"):
             raise TopologyError(f"order={order!r} is not known.", cure="Use 'arrival' or 'event_time'.")
-        spec = keyed_spec(by, operator, schema, on, delay)
+        spec = keyed_spec(by, operator, schema, on, delay, missing)
         if order == "arrival":
             return self._then(spec, name)
         before = sort_spec(on, delay, None, by)
@@ -322,11 +332,19 @@ class KeyedVerbs(Verbs):
         on: str | None = None,
         delay: Duration | None = None,
         order: Literal["arrival", "event_time"] = "arrival",
+        missing: Missing = "refuse",
     ) -> Stream:
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 
         `state` has the declared variables of the row's key as attributes:
         `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`."""
         return self.keyed(
-            by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay, order=order
+            by,
+            mapped_operator(fn, variables),
+            schema,
+            name=name,
+            on=on,
+            delay=delay,
+            order=order,
+            missing=missing,
         )

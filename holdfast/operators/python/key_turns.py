@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import HoldfastError, InputError, StateError, StepFailed, TopologyError
+from holdfast.errors import OperatorFailed
+from holdfast.language.hosted import Missing
 from holdfast.language.operators.keyed_python import KeyedSpec
 from holdfast.operators.python.rows import Outbox, Row, rows_of
+from holdfast.operators.python.user_errors import naming, short, told
 from holdfast.state.variables.declarations import declared, use
 from holdfast.state.variables.key_state import KeyState
 from holdfast.state.windows.watermarks import is_closed
-
-_LONGEST_KEY = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,12 @@ class Turns:
         self._table = rows
         self._times, self._marks = at
         self._mark = mark
-        self._outbox = _PlacedOutbox(operator, spec.schema)
-        with self._naming("making it"):
+        self._outbox = _PlacedOutbox(operator, spec.schema, spec.missing)
+        with naming(f"operator {operator!r}, making it"):
             self._instance: Any = spec.make()
             self._instance.open()
         self._variables = declared(type(self._instance))
+        self._at_work: Row | None = None
         self._batches = hasattr(self._instance, "process_batch")
         self._rows: list[Row] = [] if self._batches else list(rows_of(rows))
         if spec.on is not None:
@@ -63,8 +64,15 @@ class Turns:
     def take(self, turns: Iterable[Turn]) -> Iterator[Answer]:
         """The answers of the keys, one by one."""
         for turn in turns:
-            with self._naming(f"key {_short(turn.key)}"):
-                yield self._taken(turn)
+            self._at_work = None
+            try:
+                answer = self._taken(turn)
+            except Exception as error:
+                known = told(f"operator {self._operator!r}, key {short(turn.key)}", error, self._at_work)
+                if known is error:
+                    raise
+                raise known from error
+            yield answer
 
     def output(self) -> pa.Table:
         """What was emitted, in the order of the rows that caused it; timers that no row caused come last."""
@@ -92,7 +100,9 @@ class Turns:
             self._outbox.place = number
             self._fire(state, self._marks[number], turn.key)
             clock.time, clock.mark = self._times[number], self._marks[number]
-            self._outbox.submit_all(process(self._rows[number], turn.key))
+            row = self._at_work = self._rows[number]
+            self._outbox.submit_all(process(row, turn.key))
+            self._at_work = None
 
     def _fire(self, state: KeyState, mark: int, key: Any) -> None:
         """Call the timers that the watermark has reached, earliest first. At the end of time those that are set meanwhile
@@ -109,59 +119,39 @@ class Turns:
         if is_closed(mark):
             state.timers.clear()
 
-    @contextmanager
-    def _naming(self, what: str) -> Iterator[None]:
-        """Errors of the user's code tell in which operator and at which key they happened."""
-        where = f"operator {self._operator!r}, {what}"
-        try:
-            yield
-        except (StateError, InputError, TopologyError) as error:
-            raise type(error)(f"{where}: {error.message}", cure=error.cure) from error
-        except StepFailed as error:
-            raise StepFailed(f"{where}: {error.message}", cure=error.cure) from error
-        except HoldfastError:
-            raise
-        except Exception as error:
-            raise StepFailed(f"{where}: {type(error).__name__}: {error}") from error
-
 
 class _PlacedOutbox(Outbox):
     """Remembers for every row which input row and which key caused it."""
 
-    def __init__(self, operator: str, schema: pa.Schema) -> None:
-        super().__init__(operator, (schema,))
-        self._schema = schema
+    def __init__(self, operator: str, schema: pa.Schema, missing: Missing) -> None:
+        super().__init__(operator, (schema,), missing)
+        self._alone = partial(Outbox, operator, (schema,), missing)
         self._caused: list[tuple[Any, Any]] = []
         self._places: list[int] = []
         self.place = 0
         self.key: Any = None
 
-    def submit(self, item: Any, port: int = 0) -> None:
-        super().submit(item, port)
-        count = item.num_rows if isinstance(item, pa.Table | pa.RecordBatch) else 1
+    def submit(self, item: Any, port: int = 0) -> int:
+        count = super().submit(item, port)
         self._places.extend([self.place] * count)
         self._caused.append((self.key, item))
+        return count
 
     def placed(self) -> pa.Table:
         try:
             (table,) = self.take()
-        except StepFailed as error:
+        except OperatorFailed as error:
             raise self._with_key(error) from error
         order = np.argsort(np.asarray(self._places, dtype=np.int64), kind="stable")
         return table.take(pa.array(order))
 
-    def _with_key(self, error: StepFailed) -> StepFailed:
+    def _with_key(self, error: OperatorFailed) -> OperatorFailed:
         """The same error with the key whose row does not fit: each row is tried by itself."""
         for key, item in self._caused:
-            alone = Outbox(self._operator, (self._schema,))
+            alone = self._alone()
             try:
                 alone.submit(item)
                 alone.take()
-            except StepFailed as found:
-                return StepFailed(f"key {_short(key)}: {found.message}", cure=found.cure)
+            except OperatorFailed as found:
+                return OperatorFailed(f"key {short(key)}: {found.message}", cure=found.cure)
         return error
-
-
-def _short(key: Any) -> str:
-    text = repr(key)
-    return text if len(text) <= _LONGEST_KEY else text[: _LONGEST_KEY - 3] + "..."

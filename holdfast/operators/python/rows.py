@@ -1,4 +1,4 @@
-"""Rows as driver-hosted Python operators see them: tuples with names, close to PySpark's Row."""
+"""Rows as Python operators see them, tuples with names, close to PySpark's Row; and what they give."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from holdfast.errors import StepFailed, TopologyError
 from holdfast.language.connectors import POSITION_FIELDS
+from holdfast.language.hosted import Missing
+from holdfast.operators.python.output_rows import OutputForm
 
 
 class Row(tuple[Any, ...]):
@@ -51,34 +53,39 @@ def rows_of(table: pa.Table) -> Iterator[Row]:
 
 
 class Outbox:
-    """Collects what a hosted operator submits, per output port, and turns it into stamped tables."""
+    """Collects what a Python operator submits, per output port, and turns it into tables."""
 
-    def __init__(self, operator: str, schemas: Sequence[pa.Schema]) -> None:
+    def __init__(self, operator: str, schemas: Sequence[pa.Schema], missing: Missing = "refuse") -> None:
         self._operator = operator
-        self._schemas = schemas
+        self._forms = [OutputForm(operator, schema, missing) for schema in schemas]
         self._pending: list[list[pa.Table]] = [[] for _ in schemas]
-        self._rows: list[list[Any]] = [[] for _ in schemas]
+        self._rows: list[list[Sequence[Any]]] = [[] for _ in schemas]
         self.closed_by: str | None = None
         """What is being processed, if nothing may be submitted because of it."""
 
-    def submit(self, item: Any, port: int = 0) -> None:
-        """A row (tuple, list, mapping), a table or a record batch."""
+    def submit(self, item: Any, port: int = 0) -> int:
+        """A row (dict, tuple), several dicts in a list, a table or a record batch; returns how many rows that is."""
         if self.closed_by is not None:
             raise TopologyError(
                 f"operator {self._operator!r} submitted a row while it processed {self.closed_by}.",
                 cure="Rows of control ports change state only: submit when the next row of a data port comes.",
             )
-        if not 0 <= port < len(self._schemas):
+        if not 0 <= port < len(self._forms):
             raise StepFailed(
-                f"operator {self._operator!r} submitted to port {port}, but has {len(self._schemas)} output ports."
+                f"operator {self._operator!r} submitted to port {port}, but has {len(self._forms)} output ports."
             )
+        form = self._forms[port]
         if isinstance(item, pa.RecordBatch):
             item = pa.Table.from_batches([item])
         if isinstance(item, pa.Table):
             self._flush(port)
-            self._pending[port].append(item.select(self._schemas[port].names).cast(self._schemas[port]))
-        else:
-            self._rows[port].append(item)
+            self._pending[port].append(form.table(item))
+            return int(item.num_rows)
+        if isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
+            self._rows[port].extend([form.row(each) for each in item])
+            return len(item)
+        self._rows[port].append(form.row(item))
+        return 1
 
     def submit_all(self, result: Any) -> None:
         """What `process` returned: nothing, one row, a table, or an iterable of rows (a generator, a list)."""
@@ -90,7 +97,7 @@ class Outbox:
             for item in result:
                 self.submit(item)
         else:
-            raise StepFailed(
+            raise TopologyError(
                 f"operator {self._operator!r} returned a {type(result).__name__}, which is not a row.",
                 cure="Return a tuple, a dict, a pyarrow Table, or an iterable of rows.",
             )
@@ -98,35 +105,16 @@ class Outbox:
     def take(self) -> list[pa.Table]:
         """One table per port; empties the outbox."""
         tables: list[pa.Table] = []
-        for port, schema in enumerate(self._schemas):
+        for port, form in enumerate(self._forms):
             self._flush(port)
             pending, self._pending[port] = self._pending[port], []
-            tables.append(pa.concat_tables(pending) if pending else schema.empty_table())
+            tables.append(pa.concat_tables(pending) if pending else form.schema.empty_table())
         return tables
 
     def _flush(self, port: int) -> None:
         rows, self._rows[port] = self._rows[port], []
-        if not rows:
-            return
-        schema = self._schemas[port]
-        try:
-            self._pending[port].append(_table(rows, schema))
-        except (pa.ArrowException, ValueError, TypeError) as error:
-            raise StepFailed(
-                f"operator {self._operator!r} submitted a row that does not fit its schema ({_one_line(schema)}): {error}"
-            ) from error
-
-
-def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
-    names = schema.names
-    if all(isinstance(row, Mapping) for row in rows):
-        columns: list[list[Any]] = [[row.get(name) for row in rows] for name in names]
-    else:
-        plain = [tuple(row.get(n) for n in names) if isinstance(row, Mapping) else row for row in rows]
-        if any(len(row) != len(names) for row in plain):
-            raise ValueError(f"a row has {next(len(r) for r in plain if len(r) != len(names))} values")
-        columns = [list(column) for column in zip(*plain, strict=True)]
-    return pa.table([pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        if rows:
+            self._pending[port].append(self._forms[port].rows(rows))
 
 
 def stamp(table: pa.Table, source_index: int, first: int) -> pa.Table:
@@ -140,7 +128,3 @@ def stamp(table: pa.Table, source_index: int, first: int) -> pa.Table:
     for field, column in zip(POSITION_FIELDS, columns, strict=True):
         table = table.append_column(field, column)
     return table
-
-
-def _one_line(schema: pa.Schema) -> str:
-    return ", ".join(f"{f.name} {f.type}" for f in schema)

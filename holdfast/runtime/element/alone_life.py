@@ -24,7 +24,7 @@ from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
-from holdfast.runtime.failures import check_engine, is_fatal, story_of
+from holdfast.runtime.failures import check_engine, is_fatal, own_failure, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
@@ -57,6 +57,7 @@ class AloneLife(Life):
         account = books.account_of(loop.name)
         self.machine = autonomous.AutonomousMachine(account, tuple(own.runs), own.kept)
         self.failure: StepFailedError | None = None
+        self._error: Exception | None = None
         self.bounded = False
         """True if the element ends when its bounded sources are dry."""
         self._loop = loop
@@ -246,7 +247,8 @@ class AloneLife(Life):
             self._recount()
 
     def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
-        self._announce(ElementFailed(self._loop.name, story_of(error)))
+        self._error = error
+        self._announce(ElementFailed(self._loop.name, own_failure(error) or story_of(error)))
         for run in self._loop.worker.sources:
             run.closed = run.closed and work.slices.get(run.name) is not CLOSING  # it is told again
         spoiled = frozenset(run.name for run in self._loop.worker.hosted if not run.go_back())
@@ -279,6 +281,7 @@ class AloneLife(Life):
             f"element {self._loop.name!r} outside of regions {reason}.",
             cure="Mend the cause and run again; it goes on behind the rows it had taken.",
         )
+        self.failure.__cause__ = self._error
         self._announce(ElementGaveUp(self._loop.name, reason))
 
     def _discard(self) -> bool:

@@ -20,7 +20,7 @@ from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
 from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
-from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, story_of
+from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
 from holdfast.runtime.region.region_side import RegionSide
@@ -58,6 +58,8 @@ class RegionLife(Life):
         self._aligns_since: float | None = None
         self._uploads = ThreadPoolExecutor(1, thread_name_prefix=f"upload-{loop.name}")
         self._upload: Future[None] | None = None
+        self.error: BaseException | None = None
+        """Why it broke last."""
         plan = loop.plan
         connections = (*plan.inputs, *plan.outputs)
         self._links = {c.id for c in connections if c.region is not None and c.region == plan.region}
@@ -356,7 +358,11 @@ class RegionLife(Life):
             if is_no_space(error):
                 # A full disk is no failure of the element: it must not use up the region's resets.
                 self._region.wait_for_space(f"no space: {error}", self.must_give_up)
-            self._region.announce(ElementFailed(self.loop.name, story_of(error), self.loop.plan.region))
-            for command in self.machine.handle(messages.Broke(story_of(error), may_pass(error))):
+            self.error = error
+            own = own_failure(error)
+            self._region.announce(
+                ElementFailed(self.loop.name, own or story_of(error), self.loop.plan.region)
+            )
+            for command in self.machine.handle(messages.Broke(story_of(error), may_pass(error), own)):
                 assert isinstance(command, messages.Tell)
                 self._region.tell(command.event)

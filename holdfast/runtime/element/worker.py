@@ -41,6 +41,7 @@ from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.runs.variable_chain import limits_of
+from holdfast.runtime.worker_errors import from_worker
 from holdfast.store.base import SegmentRef, Store
 
 Batches = Mapping[ConnectionId, tuple[Batch, ...]]
@@ -126,7 +127,10 @@ class Worker:
                     run.source.processed(piece)
         except Exception as error:
             self._remove_leftovers(name)
-            raise self._explained(work, error) from error
+            explained = from_worker(self._explained(work, error), self.element.name)
+            if explained is error:
+                raise
+            raise explained from error
         finally:
             evaluation.release()
         fp("step.end")

@@ -66,6 +66,7 @@ class Region:
         self._ending = False
         self._final_requested: Attempt | None = None
         self._cause = Cause()
+        self._repeated = False
         self._last_acked: ElementName | None = None
         self.restoring = Restoring(plan, epochs, clock, announce)
         self.change: events.TopologyChanged | None = None
@@ -197,15 +198,18 @@ class Region:
 
     def _handle(self, event: messages.ControllerEvent) -> None:
         if isinstance(event, messages.ElementFailed):
-            event = replace(event, reached=sum(life.rows_since_restore for life in self.lives.values()))
+            own = "" if self.plan.settings.retries_own else event.own
+            reached = sum(life.rows_since_restore for life in self.lives.values())
+            event = replace(event, reached=reached, own=own)
         match event:
-            case (
-                messages.ElementFailed(element=element, reason=reason)
-                | messages.UploadFailed(element=element, reason=reason)
-            ):
+            case messages.ElementFailed(element=element, reason=reason):
+                self._cause = Cause(f"{element}: {reason}", element, self.lives[element].error)
+            case messages.UploadFailed(element=element, reason=reason):
                 self._cause = Cause(f"{element}: {reason}", element)
             case messages.PublishFailed(reason=reason) | messages.CommitFailed(reason=reason):
                 self._cause = Cause(reason)
+            case messages.DrainTimedOut() | messages.ResetTimedOut():
+                self._cause = replace(self._cause, error=None)
             case messages.Acked(element=element):
                 self._last_acked = element
         for command in self.controller.handle(event):
@@ -238,8 +242,8 @@ class Region:
                 )
             case commands.AwaitSpace(reason):
                 self._await_space(reason)
-            case commands.Park(reason):
-                self._park(reason)
+            case commands.Park(reason, repeated):
+                self._park(reason, repeated)
             case commands.Stop(epoch):
                 self.announce(events.RegionStopped(self.plan.name, epoch))
                 self.done.set()
@@ -360,14 +364,20 @@ class Region:
 
         self._timers.set("space", SPACE_PROBE_S, probe)
 
-    def _park(self, reason: str) -> None:
-        self._cause = Cause(reason) if reason else self._cause
+    def _park(self, reason: str, repeated: bool) -> None:
+        self._cause = replace(self._cause, reason=reason or self._cause.reason)
+        self._repeated = repeated
         for life in self.lives.values():
             life.loop.interrupt()
             life.borders.throw_away(True)
         self.announce(events.RegionParked(self.plan.name, self._cause.reason))
         self._signals.notify()
 
+    @property
+    def cause(self) -> BaseException | None:
+        """The error behind the last failure, if an element had one."""
+        return self._cause.error
+
     def parked_error(self) -> RegionParkedError:
         resets = self.controller.record.consecutive_resets
-        return parked_error(self.plan.name, resets, self._cause.reason, self.epoch)
+        return parked_error(self.plan.name, resets, self._cause, self.epoch, self._repeated)

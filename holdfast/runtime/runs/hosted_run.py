@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,7 +16,8 @@ from holdfast.errors import StateError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.graph import HostedSpec
-from holdfast.operators.python.rows import Outbox, rows_of, stamp
+from holdfast.operators.python.rows import Outbox, Row, rows_of, stamp
+from holdfast.operators.python.user_errors import told
 from holdfast.runtime.region.restore_budget import Chooser
 from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.runs.user_thread import MakeThread, UserThread
@@ -27,6 +28,7 @@ from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import state_size
 from holdfast.store.base import Store
 
+T = TypeVar("T")
 CHUNK_ROWS = 1 << 16
 """Rows that `process_batch` gets at once at the most."""
 REMEMBERED_BYTES = 256 << 10
@@ -53,7 +55,7 @@ class HostedRun(Remembering):
         self._spec = spec
         self._source_index = source_index
         self._stamped = stamped
-        self._outbox = Outbox(name, spec.schemas)
+        self._outbox = Outbox(name, spec.schemas, spec.missing)
         self._checked = False
         self.instance: Any = None
         self._emitted = [0] * len(spec.schemas)
@@ -67,18 +69,20 @@ class HostedRun(Remembering):
         self._before: bytes | None = None
         self._forgetful_steps = 0
         self._as_stored: bytes | None = None
+        self._at_work: Row | None = None
 
     def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
         """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
         self._outbox.closed_by = f"a row of control port {port}" if control else None
         method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
         work = self._batches if method == "process_batch" else self._rows
-        return self.thread.call(f"{method}()", lambda: work(table, port, deadline), self.give_up)
+        return self._call(f"{method}()", lambda: work(table, port, deadline))
 
     def _rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
         process, submit_all = self.instance.process, self._outbox.submit_all
         done = 0
         for row in rows_of(table):
+            self._at_work = row
             submit_all(process(row, port))
             done += 1
             if deadline is not None and time.monotonic() >= deadline:
@@ -96,8 +100,22 @@ class HostedRun(Remembering):
     def drain(self) -> None:
         if hasattr(self.instance, "drain"):
             self._outbox.closed_by = None
-            drained = self.thread.call("drain()", lambda: self.instance.drain(), self.give_up)
-            self._outbox.submit_all(drained)
+            self._call("drain()", lambda: self._outbox.submit_all(self.instance.drain()))
+
+    def _call(self, method: str, work: Callable[[], T]) -> T:
+        """Let the user's code work; its errors tell where they come from."""
+
+        def named() -> T:
+            self._at_work = None
+            try:
+                return work()
+            except Exception as error:
+                known = told(f"operator {self.name!r}, {method}", error, self._at_work)
+                if known is error:
+                    raise
+                raise known from error
+
+        return self.thread.call(method, named, self.give_up)
 
     # --- the version before a step, outside of regions ----------------------------------------------------------
 
@@ -118,7 +136,7 @@ class HostedRun(Remembering):
         before, self._before = self._before, None
         if before is None or not self.thread.is_alive:
             return False
-        self._outbox = Outbox(self.name, self._spec.schemas)
+        self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
         stored = codec.decode(before)
         instance_state.give_value(self.instance, codec.decode(stored["state"]))
         self._emitted = list(stored["emitted"])
@@ -180,10 +198,10 @@ class HostedRun(Remembering):
             self._versioned.stored(epoch, pairs)
 
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
-        self._outbox = Outbox(self.name, self._spec.schemas)
+        self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
         self._before = None
         if self.instance is None or not self.thread.is_alive:
-            self.thread.call("__init__()", self._make, self.give_up)
+            self._call("__init__()", self._make)
         versions = _versions(store, part) if part is not None and part.pairs else None
         if part is None:
             instance_state.to_initial(self.instance, self._pristine)
@@ -198,7 +216,7 @@ class HostedRun(Remembering):
         if self._versioned is not None:
             # Before open(): what that changes counts as a change.
             self._versioned.restored(epoch, self.instance, versions, None if part is None else part.form)
-        self.thread.call("open()", lambda: instance_state.open_again(self.instance), self.give_up)
+        self._call("open()", lambda: instance_state.open_again(self.instance))
 
     def _make(self) -> None:
         instance = self.instance = self._spec.make()

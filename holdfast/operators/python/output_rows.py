@@ -1,0 +1,100 @@
+"""Rows that Python operators give, brought into the form of their schema: what does not have its columns is refused."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.errors import OperatorFailed, TopologyError
+from holdfast.language.hosted import Missing
+
+_NULLS = 'If a column that a row does not name is to be null, say missing="null" where the operator is used.'
+
+
+class OutputForm:
+    """The rows of one output port. A dict, a named tuple, a `Row` and a table are read by their names; a plain tuple or
+    list by its order. A name that the schema does not have is always a mistake."""
+
+    def __init__(self, operator: str, schema: pa.Schema, missing: Missing = "refuse") -> None:
+        self.schema = schema
+        self._operator = operator
+        self._names = tuple(schema.names)
+        self._known = frozenset(self._names)
+        self._fills = missing == "null"
+
+    def row(self, item: Any) -> Sequence[Any]:
+        """The values of a row in the order of the schema. TopologyError if it has other columns."""
+        if isinstance(item, Mapping):
+            if item.keys() != self._known:
+                self._check(item, "row")
+            return [item.get(name) for name in self._names]
+        if not isinstance(item, tuple | list):
+            raise TopologyError(
+                f"operator {self._operator!r} gave a {type(item).__name__}, which is not a row.",
+                cure="Give a dict, a tuple, a named tuple or a pyarrow Table.",
+            )
+        names = getattr(item, "_fields", None) or getattr(item, "__fields__", None)
+        if names and tuple(names) != self._names:
+            return self.row(dict(zip(names, item, strict=True)))
+        if len(item) != len(self._names):
+            raise TopologyError(
+                f"operator {self._operator!r} gave a row of {len(item)} values, but its schema has "
+                f"{len(self._names)} columns: {one_line(self.schema)}.",
+                cure="Give one value per column, in their order, or a dict.",
+            )
+        return item
+
+    def rows(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
+        """Rows that `row` gave, as a table."""
+        columns = list(zip(*rows, strict=True)) or [() for _ in self._names]
+        try:
+            arrays = [
+                pa.array(values, type=field.type) for values, field in zip(columns, self.schema, strict=True)
+            ]
+            return pa.table(arrays, schema=self.schema)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise self._misfit("row", error) from error
+
+    def table(self, item: pa.Table) -> pa.Table:
+        """A table with the columns of the schema."""
+        if set(item.column_names) != self._known:
+            self._check(item.column_names, "table")
+            for field in self.schema:
+                if field.name not in item.column_names:
+                    item = item.append_column(field, pa.nulls(item.num_rows, field.type))
+        try:
+            return item.select(self._names).cast(self.schema)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise self._misfit("table", error) from error
+
+    def _check(self, given: Iterable[Any], what: str) -> None:
+        """TopologyError if names are unknown, or missing although nobody said that they may be."""
+        given = list(given)
+        unknown = next((name for name in given if name not in self._known), None)
+        missing = [name for name in self._names if name not in given]
+        where = f"operator {self._operator!r} gave a {what}"
+        if unknown is not None:
+            near = difflib.get_close_matches(str(unknown), missing or self._names, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise TopologyError(
+                f"{where} with a column {unknown!r}, which its schema ({one_line(self.schema)}) does not have.{hint}",
+                cure="Correct the name, or add the column to the schema.",
+            )
+        if missing and not self._fills:
+            raise TopologyError(
+                f"{where} without the column {missing[0]!r} of its schema ({one_line(self.schema)}).",
+                cure=_NULLS,
+            )
+
+    def _misfit(self, what: str, error: Exception) -> OperatorFailed:
+        return OperatorFailed(
+            f"operator {self._operator!r} submitted a {what} that does not fit its schema "
+            f"({one_line(self.schema)}): {error}"
+        )
+
+
+def one_line(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -1,0 +1,57 @@
+"""Errors of Python workers on executors, which Spark brings back as text: made errors again."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+from holdfast import errors
+from holdfast.operators.python.user_errors import frames_of
+
+_TRACEBACK = "Traceback (most recent call last):"
+_OURS = re.compile(r"^holdfast\.errors\.(\w+): ")
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*(: |$)")
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
+_ABSENT = (
+    "The executors have no such module: give it to them with spark.sparkContext.addPyFile(…) or --py-files, or keep the "
+    "function in the program that you start."
+)
+_END = re.compile(r"^\s*(SQLSTATE: |at [\w.$]+\(|Driver stacktrace:|Caused by: )")
+
+
+def from_worker(error: Exception, element: str) -> Exception:
+    """What a task raised, if the text of `error` tells; else `error` itself. Raise it from `error`."""
+    text = str(error)
+    if isinstance(error, errors.HoldfastError) or _TRACEBACK not in text:
+        return error
+    lines = text.rpartition(_TRACEBACK)[2].splitlines()[1:]
+    begin = next((number for number, line in enumerate(lines) if _RAISED.match(line)), None)
+    if begin is None:
+        return error
+    message = lines[begin:]
+    end = next((number for number, line in enumerate(message) if _END.match(line)), len(message))
+    message = message[:end]
+    while message and not message[-1].strip():
+        message.pop()
+    ours = _OURS.match(message[0])
+    if ours and isinstance(kind := getattr(errors, ours[1], None), type):
+        rebuilt: Exception = kind("\n".join([message[0][ours.end() :], *message[1:]]))
+        return rebuilt
+    frames = frames_of(_frames(lines[:begin]))
+    is_absent = message[0].startswith("ModuleNotFoundError: ")
+    if not frames and not is_absent:
+        return error
+    told = [f"a function in element {element!r}: {message[0]}", *message[1:], *filter(None, [frames])]
+    return errors.OperatorFailed("\n".join(told), cure=_ABSENT if is_absent else "")
+
+
+def _frames(lines: list[str]) -> list[traceback.FrameSummary]:
+    """The frames of a traceback's text."""
+    found = []
+    for number, line in enumerate(lines):
+        if match := _FRAME.match(line):
+            following = lines[number + 1] if number + 1 < len(lines) else ""
+            source = "" if _FRAME.match(following) else following.strip()
+            frame = traceback.FrameSummary(match[1], int(match[2]), match[3], lookup_line=False, line=source)
+            found.append(frame)
+    return found
