@@ -323,7 +323,7 @@ def driver(place: Place, options: dict[str, Any]) -> None:
             pace=pace,
             max_consecutive_resets=options.get("max_resets", 5),
         )
-        report["status"] = run_local(made, place.url, take_over=options.get("take_over", False))
+        report["status"] = run_local(made, place.url, take_over=options.get("take_over", False)).as_dict()
     except HoldfastError as error:
         report["error"], report["message"] = type(error).__name__, str(error)
         code = error.exit_code
