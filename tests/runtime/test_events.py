@@ -297,3 +297,23 @@ def test_regions_that_are_new_or_gone_are_told(tmp_path: Path) -> None:
     assert (gone.region, gone.new) == ("c", ())
     assert {"c_in", "c_sums"} <= set(gone.gone)
     assert "operator 'c_sums' is gone, nothing reads its state any more" in gone.sentences()
+
+
+def test_malformed_rows_are_told_with_their_source(tmp_path: Path) -> None:
+    def malformed() -> list[tuple[str, int, int]]:
+        heard: list[e.RunEvent] = []
+        made = hf.Topology("malformed")
+        source = hf.Files(str(tmp_path / "in"), "json", "n long", malformed="drop")
+        made.source(source, name="lines").consistent("r", period=0.05).sink(
+            MemorySink("malformed"), name="out"
+        )
+        run_local(made, f"file:{tmp_path}/store", until="available", subscribers=[heard.append])
+        MemorySink.clear("malformed")
+        return [(x.operator, x.rows, x.total) for x in heard if isinstance(x, e.RowsMalformed)]
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"n": 1}\nnonsense\n{"n": "x"}\n')
+    assert malformed() == [("lines", 2, 2)]
+    assert malformed() == []
+    (tmp_path / "in" / "b.json").write_text("nonsense\n")
+    assert malformed() == [("lines", 1, 3)]
