@@ -9,7 +9,7 @@
 
 The packages, in the order data flows:
 
-    errors ids clock durable failpoints    words everyone shares
+    errors ids clock durations durable failpoints    words everyone shares
     language/     what users write: Topology, Stream, operators, annotations, Source and Sink
     operators/    what there is to each kind of operator: checks, columns, fingerprint, logic of tasks, stored rows
     compiler/     graph → regions → elements → plan; explain

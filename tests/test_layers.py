@@ -18,7 +18,7 @@ WORDS, PARTS, BUILDING, JOINING, RUNNING, FACES = range(6)
 LAYER_NAMES = ("words", "parts", "building", "joining", "running", "faces")
 
 LAYERS = {
-    WORDS: {"errors", "ids", "clock", "durable", "failpoints"},
+    WORDS: {"errors", "ids", "clock", "durable", "durations", "failpoints"},
     PARTS: {"protocol", "policy", "state", "store"},
     BUILDING: {"language", "log"},
     JOINING: {"operators", "compiler", "checkpoint", "sources", "sinks"},

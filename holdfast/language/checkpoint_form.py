@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from holdfast.errors import TopologyError
+from holdfast.language.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +33,18 @@ def full() -> CheckpointForm:
 
 
 def incremental(
-    ratio: float | None = 1.5, *, max_deltas: int | None = None, restore_within: float | None = None
+    ratio: float | None = 1.5, *, max_deltas: int | None = None, restore_within: Duration | None = None
 ) -> CheckpointForm:
     """A checkpoint holds what changed since the one before, as often as that pays and the bounds allow.
 
     `ratio`: the changes since the last whole state have together at most this multiple of its bytes. `max_deltas`: how many
-    checkpoints of changes there may be in a row. `restore_within`: how many seconds a
+    checkpoints of changes there may be in a row. `restore_within`: how long a
     restore may take by estimate. None: no such bound."""
     _check("ratio", ratio, ratio is None or (_is_number(ratio) and ratio > 0), "a number above 0, or None")
     is_count = max_deltas is None or (type(max_deltas) is int and max_deltas >= 0)
     _check("max_deltas", max_deltas, is_count, "a whole number from 0 up, or None")
-    is_time = restore_within is None or (_is_number(restore_within) and restore_within > 0)
-    _check("restore_within", restore_within, is_time, "seconds above 0, or None")
-    return CheckpointForm("incremental", ratio, max_deltas, restore_within)
+    within_s = None if restore_within is None else seconds(restore_within, "restore_within")
+    return CheckpointForm("incremental", ratio, max_deltas, within_s)
 
 
 def groups(rows: int) -> CheckpointForm:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
+from holdfast.durations import Duration
+
 Until = Literal["available"]
 RunState = Literal["running", "stopping", "parked", "failed", "ended"]
 
@@ -169,12 +171,12 @@ class Run(ABC):
         return self.status().progress
 
     @abstractmethod
-    def stop(self, timeout: float | None = None) -> None:
-        """Establish a final epoch in every region, then end. Waits; after `timeout` seconds, or the regions' drain
+    def stop(self, timeout: Duration | None = None) -> None:
+        """Establish a final epoch in every region, then end. Waits; after `timeout`, or the regions' drain
         timeout, it ends anyway: the last published epoch stays the truth."""
 
     @abstractmethod
-    def await_termination(self, timeout: float | None = None) -> bool:
+    def await_termination(self, timeout: Duration | None = None) -> bool:
         """Wait for the end. True if it ended; raises what made it fail. A parked region does not end the run: it is told
         when all else has come to its end."""
 
@@ -187,9 +189,11 @@ class Run(ABC):
         """Ask every region for an epoch now (trigger="manual", or just to have one)."""
 
     @abstractmethod
-    def savepoint(self, name: str, region: str | None = None, timeout: float | None = None) -> dict[str, int]:
+    def savepoint(
+        self, name: str, region: str | None = None, timeout: Duration | None = None
+    ) -> dict[str, int]:
         """Establish an epoch of every region, or of one, now, and name it: it is kept until its name is deleted.
-        Returns the epochs by region; StoreError if it cannot be told within `timeout` seconds."""
+        Returns the epochs by region; StoreError if it cannot be told within `timeout`."""
 
     @abstractmethod
     def close(self) -> None:

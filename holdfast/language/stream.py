@@ -28,10 +28,12 @@ from holdfast.language.hints import no_such_name
 from holdfast.language.hosted import Missing, checked_missing, maker
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregate_verbs import AggregateVerbs
+from holdfast.language.operators.async_calls import AsyncVerbs
 from holdfast.language.operators.columns import key_names
 from holdfast.language.operators.event_time import EventTimeVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
+from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.schema import to_arrow
 
@@ -39,7 +41,7 @@ EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such a
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
+class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, LookupVerbs, KeyedVerbs, AsyncVerbs):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
 
     _builder: Builder = field(repr=False)

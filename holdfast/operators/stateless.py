@@ -50,6 +50,12 @@ class Frames(Protocol):
     def holds(self, value: Any) -> Any:
         """The same as a condition that is false where it is null."""
 
+    def columns(self, frame: Any) -> pa.Schema:
+        """The columns of a DataFrame, without positions."""
+
+    def from_table(self, session: Any, table: pa.Table) -> Any:
+        """A table as a DataFrame."""
+
     def sql(self, frame: Any, query: str) -> Any:
         """A query over the view `this`."""
 

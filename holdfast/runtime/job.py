@@ -10,6 +10,7 @@ import pyarrow as pa
 from holdfast.checkpoint.stored_names import record_name
 from holdfast.clock import Clock, Every, SystemClock
 from holdfast.compiler.compile import compile_graph
+from holdfast.durations import Duration, seconds
 from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ElementName, OwnerToken, RegionName
 from holdfast.language.graph import Graph, SourceSpec
@@ -122,14 +123,13 @@ class Job(Run):
             self._wiring.lost_by_sink(),
         )
 
-    def stop(self, timeout: float | None = None) -> None:
+    def stop(self, timeout: Duration | None = None) -> None:
+        limit_s = _timeout_s(timeout)
         self.ask_to_stop()
-        limit = (
-            timeout
-            if timeout is not None
-            else max([region.plan.settings.drain_timeout_s for region in self.regions.values()], default=30.0)
-        )
-        self._ended_within(limit)
+        if limit_s is None:
+            drains = [region.plan.settings.drain_timeout_s for region in self.regions.values()]
+            limit_s = max(drains, default=30.0)
+        self._ended_within(limit_s)
         self._shut_down()
 
     def ask_to_stop(self) -> None:
@@ -147,11 +147,13 @@ class Job(Run):
         for region in self.regions.values():
             region.epoch_wanted()
 
-    def savepoint(self, name: str, region: str | None = None, timeout: float | None = None) -> dict[str, int]:
-        return establish(self.regions, name, region, timeout)
+    def savepoint(
+        self, name: str, region: str | None = None, timeout: Duration | None = None
+    ) -> dict[str, int]:
+        return establish(self.regions, name, region, _timeout_s(timeout))
 
-    def await_termination(self, timeout: float | None = None) -> bool:
-        ended = self._ended_within(timeout)
+    def await_termination(self, timeout: Duration | None = None) -> bool:
+        ended = self._ended_within(_timeout_s(timeout))
         if self._failure is not None:
             self._shut_down()
             raise self._failure
@@ -373,6 +375,10 @@ class Job(Run):
         self._threads = [self._engine.thread(body, name) for body, name in bodies]
         for thread in self._threads:
             thread.start()
+
+
+def _timeout_s(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, "timeout", zero=True)
 
 
 def job_of(run: Run) -> Job:

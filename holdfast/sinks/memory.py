@@ -40,6 +40,7 @@ class MemorySink(StagedSink):
         topology.run(spark, store=…, until="available")
         MemorySink.rows("counts")      # [{"word": "to", "count": 2}, …]
         MemorySink.table("counts")     # the same as a pyarrow.Table
+        MemorySink("counts").to_pandas()   # the same as a pandas DataFrame; to_arrow() as a pyarrow.Table
 
     A run of another job under the same name starts with an empty shelf. After a restart of the process the shelf is
     empty too: rows of earlier epochs are not written again.
@@ -66,6 +67,15 @@ class MemorySink(StagedSink):
         """The visible rows as dicts."""
         table = MemorySink.table(name)
         return [] if table is None else list(table.to_pylist())
+
+    def to_arrow(self) -> pa.Table:
+        """The visible rows of this sink's name; a table without columns if there are none."""
+        table = MemorySink.table(self._name)
+        return pa.table({}) if table is None else table
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
 
     @staticmethod
     def clear(name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Slice, Source, Stamp
 from holdfast.language.schema import to_arrow
+from holdfast.language.tables import as_table, is_tabular
 from holdfast.sources.schemas import spark_schema
 
 if TYPE_CHECKING:
@@ -17,19 +18,24 @@ if TYPE_CHECKING:
 
 
 class Rows(Source):
-    """The given rows (tuples in the schema's order, or dicts), `rows_per_step` at a time.
+    """The given rows (tuples in the schema's order, or dicts), `rows_per_step` at a time; or those of a table: Arrow's,
+    pandas' or a Spark DataFrame, which needs no schema.
 
     Example::
 
         words = Rows([("to",), ("be",)], "word string")
         words = Rows([{"word": "to"}, {"word": "be"}], "word string")
+        words = Rows(pandas.DataFrame({"word": ["to", "be"]}))
     """
 
-    def __init__(self, rows: Iterable[Any], schema: pa.Schema | str, rows_per_step: int = 1000) -> None:
+    def __init__(self, rows: Any, schema: pa.Schema | str | None = None, rows_per_step: int = 1000) -> None:
         if rows_per_step < 1:
             raise ConfigError(f"a step cannot hold {rows_per_step} rows.", cure="Give at least 1.")
-        self._schema = to_arrow(schema, "the schema of the rows")
-        self._table = _table(list(rows), self._schema)
+        if schema is None and not is_tabular(rows):
+            raise ConfigError("rows need a schema.", cure="Write Rows(rows, 'id long, name string').")
+        wanted = None if schema is None else to_arrow(schema, "the schema of the rows")
+        self._table = _tabular(rows, wanted) if is_tabular(rows) else _table(list(rows), wanted)
+        self._schema = self._table.schema
         self._step = rows_per_step
         self._next = 0
 
@@ -66,6 +72,21 @@ class Rows(Source):
 
     def describe(self) -> str:
         return f"a list of {self._table.num_rows} rows"
+
+
+def _tabular(rows: Any, schema: pa.Schema | None) -> pa.Table:
+    table = as_table(rows, "rows")
+    if schema is None:
+        return table
+    missing = [name for name in schema.names if name not in table.column_names]
+    if missing:
+        raise InputError(f"the table has no column {missing[0]!r}.", cure="Correct the table or the schema.")
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            f"the table does not fit the schema: {error}.", cure="Correct the table or the schema."
+        ) from error
 
 
 def _table(rows: Sequence[Any], schema: pa.Schema) -> pa.Table:

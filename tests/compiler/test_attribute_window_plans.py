@@ -44,7 +44,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: tumbling(delta=True, of="a"), "delta=True is no distance"),
     (lambda: tumbling(delta=float("nan"), of="a"), "delta=nan is no distance"),
     (lambda: tumbling(delta=Decimal("inf"), of="a"), "is no distance"),
-    (lambda: tumbling(delta="5", of="a"), "delta='5' is no distance"),
+    (lambda: tumbling(delta="5", of="a"), "delta='5' is no duration"),
     (lambda: tumbling(60, on="at", delta=5, of="a"), "size, on does not go with delta="),
     (lambda: tumbling(rows=5, delta=5, of="a"), "rows does not go with delta="),
     (lambda: tumbling(rows=5, until="e"), "rows does not go with until="),

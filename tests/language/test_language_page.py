@@ -96,3 +96,19 @@ def test_an_epoch_that_is_committed_again_changes_nothing(tmp_path: Path) -> Non
     sink.commit(Epoch(1), prepared)
     sink.commit(Epoch(2), sink.prepare(Epoch(2), sink.seal(Epoch(2))))
     assert result(path) == [("a", 1, 7)]
+
+
+MARKS = {"consistent", "checkpoint", "autonomous", "isolate", "malformed", "late", "ref", "barrier"}
+
+
+def test_the_page_says_of_every_verb_where_it_runs() -> None:
+    """But of marks, borders and what only names a stream."""
+    text = PAGE.read_text("utf-8")
+    table = text[text.index("## What runs where") :]
+    told = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    verbs = {name for name in dir(hf.Stream) if not name.startswith("_")} - MARKS
+    assert told - {"Topology"} == verbs

@@ -24,7 +24,7 @@ def submitted(tmp_path: Path) -> hf.Run:
 def test_a_run_tells_what_it_does_in_values_and_as_plain_data(tmp_path: Path) -> None:
     run = submitted(tmp_path)
     assert isinstance(run, hf.Run)
-    assert run.await_termination(timeout=60)
+    assert run.await_termination(timeout="1 minute")
     status = run.status()
     assert (status.topology, status.state) == ("shop", "ended")
     assert status.regions["books"].epoch == status["regions"]["books"]["epoch"] >= 1

@@ -46,6 +46,15 @@ def busy_users(df: Any) -> Any:
     return df.where("user is not null").selectExpr("id * 2 as id", "user", "at + interval 1 day as at")
 
 
+USERS = pa.table({"id": ["u1", None, "u3", "u9"], "at": ["Rome", "Oslo", None, "Bonn"], "n": [1, 2, 3, 4]})
+
+
+def _users(frame: Any) -> Any:
+    return frame.sparkSession.createDataFrame(
+        [(row["id"], row["at"], row["n"]) for row in USERS.to_pylist()], "key string, at_right string, n long"
+    )
+
+
 CASES = {
     "filter with SQL": (lambda s: s.filter("amount > 5"), lambda f: f.filter("amount > 5")),
     "filter with a Column": (
@@ -76,6 +85,24 @@ CASES = {
         lambda f: f.selectExpr("id as score", "user as who", "amount", "score as id", "at"),
     ),
     "where": (lambda s: s.where("amount > 5"), lambda f: f.where("amount > 5")),
+    "lookup": (
+        lambda s: s.lookup(USERS, {"user": "id"}),
+        lambda f: f.join(_users(f), F.col("user") == F.col("key"), "left").drop("key"),
+    ),
+    "lookup, inner": (
+        lambda s: s.lookup(lambda: USERS.to_pandas(), {"user": "id"}, how="inner"),
+        lambda f: f.join(_users(f), F.col("user") == F.col("key"), "inner").drop("key"),
+    ),
+    "lookup, rename and drop keep positions": (
+        lambda s: (
+            s.lookup(USERS, {"user": "id"}).rename(id="i").drop("score", "at").dedup("user", name="once")
+        ),
+        lambda f: (
+            f.filter("id in (0, 1, 2, 3, 4)")
+            .join(_users(f), F.col("user") == F.col("key"), "left")
+            .selectExpr("id as i", "user", "amount", "at_right", "n")
+        ),
+    ),
     "transform": (lambda s: s.transform(busy_users), busy_users),
     "sql": (
         lambda s: s.sql("select id, explode(array(user, 'x')) as w from this where id % 2 = 0"),

@@ -58,7 +58,7 @@ def tumbling(
 @overload
 def tumbling(*, rows: int) -> CountWindow: ...
 @overload
-def tumbling(*, delta: Delta, of: str) -> DeltaWindow: ...
+def tumbling(*, delta: Delta | str, of: str) -> DeltaWindow: ...
 @overload
 def tumbling(*, until: str) -> MarkedWindow: ...
 def tumbling(
@@ -69,7 +69,7 @@ def tumbling(
     lateness: Duration = 0,
     idle: Duration | None = None,
     rows: int | None = None,
-    delta: Delta | None = None,
+    delta: Delta | str | None = None,
     of: str | None = None,
     until: str | None = None,
 ) -> TimeWindow | RowWindow:
@@ -116,7 +116,7 @@ def sliding(
 @overload
 def sliding(*, rows: int, every: int) -> CountWindow: ...
 @overload
-def sliding(*, delta: Delta, of: str, every: int) -> DeltaWindow: ...
+def sliding(*, delta: Delta | str, of: str, every: int) -> DeltaWindow: ...
 def sliding(
     size: Duration | None = None,
     slide: Duration | None = None,
@@ -127,7 +127,7 @@ def sliding(
     idle: Duration | None = None,
     rows: int | None = None,
     every: int | None = None,
-    delta: Delta | None = None,
+    delta: Delta | str | None = None,
     of: str | None = None,
 ) -> TimeWindow | RowWindow:
     """Windows of `size`, a new one every `slide`, over the timestamp column `on`; or of the last `rows` rows of a key,
@@ -190,6 +190,8 @@ def _count_window(rows: Any, every: Any) -> CountWindow:
 
 
 def _delta_window(delta: Any, of: Any, every: int | None) -> DeltaWindow:
+    if isinstance(delta, str):
+        delta = timedelta(microseconds=micros(delta, "delta", zero=True))
     length = delta.total_seconds() if isinstance(delta, timedelta) else delta
     number = isinstance(length, int | float | Decimal) and not isinstance(length, bool)
     if not number or not math.isfinite(length) or length < 0:

@@ -19,6 +19,7 @@ from holdfast.language.graph import HostedSpec
 from holdfast.operators.python.rows import Outbox, Row, rows_of, stamp
 from holdfast.operators.python.user_errors import told
 from holdfast.runtime.region.restore_budget import Chooser
+from holdfast.runtime.runs.driver_load import DriverLoad
 from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.runs.user_thread import MakeThread, UserThread
 from holdfast.runtime.runs.variable_chain import VersionedState
@@ -64,6 +65,7 @@ class HostedRun(Remembering):
         """None: every checkpoint holds the whole state."""
         self._versioned: VersionedState | None = None
         self.thread = UserThread(name, make_thread)
+        self._load = DriverLoad(name)
         self.give_up: Callable[[], bool] = lambda: False
         """Does what the element does no longer matter? Set by its life."""
         self._before: bytes | None = None
@@ -76,7 +78,9 @@ class HostedRun(Remembering):
         self._outbox.closed_by = f"a row of control port {port}" if control else None
         method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
         work = self._batches if method == "process_batch" else self._rows
-        return self._call(f"{method}()", lambda: work(table, port, deadline))
+        done = self._call(f"{method}()", lambda: work(table, port, deadline))
+        self._load.add(table, done)
+        return done
 
     def _rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
         process, submit_all = self.instance.process, self._outbox.submit_all

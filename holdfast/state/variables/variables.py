@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence
 from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar, overload
 
+from holdfast.durations import Duration
+from holdfast.durations import seconds as duration_s
 from holdfast.errors import TopologyError
 from holdfast.state.values import codec, plain_types, user_classes
 from holdfast.state.variables.declarations import Length, Variable, VariableShape
@@ -26,7 +28,6 @@ V = TypeVar("V")
 Given = TypeVar("Given", covariant=True)
 Taken = TypeVar("Taken", contravariant=True)
 
-Seconds = float | int | timedelta
 
 _BUILTIN = frozenset({bool, int, float, str, bytes, list, tuple, dict, set, frozenset, object})
 _COLLECTIONS = frozenset({deque, Counter, OrderedDict, defaultdict})
@@ -60,7 +61,7 @@ class Value(_Declared[T, T]):
         kind: type[T],
         *,
         default: None = ...,
-        ttl: Seconds | None = ...,
+        ttl: Duration | None = ...,
         element_size: int | None = ...,
         length: Length | None = ...,
     ) -> None: ...
@@ -70,7 +71,7 @@ class Value(_Declared[T, T]):
         kind: type[T],
         *,
         default: T,
-        ttl: Seconds | None = ...,
+        ttl: Duration | None = ...,
         element_size: int | None = ...,
         length: Length | None = ...,
     ) -> None: ...
@@ -79,7 +80,7 @@ class Value(_Declared[T, T]):
         kind: Any,
         *,
         default: Any = None,
-        ttl: Seconds | None = None,
+        ttl: Duration | None = None,
         element_size: int | None = None,
         length: Length | None = None,
     ) -> None:
@@ -122,7 +123,7 @@ class Map(_Declared[MutableMapping[K, V], Mapping[K, V]]):
         key: type[K],
         value: type[V],
         *,
-        ttl: Seconds | None = None,
+        ttl: Duration | None = None,
         sample: int = 3,
         element_size: int | None = None,
         length: Length | None = None,
@@ -171,7 +172,7 @@ class Window(_Elements[WindowState[T], T]):
         kind: type[T],
         *,
         rows: int | None = None,
-        seconds: Seconds | None = None,
+        seconds: Duration | None = None,
         sample: int = 3,
         element_size: int | None = None,
         length: Length | None = None,
@@ -203,9 +204,11 @@ def _kind(kind: Any) -> type:
 def _micros(length: Any, what: str) -> int | None:
     if length is None:
         return None
-    given = length.total_seconds() if isinstance(length, timedelta) else length
+    given = duration_s(length, what) if isinstance(length, str) else length
+    given = given.total_seconds() if isinstance(given, timedelta) else given
     if isinstance(given, bool) or not isinstance(given, int | float) or not 1e-6 <= given < 1e11:
         raise TopologyError(
-            f"{what}={length!r} is no duration.", cure="Give seconds or a datetime.timedelta, above zero."
+            f"{what}={length!r} is no duration.",
+            cure="Give seconds, text such as '5 minutes', or a datetime.timedelta, above zero.",
         )
     return round(given * 1_000_000)

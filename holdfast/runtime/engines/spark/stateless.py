@@ -66,6 +66,12 @@ class SparkFrames:
     def holds(self, value: Any) -> Column:
         return F.coalesce(self.column(value), F.lit(False))
 
+    def columns(self, frame: DataFrame) -> pa.Schema:
+        return arrow_schema(frame)
+
+    def from_table(self, session: SparkSession, table: pa.Table) -> DataFrame:
+        return session.createDataFrame(table, spark_schema(table.schema))
+
     def sql(self, frame: DataFrame, query: str) -> DataFrame:
         # The plan is resolved at once, so the view may go as soon as the query is parsed; the name is shared by all
         # threads of the session, hence the lock.

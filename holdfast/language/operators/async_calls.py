@@ -1,0 +1,151 @@
+"""Calls to services, many at a time: `orders.async_map(ask, "id long, risk double", concurrency=32, timeout="5 seconds")`.
+
+The calls of a step end within it, so that an epoch never cuts through one: it knows of a row either nothing or its result. After a
+failure rows are replayed and their calls made again: a service that changes something must bear that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from holdfast.errors import TopologyError
+from holdfast.language.builder import Verbs
+from holdfast.language.durations import Duration, seconds
+from holdfast.language.graph import HostedSpec
+from holdfast.language.hosted import Operator, maker
+from holdfast.language.schema import to_arrow
+
+if TYPE_CHECKING:
+    from holdfast.language.stream import Stream
+
+FIRST_WAIT_S = 0.1
+LONGEST_WAIT_S = 5.0
+
+
+class AsyncMap(Operator):
+    """Hosted in the driver. `fn(row)` is a function, called in threads, or a coroutine function. No state."""
+
+    def __init__(
+        self,
+        fn: Callable[[dict[str, Any]], Any],
+        concurrency: int,
+        timeout_s: float | None,
+        retries: int,
+        ordered: bool,
+    ) -> None:
+        self._fn = fn
+        self._concurrency = concurrency
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._ordered = ordered
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    def process_batch(self, table: pa.Table, port: int) -> Iterable[Any]:
+        """All calls for these rows; the first that fails for good ends the others and is raised."""
+        if self._loop is None:
+            self._loop = (
+                asyncio.new_event_loop()
+            )  # one for the operator's life: clients of services belong to a loop
+        return self._loop.run_until_complete(self._all(table.to_pylist()))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._loop is not None and not self._loop.is_running():
+            self._loop.close()
+
+    async def _all(self, rows: list[dict[str, Any]]) -> list[Any]:
+        gate = asyncio.Semaphore(self._concurrency)
+        finished: list[Any] = []
+
+        async def one(row: dict[str, Any]) -> list[Any]:
+            async with gate:
+                result = as_rows(await self._called(row))
+            finished.extend(result)
+            return result
+
+        tasks = [asyncio.ensure_future(one(row)) for row in rows]
+        try:
+            results = await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+        return [made for result in results for made in result] if self._ordered else finished
+
+    async def _called(self, row: dict[str, Any]) -> Any:
+        """One call, made again after a failure as often as was asked for."""
+        for failures in range(self._retries + 1):
+            try:
+                return await asyncio.wait_for(self._call(row), self._timeout_s)
+            except Exception as error:
+                if isinstance(error, TimeoutError) and not str(error):  # wait_for's has no words
+                    error = TimeoutError(f"a call for {row!r} took longer than {self._timeout_s} s")
+                if failures == self._retries:
+                    raise error from None
+            await asyncio.sleep(min(FIRST_WAIT_S * 2**failures, LONGEST_WAIT_S))
+        raise AssertionError("unreachable")
+
+    def _call(self, row: dict[str, Any]) -> Awaitable[Any]:
+        if inspect.iscoroutinefunction(self._fn):
+            called: Awaitable[Any] = self._fn(row)
+            return called
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast-call")
+        return asyncio.get_running_loop().run_in_executor(self._pool, self._fn, row)
+
+
+def as_rows(result: Any) -> list[Any]:
+    """What a call returned: nothing, one row, or several in a list."""
+    if result is None:
+        return []
+    return list(result) if isinstance(result, list) else [result]
+
+
+class AsyncVerbs(Verbs):
+    """Verbs of `Stream`."""
+
+    __slots__ = ()
+
+    def async_map(
+        self,
+        fn: Callable[
+            [dict[str, Any]], Awaitable[Any] | Mapping[str, Any] | list[Any] | tuple[Any, ...] | None
+        ],
+        schema: Any,
+        *,
+        concurrency: int = 16,
+        timeout: Duration | None = None,
+        retries: int = 0,
+        ordered: bool = True,
+        name: str | None = None,
+    ) -> Stream:
+        """Call a service for each row, `concurrency` calls at a time: `orders.async_map(ask, "id long, risk double")`.
+
+        `fn(row)` takes a dict and returns a row (dict or tuple), a list of rows, or None; an `async def` runs in an event
+        loop, any other function in threads. A call may take `timeout`; one that fails is made again `retries` times, after
+        0.1 s, 0.2 s, … at most 5 s. What fails then fails the step, as in other Python operators. Rows leave in the order in
+        which they came, or with `ordered=False` as calls end. Runs in the driver, without state; the calls of a step end
+        within it. After a failure rows are replayed and their calls made again. A thread whose call took too long cannot be
+        stopped: give the service's client a timeout of its own."""
+        if not callable(fn):
+            raise TopologyError(
+                f"async_map() takes a function, not {fn!r}.", cure="Write async_map(ask, schema)."
+            )
+        for what, number, least in (("concurrency", concurrency, 1), ("retries", retries, 0)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                raise TopologyError(
+                    f"{what}={number!r} is no number of calls.", cure=f"Give {least} or more."
+                )
+        timeout_s = None if timeout is None else seconds(timeout, "timeout")
+        make, label = maker(partial(AsyncMap, fn, concurrency, timeout_s, retries, ordered))
+        return self._then(HostedSpec(make, (to_arrow(schema, "the schema of async_map"),), label), name)
