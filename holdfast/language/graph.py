@@ -11,6 +11,7 @@ import pyarrow as pa
 from holdfast.ids import OperatorName
 from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
+from holdfast.language.hosted import ERRORS, Missing, OnError
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,15 @@ class HostedSpec(Spec):
     label: str = "operator"
     """The user's class, for `explain()`."""
     checkpoint: CheckpointForm = INCREMENTAL
-    missing: Literal["refuse", "null"] = "refuse"
-    """What becomes of columns that a row does not name: `language.hosted.Missing`."""
+    missing: Missing = "refuse"
+    on_error: OnError = "fail"
+    names: tuple[str, ...] = ()
+    """Of the output ports, if they have some."""
+
+    @property
+    def ports(self) -> tuple[pa.Schema, ...]:
+        """Columns of each output port; errors come last."""
+        return (*self.schemas, ERRORS) if self.on_error == "stream" else self.schemas
 
 
 # --- what the user asked of it --------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
+import pyarrow as pa
+
 from holdfast.errors import TopologyError
 from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import state_size
@@ -64,6 +66,33 @@ class Operator:
 
     def close(self) -> None:
         """The run ends. Not called after a crash."""
+
+
+OnError = Literal["fail", "stream"]
+"""What becomes of a row whose processing raised: the step fails, or the row goes to a stream of its own."""
+
+ERRORS = pa.schema(
+    [
+        pa.field("operator", pa.string()),
+        pa.field("row", pa.string()),
+        pa.field("error", pa.string()),
+        pa.field("traceback", pa.string()),
+        pa.field("time", pa.timestamp("us", "UTC")),
+    ]
+)
+"""Columns of that stream. `row` is JSON; null: it was a timer."""
+
+
+def checked_on_error(on_error: Any, makes_tables: bool, label: str) -> OnError:
+    """The argument `on_error=` of Python operators. `makes_tables`: it has process_batch()."""
+    if on_error not in get_args(OnError):
+        raise TopologyError(f"on_error={on_error!r} is not known.", cure='Use "fail" or "stream".')
+    if on_error == "stream" and makes_tables:
+        raise TopologyError(
+            f'{label} has process_batch() and is used with on_error="stream": nobody knows which row of a table failed.',
+            cure="Define process(row, …) instead, or leave on_error= out.",
+        )
+    return on_error  # type: ignore[no-any-return]
 
 
 def checked_missing(missing: Any) -> Missing:

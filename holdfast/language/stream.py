@@ -22,8 +22,9 @@ from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
-from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
-from holdfast.language.hosted import Missing, checked_missing, maker
+from holdfast.language.graph import InputPort, SinkSpec, Spec, StreamRef
+from holdfast.language.hosted import Missing, OnError
+from holdfast.language.hosted_spec import hosted_spec
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.operators.event_time import EventTimeVerbs
@@ -49,6 +50,11 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
     def malformed(self) -> Stream:
         """Rows that a source told malformed="stream" could not read: file, line, reason, text."""
         return replace(self, ref=self._builder.malformed_of(self.ref))
+
+    @property
+    def errors(self) -> Stream:
+        """Rows at which a Python operator told on_error="stream" failed: operator, row (as JSON), error, traceback, time."""
+        return replace(self, ref=self._builder.errors_of(self.ref))
 
     # --- stateless operators ---
 
@@ -201,16 +207,16 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> Stream:
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
 
         `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
-        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null.
+        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null. With
+        `on_error="stream"` a row whose processing raised is in `.errors` of the stream, and the operator goes on without it.
         For several ports use `Topology.operator`."""
-        make, label = maker(operator)
-        schemas = (to_arrow(schema, f"the schema of {label}"),)
-        spec = HostedSpec(make, schemas, label, checked_form(checkpoint), checked_missing(missing))
-        return self._then(spec, name)
+        spec = hosted_spec(operator, schema, (), checkpoint, missing, on_error)
+        return self._then(spec, name, outputs=len(spec.ports))
 
     # --- the end ---
 

@@ -10,10 +10,11 @@ from holdfast.errors import ConfigError, TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.annotations import safe_name
 from holdfast.language.builder import Builder
-from holdfast.language.checkpoint_form import CheckpointForm, checked_form
+from holdfast.language.checkpoint_form import CheckpointForm
 from holdfast.language.connectors import Source
-from holdfast.language.graph import Graph, HostedSpec, SourceSpec, StreamRef
-from holdfast.language.hosted import Missing, checked_missing, maker
+from holdfast.language.graph import Graph, SourceSpec, StreamRef
+from holdfast.language.hosted import Missing, OnError
+from holdfast.language.hosted_spec import hosted_spec
 from holdfast.language.schema import to_arrow
 from holdfast.language.stream import Stream, any_isolated, input_port
 
@@ -85,6 +86,7 @@ class Topology:
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> Stream: ...
 
     @overload
@@ -98,6 +100,7 @@ class Topology:
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> list[Stream]: ...
 
     def operator(
@@ -111,6 +114,7 @@ class Topology:
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> Stream | list[Stream]:
         """A Python operator hosted in the driver, with as many ports as needed.
 
@@ -118,19 +122,15 @@ class Topology:
         there. Ports are numbered in that order, data first. With `schema` it has one output and its stream is
         returned; with `schemas` one per schema, as a list; with neither it has none. `checkpoint`: how declared variables
         are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`. A row must have the columns of its port's
-        schema; with `missing="null"` those that it does not name are null."""
-        if schema is not None and schemas:
-            raise TopologyError("operator() was given schema and schemas.", cure="Give one of them.")
-        make, label = maker(operator)
-        given = [schema] if schema is not None else list(schemas)
-        columns = tuple(to_arrow(each, f"the schema of {label}") for each in given)
-        spec = HostedSpec(make, columns, label, checked_form(checkpoint), checked_missing(missing))
-        data, extra = _per_port(inputs, label), _per_port(control, label)
+        schema; with `missing="null"` those that it does not name are null. With
+        `on_error="stream"` a row of a data port whose processing raised is in `.errors` of its streams."""
+        spec = hosted_spec(operator, schema, schemas, checkpoint, missing, on_error)
+        data, extra = _per_port(inputs, spec.label), _per_port(control, spec.label)
         ports = [input_port(self._builder, streams) for streams in data]
         ports += [input_port(self._builder, streams, control=True) for streams in extra]
         isolated = any(any_isolated(streams) for streams in data)
-        made = self._builder.add(spec, ports, name=name, outputs=len(given), isolated=isolated)
-        streams = [Stream(self._builder, StreamRef(made, port)) for port in range(len(given))]
+        made = self._builder.add(spec, ports, name=name, outputs=len(spec.ports), isolated=isolated)
+        streams = [Stream(self._builder, StreamRef(made, port)) for port in range(len(spec.schemas))]
         return streams[0] if schema is not None else streams
 
     def feedback(self, schema: Any) -> Feedback:

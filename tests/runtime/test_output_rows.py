@@ -91,9 +91,7 @@ def run(tmp_path: Path, shelf: str, through: Any) -> list[dict[str, Any]]:
 
 
 def test_a_misspelt_column_ends_the_run_at_once(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    with pytest.raises(
-        TopologyError, match=r"operator 'shop' gave a row with a column 'amuont'"
-    ):
+    with pytest.raises(TopologyError, match=r"operator 'shop' gave a row with a column 'amuont'"):
         run(tmp_path, request.node.name, lambda rows: rows.apply(Hosted, SCHEMA, name="shop"))
 
 

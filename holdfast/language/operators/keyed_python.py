@@ -31,7 +31,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
-from holdfast.language.hosted import Missing, checked_missing, copied
+from holdfast.language.hosted import Missing, OnError, checked_missing, checked_on_error, copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
 from holdfast.language.operators.values import Delays
@@ -65,6 +65,7 @@ class KeyedSpec(Spec, UsesTime):
     needs_time: bool = False
     """It has timers or lifetimes."""
     missing: Missing = "refuse"
+    on_error: OnError = "fail"
 
     def times(self) -> tuple[str, ...]:
         return () if self.on is None else (self.on,)
@@ -154,6 +155,7 @@ def keyed_spec(
     on: str | None,
     delay: Duration | None,
     missing: Missing = "refuse",
+    on_error: OnError = "fail",
 ) -> KeyedSpec:
     """The spec of a keyed Python operator; refuses what can be refused without knowing the columns."""
     keys = key_names(by, "keyed()", "Give one or more column names: keyed('user', Sessions, schema).")
@@ -177,6 +179,7 @@ def keyed_spec(
         timers=callable(getattr(cls, "on_timer", None)),
         needs_time=needs_time,
         missing=checked_missing(missing),
+        on_error=checked_on_error(on_error, hasattr(cls, "process_batch"), cls.__name__),
     )
 
 
@@ -281,6 +284,7 @@ class KeyedVerbs(Verbs):
         on: str | None = None,
         delay: Duration | None = None,
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> Stream:
         """Send the rows of each key through a Python operator on the executors, in the order of their positions:
         `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
@@ -288,9 +292,11 @@ class KeyedVerbs(Verbs):
         `operator`: a class derived from `holdfast.KeyedOperator`, or an instance. `schema`: what it makes. `on`: the
         timestamp column with the event time, for timers and lifetimes; `delay`: how far rows may lag behind the latest
         one; without them, the event time that the stream declared (`event_time`). What comes out has no order of its own.
-        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null.
+        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null. With
+        `on_error="stream"` a row or timer at which it raised is in `.errors` of the stream, and its key goes on without it.
         """
-        return self._then(keyed_spec(by, operator, schema, on, delay, missing), name)
+        spec = keyed_spec(by, operator, schema, on, delay, missing, on_error)
+        return self._then(spec, name, outputs=1 + (on_error == "stream"))
 
     def map_state(
         self,
@@ -303,11 +309,11 @@ class KeyedVerbs(Verbs):
         on: str | None = None,
         delay: Duration | None = None,
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> Stream:
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 
         `state` has the declared variables of the row's key as attributes:
         `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`."""
-        return self.keyed(
-            by, mapped_operator(fn, variables), schema, name=name, on=on, delay=delay, missing=missing
-        )
+        spec = keyed_spec(by, mapped_operator(fn, variables), schema, on, delay, missing, on_error)
+        return self._then(spec, name, outputs=1 + (on_error == "stream"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from holdfast.errors import StepFailed, TopologyError
 from holdfast.language.connectors import POSITION_FIELDS
-from holdfast.language.hosted import Missing
+from holdfast.language.hosted import ERRORS, Missing
 from holdfast.operators.python.output_rows import OutputForm
 
 
@@ -58,8 +59,10 @@ class Outbox:
     def __init__(self, operator: str, schemas: Sequence[pa.Schema], missing: Missing = "refuse") -> None:
         self._operator = operator
         self._forms = [OutputForm(operator, schema, missing) for schema in schemas]
-        self._pending: list[list[pa.Table]] = [[] for _ in schemas]
-        self._rows: list[list[Sequence[Any]]] = [[] for _ in schemas]
+        self._items: list[list[Any]] = [[] for _ in schemas]
+        """Rows as `OutputForm.row` gives them, and tables, in their order."""
+        self.failed: list[tuple[Any, ...]] = []
+        """Rows of the stream of errors."""
         self.closed_by: str | None = None
         """What is being processed, if nothing may be submitted because of it."""
 
@@ -78,13 +81,12 @@ class Outbox:
         if isinstance(item, pa.RecordBatch):
             item = pa.Table.from_batches([item])
         if isinstance(item, pa.Table):
-            self._flush(port)
-            self._pending[port].append(form.table(item))
+            self._items[port].append(form.table(item))
             return int(item.num_rows)
         if isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
-            self._rows[port].extend([form.row(each) for each in item])
+            self._items[port].extend([form.row(each) for each in item])
             return len(item)
-        self._rows[port].append(form.row(item))
+        self._items[port].append(form.row(item))
         return 1
 
     def submit_all(self, result: Any) -> None:
@@ -104,17 +106,43 @@ class Outbox:
 
     def take(self) -> list[pa.Table]:
         """One table per port; empties the outbox."""
-        tables: list[pa.Table] = []
-        for port, form in enumerate(self._forms):
-            self._flush(port)
-            pending, self._pending[port] = self._pending[port], []
-            tables.append(pa.concat_tables(pending) if pending else form.schema.empty_table())
+        tables = [
+            pa.concat_tables([form.schema.empty_table(), *_tables(form, items)])
+            for form, items in zip(self._forms, self._items, strict=True)
+        ]
+        self._items = [[] for _ in self._forms]
         return tables
 
-    def _flush(self, port: int) -> None:
-        rows, self._rows[port] = self._rows[port], []
-        if rows:
-            self._pending[port].append(self._forms[port].rows(rows))
+    def take_failed(self) -> pa.Table:
+        """The rows of the stream of errors."""
+        failed, self.failed = self.failed, []
+        return OutputForm(self._operator, ERRORS).rows(failed)
+
+    # --- back to before a row that failed ---
+
+    def mark(self) -> Any:
+        """What there is by now, for `check` and `back_to`."""
+        return tuple(map(len, self._items))
+
+    def check(self, mark: Any) -> None:
+        """Refuse what does not fit its schema among what came since."""
+        for form, items, begin in zip(self._forms, self._items, mark, strict=True):
+            for item in items[begin:]:
+                form.check(item)
+
+    def back_to(self, mark: Any) -> None:
+        """Forget what came since."""
+        for items, begin in zip(self._items, mark, strict=True):
+            del items[begin:]
+
+
+def _tables(form: OutputForm, items: Sequence[Any]) -> Iterator[pa.Table]:
+    """Tables as they are, and those of the rows between them."""
+    for is_table, these in itertools.groupby(items, lambda item: isinstance(item, pa.Table)):
+        if is_table:
+            yield from these
+        else:
+            yield form.rows(list(these))
 
 
 def stamp(table: pa.Table, source_index: int, first: int) -> pa.Table:

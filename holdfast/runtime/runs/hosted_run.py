@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from holdfast.errors import StateError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.graph import HostedSpec
+from holdfast.operators.python.dead_letters import Guard
 from holdfast.operators.python.rows import Outbox, Row, rows_of, stamp
 from holdfast.operators.python.user_errors import told
 from holdfast.runtime.region.restore_budget import Chooser
@@ -58,7 +60,8 @@ class HostedRun(Remembering):
         self._outbox = Outbox(name, spec.schemas, spec.missing)
         self._checked = False
         self.instance: Any = None
-        self._emitted = [0] * len(spec.schemas)
+        self._letters = spec.on_error == "stream"
+        self._emitted = [0] * len(spec.ports)
         self._pristine: Any = None
         self._chooser = chooser
         """None: every checkpoint holds the whole state."""
@@ -70,12 +73,17 @@ class HostedRun(Remembering):
         self._forgetful_steps = 0
         self._as_stored: bytes | None = None
         self._at_work: Row | None = None
+        self._unguarded_calls = 0
 
     def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
         """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
         self._outbox.closed_by = f"a row of control port {port}" if control else None
         method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
-        work = self._batches if method == "process_batch" else self._rows
+        work: Callable[[pa.Table, int, float | None], int] = self._rows
+        if method == "process_batch":
+            work = self._batches
+        elif self._letters and not control:  # rows of control ports cause no output, and no errors either
+            work = self._guarded_rows
         return self._call(f"{method}()", lambda: work(table, port, deadline))
 
     def _rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
@@ -88,6 +96,39 @@ class HostedRun(Remembering):
             if deadline is not None and time.monotonic() >= deadline:
                 break
         return done
+
+    def _guarded_rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
+        """The same where rows may fail one by one. A large state is not remembered for it: it stays as the row left it."""
+
+        def work(row: Row) -> None:
+            self._outbox.submit_all(self.instance.process(row, port))
+
+        guard = Guard(self.name, self._outbox, self._remembered, self._take)
+        guard.begin(self._remembered())
+        done = 0
+        for row in rows_of(table):
+            self._at_work = row
+            guard.do(partial(work, row), row)
+            done += 1
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        return done
+
+    def _remembered(self) -> bytes | None:
+        """The state, if it is small."""
+        if self._unguarded_calls:
+            self._unguarded_calls -= 1
+            return None
+        state = instance_state.take_state(self.instance)
+        if len(state) <= REMEMBERED_BYTES:
+            return state
+        self._unguarded_calls = FORGETFUL_STEPS
+        return None
+
+    def _take(self, state: bytes) -> None:
+        instance_state.give_state(self.instance, state)
+        if self._versioned is not None:
+            self._versioned.exchanged(self.instance)
 
     def _batches(self, table: pa.Table, port: int, deadline: float | None) -> int:
         done = 0
@@ -138,7 +179,7 @@ class HostedRun(Remembering):
             return False
         self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
         stored = codec.decode(before)
-        instance_state.give_value(self.instance, codec.decode(stored["state"]))
+        self._take(stored["state"])
         self._emitted = list(stored["emitted"])
         return True
 
@@ -159,6 +200,8 @@ class HostedRun(Remembering):
     def take_outputs(self) -> list[pa.Table]:
         """What was submitted, stamped where somebody orders by it."""
         tables = self._outbox.take()
+        if self._letters:
+            tables.append(self._outbox.take_failed())
         for port, table in enumerate(tables):
             if self._stamped[port]:
                 tables[port] = stamp(table, self._source_index, self._emitted[port])
@@ -176,10 +219,11 @@ class HostedRun(Remembering):
 
     @property
     def counts(self) -> dict[str, int]:
-        """The size of the state, if the operator declares it."""
+        """The size of the state, if the operator declares it, and how many rows failed."""
+        counts = {"errors": self._emitted[-1]} if self._letters and self._emitted[-1] else {}
         if self.instance is None or not declared(type(self.instance)):
-            return {}
-        return {"state_bytes": state_size(self.instance)}
+            return counts
+        return {"state_bytes": state_size(self.instance), **counts}
 
     def pin(self, epoch: Epoch) -> Any:
         # Encoded at once: the operator goes on changing its own objects in the next step.
@@ -205,14 +249,15 @@ class HostedRun(Remembering):
         versions = _versions(store, part) if part is not None and part.pairs else None
         if part is None:
             instance_state.to_initial(self.instance, self._pristine)
-            self._emitted = [0] * len(self._spec.schemas)
+            self._emitted = [0] * len(self._spec.ports)
         else:
             stored = codec.decode(blob_of(store, part)) if versions is None else versions.rest
             state = codec.decode(stored["state"])
             instance_state.give_value(
                 self.instance, state if versions is None else {**state, **versions.payloads}
             )
-            self._emitted = list(stored["emitted"])
+            ports = len(self._spec.ports)  # with or without errors: that may change between runs
+            self._emitted = [*stored["emitted"], 0][:ports]
         if self._versioned is not None:
             # Before open(): what that changes counts as a change.
             self._versioned.restored(epoch, self.instance, versions, None if part is None else part.form)
