@@ -90,8 +90,6 @@ class RegionSettings:
     drain_timeout_s: float = 180.0
     reset_timeout_s: float = 180.0
     max_consecutive_resets: int = 5
-    retries_own: bool = False
-    """A failure of the user's code is tried that often too, though it comes again in the same way at the same rows."""
     retry_for_s: float = 600.0
     """How long a cause that may pass by itself is waited for, whatever the number of resets."""
     keep: int = 3
@@ -100,6 +98,8 @@ class RegionSettings:
     """Younger epochs are kept too."""
     restore_within_s: float | None = None
     """Checkpoints are formed so that restoring one takes no longer."""
+    retries_own: bool = False
+    """A failure of the user's code is tried as often as others, though it comes again in the same way at the same rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,11 @@ class Operator:
     All methods are called by one thread at a time. `checkpoint`, `reset` and `reset_to_initial_state` are left out
     on purpose: without them the attributes that do not begin with `_` are the state."""
 
-    _submit: Callable[[Any, int], None] | None = None
+    _submit: Callable[[Any, int | str], None] | None = None
     """Bound by the runtime before `open()`."""
 
-    def submit(self, rows: Any, port: int = 0) -> None:
-        """Send a row (dict), several rows (list of dicts) or a `pyarrow.Table` out by an output port."""
+    def submit(self, rows: Any, port: int | str = 0) -> None:
+        """Send a row (dict), several rows (list of dicts) or a `pyarrow.Table` out by an output port, its number or name."""
         if self._submit is None:
             raise RuntimeError(f"{type(self).__name__}.submit() works only while the topology runs.")
         self._submit(rows, port)

@@ -23,11 +23,10 @@ from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import InputPort, SinkSpec, Spec, StreamRef
-from holdfast.language.hosted import Missing, OnError
-from holdfast.language.hosted_spec import hosted_spec
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.operators.event_time import EventTimeVerbs
+from holdfast.language.operators.hosted_python import HostedVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
 from holdfast.language.operators.rows import RowVerbs, checked_ttl
@@ -38,7 +37,7 @@ EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such a
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
+class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs, HostedVerbs):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
 
     _builder: Builder = field(repr=False)
@@ -198,25 +197,6 @@ class Stream(EventTimeVerbs, RowVerbs, JoinVerbs, KeyedVerbs):
         if not late:
             return made
         return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in (0, 1)]
-
-    def apply(
-        self,
-        operator: Any,
-        schema: Any,
-        *,
-        name: str | None = None,
-        checkpoint: CheckpointForm | None = None,
-        missing: Missing = "refuse",
-        on_error: OnError = "fail",
-    ) -> Stream:
-        """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
-
-        `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
-        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null. With
-        `on_error="stream"` a row whose processing raised is in `.errors` of the stream, and the operator goes on without it.
-        For several ports use `Topology.operator`."""
-        spec = hosted_spec(operator, schema, (), checkpoint, missing, on_error)
-        return self._then(spec, name, outputs=len(spec.ports))
 
     # --- the end ---
 

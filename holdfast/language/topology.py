@@ -14,7 +14,7 @@ from holdfast.language.checkpoint_form import CheckpointForm
 from holdfast.language.connectors import Source
 from holdfast.language.graph import Graph, SourceSpec, StreamRef
 from holdfast.language.hosted import Missing, OnError
-from holdfast.language.hosted_spec import hosted_spec
+from holdfast.language.operators.hosted_python import Schemas, Streams, hosted_spec
 from holdfast.language.schema import to_arrow
 from holdfast.language.stream import Stream, any_isolated, input_port
 
@@ -96,12 +96,12 @@ class Topology:
         inputs: Sequence[Stream | Sequence[Stream]],
         control: Sequence[Stream | Sequence[Stream]] = (),
         *,
-        schemas: Sequence[Any] = (),
+        schemas: Schemas = (),
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
         on_error: OnError = "fail",
-    ) -> list[Stream]: ...
+    ) -> Streams: ...
 
     def operator(
         self,
@@ -110,17 +110,17 @@ class Topology:
         control: Sequence[Stream | Sequence[Stream]] = (),
         *,
         schema: Any = None,
-        schemas: Sequence[Any] = (),
+        schemas: Schemas = (),
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
         on_error: OnError = "fail",
-    ) -> Stream | list[Stream]:
+    ) -> Stream | Streams:
         """A Python operator hosted in the driver, with as many ports as needed.
 
         `inputs` are its data ports, `control` its control ports; each is a stream, or a list of streams that meet
         there. Ports are numbered in that order, data first. With `schema` it has one output and its stream is
-        returned; with `schemas` one per schema, as a list; with neither it has none. `checkpoint`: how declared variables
+        returned; with `schemas` one per schema, in their order and, from a dict, by name; with neither it has none. `checkpoint`: how declared variables
         are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`. A row must have the columns of its port's
         schema; with `missing="null"` those that it does not name are null. With
         `on_error="stream"` a row of a data port whose processing raised is in `.errors` of its streams."""
@@ -130,8 +130,8 @@ class Topology:
         ports += [input_port(self._builder, streams, control=True) for streams in extra]
         isolated = any(any_isolated(streams) for streams in data)
         made = self._builder.add(spec, ports, name=name, outputs=len(spec.ports), isolated=isolated)
-        streams = [Stream(self._builder, StreamRef(made, port)) for port in range(len(spec.schemas))]
-        return streams[0] if schema is not None else streams
+        first = Stream(self._builder, StreamRef(made))
+        return first if schema is not None else Streams.made_by(first, spec)
 
     def feedback(self, schema: Any) -> Feedback:
         """A stream that does not exist yet, for a cycle: use `.stream` now, `.complete(stream)` later.

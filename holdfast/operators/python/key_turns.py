@@ -160,7 +160,7 @@ class _PlacedOutbox(Outbox):
         self.place = 0
         self.key: Any = None
 
-    def submit(self, item: Any, port: int = 0) -> int:
+    def submit(self, item: Any, port: int | str = 0) -> int:
         count = super().submit(item, port)
         self._places.extend([self.place] * count)
         self._caused.append((self.key, item))

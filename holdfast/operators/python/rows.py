@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from holdfast.errors import StepFailed, TopologyError
+from holdfast.errors import TopologyError
 from holdfast.language.connectors import POSITION_FIELDS
 from holdfast.language.hosted import ERRORS, Missing
 from holdfast.operators.python.output_rows import OutputForm
@@ -56,8 +57,16 @@ def rows_of(table: pa.Table) -> Iterator[Row]:
 class Outbox:
     """Collects what a Python operator submits, per output port, and turns it into tables."""
 
-    def __init__(self, operator: str, schemas: Sequence[pa.Schema], missing: Missing = "refuse") -> None:
+    def __init__(
+        self,
+        operator: str,
+        schemas: Sequence[pa.Schema],
+        missing: Missing = "refuse",
+        names: Sequence[str] = (),
+    ) -> None:
         self._operator = operator
+        self._ports: dict[int | str, int] = {port: port for port in range(len(schemas))}
+        self._ports.update({name: port for port, name in enumerate(names)})
         self._forms = [OutputForm(operator, schema, missing) for schema in schemas]
         self._items: list[list[Any]] = [[] for _ in schemas]
         """Rows as `OutputForm.row` gives them, and tables, in their order."""
@@ -66,27 +75,31 @@ class Outbox:
         self.closed_by: str | None = None
         """What is being processed, if nothing may be submitted because of it."""
 
-    def submit(self, item: Any, port: int = 0) -> int:
+    def submit(self, item: Any, port: int | str = 0) -> int:
         """A row (dict, tuple), several dicts in a list, a table or a record batch; returns how many rows that is."""
         if self.closed_by is not None:
             raise TopologyError(
                 f"operator {self._operator!r} submitted a row while it processed {self.closed_by}.",
                 cure="Rows of control ports change state only: submit when the next row of a data port comes.",
             )
-        if not 0 <= port < len(self._forms):
-            raise StepFailed(
-                f"operator {self._operator!r} submitted to port {port}, but has {len(self._forms)} output ports."
+        number = self._ports.get(port)
+        if number is None:
+            near = difflib.get_close_matches(str(port), [str(each) for each in self._ports], 1)
+            raise TopologyError(
+                f"operator {self._operator!r} submitted to port {port!r}, but has "
+                f"{', '.join(map(repr, self._ports)) or 'no output ports'}.",
+                cure=f"Did you mean {near[0]!r}?" if near else "Give it a schema where the operator is used.",
             )
-        form = self._forms[port]
+        form, items = self._forms[number], self._items[number]
         if isinstance(item, pa.RecordBatch):
             item = pa.Table.from_batches([item])
         if isinstance(item, pa.Table):
-            self._items[port].append(form.table(item))
+            items.append(form.table(item))
             return int(item.num_rows)
         if isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
-            self._items[port].extend([form.row(each) for each in item])
+            items.extend([form.row(each) for each in item])
             return len(item)
-        self._items[port].append(form.row(item))
+        items.append(form.row(item))
         return 1
 
     def submit_all(self, result: Any) -> None:

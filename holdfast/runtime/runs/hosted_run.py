@@ -57,7 +57,7 @@ class HostedRun(Remembering):
         self._spec = spec
         self._source_index = source_index
         self._stamped = stamped
-        self._outbox = Outbox(name, spec.schemas, spec.missing)
+        self._outbox = self._new_outbox()
         self._checked = False
         self.instance: Any = None
         self._letters = spec.on_error == "stream"
@@ -74,6 +74,9 @@ class HostedRun(Remembering):
         self._as_stored: bytes | None = None
         self._at_work: Row | None = None
         self._unguarded_calls = 0
+
+    def _new_outbox(self) -> Outbox:
+        return Outbox(self.name, self._spec.schemas, self._spec.missing, self._spec.names)
 
     def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
         """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
@@ -177,7 +180,7 @@ class HostedRun(Remembering):
         before, self._before = self._before, None
         if before is None or not self.thread.is_alive:
             return False
-        self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
+        self._outbox = self._new_outbox()
         stored = codec.decode(before)
         self._take(stored["state"])
         self._emitted = list(stored["emitted"])
@@ -242,7 +245,7 @@ class HostedRun(Remembering):
             self._versioned.stored(epoch, pairs)
 
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
-        self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
+        self._outbox = self._new_outbox()
         self._before = None
         if self.instance is None or not self.thread.is_alive:
             self._call("__init__()", self._make)
@@ -275,7 +278,7 @@ class HostedRun(Remembering):
             self.thread.call("close()", lambda: self.instance.close(), lambda: True)
         self.thread.leave()
 
-    def _submit(self, instance: Any, item: Any, port: int) -> None:
+    def _submit(self, instance: Any, item: Any, port: int | str) -> None:
         """What an instance submits that was left behind goes nowhere."""
         if instance is self.instance:
             self._outbox.submit(item, port)
