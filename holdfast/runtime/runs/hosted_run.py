@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from holdfast.runtime.runs.user_thread import MakeThread, UserThread
 from holdfast.runtime.runs.variable_chain import VersionedState
 from holdfast.state.values import codec
 from holdfast.state.variables import instance_state
+from holdfast.state.variables.attribute_form import taken_over
 from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import state_size
 from holdfast.store.base import Store
@@ -74,6 +75,9 @@ class HostedRun(Remembering):
         self._as_stored: bytes | None = None
         self._at_work: Row | None = None
         self._unguarded_calls = 0
+        self._form: list[str] | None = None
+        self.filled: tuple[str, ...] = ()
+        """Attributes that the state restored last did not have: they are as in a fresh instance."""
 
     def _new_outbox(self) -> Outbox:
         return Outbox(self.name, self._spec.schemas, self._spec.missing, self._spec.names)
@@ -197,8 +201,11 @@ class HostedRun(Remembering):
         return instance_state.take_state(self.instance) == self._as_stored
 
     def _encoded(self) -> bytes:
-        state = instance_state.take_state(self.instance)
-        return codec.encode({"state": state, "emitted": list(self._emitted)})
+        return codec.encode(self._told(instance_state.take_state(self.instance)))
+
+    def _told(self, state: bytes) -> dict[str, Any]:
+        """What is stored with a state."""
+        return {"state": state, "emitted": list(self._emitted), "form": self._form}
 
     def take_outputs(self) -> list[pa.Table]:
         """What was submitted, stamped where somebody orders by it."""
@@ -231,8 +238,7 @@ class HostedRun(Remembering):
     def pin(self, epoch: Epoch) -> Any:
         # Encoded at once: the operator goes on changing its own objects in the next step.
         if self._versioned is not None:
-            rest = {"state": instance_state.take_rest(self.instance), "emitted": list(self._emitted)}
-            return self._versioned.pin(epoch, rest)
+            return self._versioned.pin(epoch, self._told(instance_state.take_rest(self.instance)))
         return self._encoded()
 
     def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
@@ -246,7 +252,7 @@ class HostedRun(Remembering):
 
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         self._outbox = self._new_outbox()
-        self._before = None
+        self._before, self.filled = None, ()
         if self.instance is None or not self.thread.is_alive:
             self._call("__init__()", self._make)
         versions = _versions(store, part) if part is not None and part.pairs else None
@@ -255,7 +261,7 @@ class HostedRun(Remembering):
             self._emitted = [0] * len(self._spec.ports)
         else:
             stored = codec.decode(blob_of(store, part)) if versions is None else versions.rest
-            state = codec.decode(stored["state"])
+            state = self._taken_over(stored)
             instance_state.give_value(
                 self.instance, state if versions is None else {**state, **versions.payloads}
             )
@@ -266,9 +272,27 @@ class HostedRun(Remembering):
             self._versioned.restored(epoch, self.instance, versions, None if part is None else part.form)
         self._call("open()", lambda: instance_state.open_again(self.instance))
 
+    def check_stored(self, stored: Mapping[str, Any]) -> None:
+        """MismatchError if restoring what a checkpoint holds would be refused. Changes nothing."""
+        if stored.get("form") is not None:
+            if self.instance is None:
+                self._call("__init__()", self._make)
+            self._taken_over(stored)
+
+    def _taken_over(self, stored: Mapping[str, Any]) -> Any:
+        """The stored state, for an operator whose attributes may be others now."""
+        state, fresh = codec.decode(stored["state"]), instance_state.form_of(self.instance, self._pristine)
+        if fresh is None or type(state) is not dict:
+            return state
+        taken = taken_over(self.name, state, stored.get("form"), fresh, declared(type(self.instance)))
+        self.filled = taken.filled
+        return dict(taken.state)
+
     def _make(self) -> None:
         instance = self.instance = self._spec.make()
         self._pristine = instance_state.initial_state(instance)
+        fresh = instance_state.form_of(instance, self._pristine)
+        self._form = None if fresh is None else sorted(fresh)
         instance._submit = lambda item, port=0: self._submit(instance, item, port)
         if self._chooser is not None and instance_state.is_incremental(self.instance):
             self._versioned = VersionedState(self._chooser)

@@ -62,6 +62,9 @@ def line_of(event: e.RunEvent) -> Line | None:
             )
         case e.RowsLate():
             return WARNING, "operator %r: %s late rows, %s in all", (event.operator, event.rows, event.total)
+        case e.AttributesFilled(operator, attributes):
+            text = "operator %r: the stored state has no %s; it begins as in a fresh instance"
+            return WARNING, text, (operator, ", ".join(map(repr, attributes)))
         case e.RowsStale():
             return WARNING, "operator %r drops %s old rows: %s", (event.operator, event.rows, event.reason)
         case _:
