@@ -11,7 +11,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import MismatchError
-from holdfast.state.variables.attribute_form import taken_over
+from holdfast.state.variables.changed_attributes import taken_over
 from holdfast.store.urls import open_store
 from holdfast.testing import run_local
 
@@ -117,7 +117,7 @@ def test_outside_of_regions_the_same_holds(tmp_path: Path, shelf: str) -> None:
         run(Renamed, 4, store, shelf, consistent=False)
 
 
-def test_a_checkpoint_without_a_form_is_taken_as_it_is() -> None:
+def test_a_checkpoint_that_tells_no_attributes_is_taken_as_it_is() -> None:
     taken = taken_over("op", {"count": 1, "dynamic": 2}, None, {"count": 0, "total": 7}, ())
     assert (taken.state, taken.filled) == ({"count": 1, "dynamic": 2, "total": 7}, ("total",))
 

@@ -26,7 +26,7 @@ from holdfast.runtime.runs.user_thread import MakeThread, UserThread
 from holdfast.runtime.runs.variable_chain import VersionedState
 from holdfast.state.values import codec
 from holdfast.state.variables import instance_state
-from holdfast.state.variables.attribute_form import taken_over
+from holdfast.state.variables.changed_attributes import taken_over
 from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import state_size
 from holdfast.store.base import Store
@@ -75,7 +75,7 @@ class HostedRun(Remembering):
         self._as_stored: bytes | None = None
         self._at_work: Row | None = None
         self._unguarded_calls = 0
-        self._form: list[str] | None = None
+        self._attributes: list[str] | None = None
         self.filled: tuple[str, ...] = ()
         """Attributes that the state restored last did not have: they are as in a fresh instance."""
 
@@ -205,7 +205,7 @@ class HostedRun(Remembering):
 
     def _told(self, state: bytes) -> dict[str, Any]:
         """What is stored with a state."""
-        return {"state": state, "emitted": list(self._emitted), "form": self._form}
+        return {"state": state, "emitted": list(self._emitted), "attributes": self._attributes}
 
     def take_outputs(self) -> list[pa.Table]:
         """What was submitted, stamped where somebody orders by it."""
@@ -274,25 +274,28 @@ class HostedRun(Remembering):
 
     def check_stored(self, stored: Mapping[str, Any]) -> None:
         """MismatchError if restoring what a checkpoint holds would be refused. Changes nothing."""
-        if stored.get("form") is not None:
+        if stored.get("attributes") is not None:
             if self.instance is None:
                 self._call("__init__()", self._make)
             self._taken_over(stored)
 
     def _taken_over(self, stored: Mapping[str, Any]) -> Any:
         """The stored state, for an operator whose attributes may be others now."""
-        state, fresh = codec.decode(stored["state"]), instance_state.form_of(self.instance, self._pristine)
+        state, fresh = (
+            codec.decode(stored["state"]),
+            instance_state.fresh_attributes(self.instance, self._pristine),
+        )
         if fresh is None or type(state) is not dict:
             return state
-        taken = taken_over(self.name, state, stored.get("form"), fresh, declared(type(self.instance)))
+        taken = taken_over(self.name, state, stored.get("attributes"), fresh, declared(type(self.instance)))
         self.filled = taken.filled
         return dict(taken.state)
 
     def _make(self) -> None:
         instance = self.instance = self._spec.make()
         self._pristine = instance_state.initial_state(instance)
-        fresh = instance_state.form_of(instance, self._pristine)
-        self._form = None if fresh is None else sorted(fresh)
+        fresh = instance_state.fresh_attributes(instance, self._pristine)
+        self._attributes = None if fresh is None else sorted(fresh)
         instance._submit = lambda item, port=0: self._submit(instance, item, port)
         if self._chooser is not None and instance_state.is_incremental(self.instance):
             self._versioned = VersionedState(self._chooser)

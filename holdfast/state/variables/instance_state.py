@@ -117,7 +117,7 @@ def public_attributes(op: Any) -> dict[str, Any]:
     return found
 
 
-def form_of(op: Any, pristine: bytes) -> dict[str, Any] | None:
+def fresh_attributes(op: Any, pristine: bytes) -> dict[str, Any] | None:
     """The plain attributes of a fresh instance, of which `pristine` is the state; None if it makes its state itself."""
     if _has(op, "checkpoint") or _has(op, "reset_to_initial_state"):
         return None

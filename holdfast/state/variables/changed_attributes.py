@@ -1,7 +1,6 @@
 """Plain attributes of a Python operator that changed between two runs: which are filled in, and what is refused.
 
-A checkpoint tells, beside the state, which attributes a fresh instance had when it was stored: its *form*. So an attribute
-that the operator made or deleted while it ran is not taken for one that its author added or removed.
+A checkpoint tells, beside the state, which attributes a fresh instance had when it was stored. So an attribute that the operator made or deleted while it ran is not taken for one that its author added or removed.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ class TakenOver:
 def taken_over(
     operator: str,
     stored: Mapping[str, Any],
-    form: Collection[str] | None,
+    then: Collection[str] | None,
     fresh: Mapping[str, Any],
     variables: Collection[str],
 ) -> TakenOver:
-    """`form`: None if the checkpoint does not tell; then nothing is refused. `fresh`: attributes of a fresh instance, by
+    """`then`: attributes of a fresh instance when it was stored; None if nobody knows, and nothing is refused. `fresh`: those of one now, by
     name. `variables`: those that the operator declares; they are no matter of this. MismatchError if a stored attribute
     has no place any more."""
-    known = stored.keys() if form is None else form
+    known = stored.keys() if then is None else then
     filled = [name for name in fresh if name not in known and name not in stored]
-    gone = [name for name in form or () if name in stored and name not in fresh and name not in variables]
+    gone = [name for name in then or () if name in stored and name not in fresh and name not in variables]
     if gone:
         near = difflib.get_close_matches(gone[0], filled, 1, 0.4) or filled[:1]
         renamed = f"; {near[0]!r} is new: is that its new name?" if near else "."
