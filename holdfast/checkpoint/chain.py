@@ -107,6 +107,11 @@ def restore(store: Store, pairs: Iterable[BlobRef]) -> Restored:
     return _Reading(store, tuple(pairs)).restored()
 
 
+def rest_of(store: Store, pairs: Iterable[BlobRef]) -> Any:
+    """What is not stored in versions, alone."""
+    return _Reading(store, tuple(pairs)).non()[1]["rest"]
+
+
 def kind_of(ref: BlobRef) -> tuple[Epoch, str]:
     """(epoch, kind) of a pair, by its key."""
     found = PAIR_KEY.fullmatch(ref.key)
@@ -125,9 +130,13 @@ class _Reading:
         self._indexes: dict[Epoch, list[Entry]] = {}
         self._readers: dict[Epoch, BlobReader] = {}
 
-    def restored(self) -> Restored:
+    def non(self) -> tuple[Epoch, Any]:
+        """The newest epoch of the chain, and its pair of what is not in versions."""
         epoch = max((epoch for epoch, kind in self._refs if kind == NON), default=INITIAL_EPOCH)
-        non = codec.decode(get_blob(self._store, self._ref(epoch, NON)))
+        return epoch, codec.decode(get_blob(self._store, self._ref(epoch, NON)))
+
+    def restored(self) -> Restored:
+        epoch, non = self.non()
         described: dict[str, str] = non["variables"]
         payloads: dict[str, Any] = {}
         versions: dict[str, tuple[Place, ...]] = {}

@@ -110,6 +110,16 @@ class Builder:
             )
         return StreamRef(stream.operator, 1)
 
+    def errors_of(self, stream: StreamRef) -> StreamRef:
+        """The stream of rows at which a Python operator failed."""
+        known = self._operators.get(stream.operator)
+        if known is None or getattr(known.spec, "on_error", "fail") != "stream":
+            raise TopologyError(
+                f"The stream {str(stream)!r} has no errors of its own.",
+                cure='Ask the stream of a Python operator that was told on_error="stream".',
+            )
+        return StreamRef(stream.operator, known.outputs - 1)
+
     def new_feedback(self, schema: pa.Schema) -> OperatorName:
         name = self._new_name("feedback")
         self._feedback[name] = schema

@@ -11,6 +11,7 @@ import pyarrow as pa
 from holdfast.ids import OperatorName
 from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
+from holdfast.language.hosted import ERRORS, Missing, OnError
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,15 @@ class HostedSpec(Spec):
     label: str = "operator"
     """The user's class, for `explain()`."""
     checkpoint: CheckpointForm = INCREMENTAL
-    missing: Literal["refuse", "null"] = "refuse"
-    """What becomes of columns that a row does not name: `language.hosted.Missing`."""
+    missing: Missing = "refuse"
+    on_error: OnError = "fail"
+    names: tuple[str, ...] = ()
+    """Of the output ports, if they have some."""
+
+    @property
+    def ports(self) -> tuple[pa.Schema, ...]:
+        """Columns of each output port; errors come last."""
+        return (*self.schemas, ERRORS) if self.on_error == "stream" else self.schemas
 
 
 # --- what the user asked of it --------------------------------------------------------------------------------------
@@ -82,8 +90,6 @@ class RegionSettings:
     drain_timeout_s: float = 180.0
     reset_timeout_s: float = 180.0
     max_consecutive_resets: int = 5
-    retries_own: bool = False
-    """A failure of the user's code is tried that often too, though it comes again in the same way at the same rows."""
     retry_for_s: float = 600.0
     """How long a cause that may pass by itself is waited for, whatever the number of resets."""
     keep: int = 3
@@ -92,6 +98,8 @@ class RegionSettings:
     """Younger epochs are kept too."""
     restore_within_s: float | None = None
     """Checkpoints are formed so that restoring one takes no longer."""
+    retries_own: bool = False
+    """A failure of the user's code is tried as often as others, though it comes again in the same way at the same rows."""
 
 
 @dataclass(frozen=True, slots=True)

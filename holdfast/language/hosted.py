@@ -27,6 +27,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
+import pyarrow as pa
+
 from holdfast.errors import TopologyError
 from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import state_size
@@ -43,11 +45,11 @@ class Operator:
     All methods are called by one thread at a time. `checkpoint`, `reset` and `reset_to_initial_state` are left out
     on purpose: without them the attributes that do not begin with `_` are the state."""
 
-    _submit: Callable[[Any, int], None] | None = None
+    _submit: Callable[[Any, int | str], None] | None = None
     """Bound by the runtime before `open()`."""
 
-    def submit(self, rows: Any, port: int = 0) -> None:
-        """Send a row (dict), several rows (list of dicts) or a `pyarrow.Table` out by an output port."""
+    def submit(self, rows: Any, port: int | str = 0) -> None:
+        """Send a row (dict), several rows (list of dicts) or a `pyarrow.Table` out by an output port, its number or name."""
         if self._submit is None:
             raise RuntimeError(f"{type(self).__name__}.submit() works only while the topology runs.")
         self._submit(rows, port)
@@ -64,6 +66,33 @@ class Operator:
 
     def close(self) -> None:
         """The run ends. Not called after a crash."""
+
+
+OnError = Literal["fail", "stream"]
+"""What becomes of a row whose processing raised: the step fails, or the row goes to a stream of its own."""
+
+ERRORS = pa.schema(
+    [
+        pa.field("operator", pa.string()),
+        pa.field("row", pa.string()),
+        pa.field("error", pa.string()),
+        pa.field("traceback", pa.string()),
+        pa.field("time", pa.timestamp("us", "UTC")),
+    ]
+)
+"""Columns of that stream. `row` is JSON; null: it was a timer."""
+
+
+def checked_on_error(on_error: Any, makes_tables: bool, label: str) -> OnError:
+    """The argument `on_error=` of Python operators. `makes_tables`: it has process_batch()."""
+    if on_error not in get_args(OnError):
+        raise TopologyError(f"on_error={on_error!r} is not known.", cure='Use "fail" or "stream".')
+    if on_error == "stream" and makes_tables:
+        raise TopologyError(
+            f'{label} has process_batch() and is used with on_error="stream": nobody knows which row of a table failed.',
+            cure="Define process(row, …) instead, or leave on_error= out.",
+        )
+    return on_error  # type: ignore[no-any-return]
 
 
 def checked_missing(missing: Any) -> Missing:

@@ -23,14 +23,14 @@ from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
-from holdfast.language.graph import HostedSpec, InputPort, SinkSpec, Spec, StreamRef
+from holdfast.language.graph import InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hints import no_such_name
-from holdfast.language.hosted import Missing, checked_missing, maker
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregate_verbs import AggregateVerbs
 from holdfast.language.operators.async_calls import AsyncVerbs
 from holdfast.language.operators.columns import key_names
 from holdfast.language.operators.event_time import EventTimeVerbs
+from holdfast.language.operators.hosted_python import HostedVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_python import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
@@ -41,7 +41,9 @@ EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such a
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, LookupVerbs, KeyedVerbs, AsyncVerbs):
+class Stream(
+    EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, LookupVerbs, KeyedVerbs, HostedVerbs, AsyncVerbs
+):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
 
     _builder: Builder = field(repr=False)
@@ -58,6 +60,11 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, LookupVerbs, K
     def late(self) -> Stream:
         """Rows behind the watermark that an aggregate told late=True left out: the columns they came with."""
         return replace(self, ref=self._builder.late_of(self.ref))
+
+    @property
+    def errors(self) -> Stream:
+        """Rows at which a Python operator told on_error="stream" failed: operator, row (as JSON), error, traceback, time."""
+        return replace(self, ref=self._builder.errors_of(self.ref))
 
     # --- stateless operators ---
 
@@ -158,25 +165,6 @@ class Stream(EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, LookupVerbs, K
         return [replace(made, ref=StreamRef(made.ref.operator, port)) for port in range(ports)]
 
     # --- stateful operators: more of them in the classes above ---
-
-    def apply(
-        self,
-        operator: Any,
-        schema: Any,
-        *,
-        name: str | None = None,
-        checkpoint: CheckpointForm | None = None,
-        missing: Missing = "refuse",
-    ) -> Stream:
-        """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
-
-        `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
-        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null.
-        For several ports use `Topology.operator`."""
-        make, label = maker(operator)
-        schemas = (to_arrow(schema, f"the schema of {label}"),)
-        spec = HostedSpec(make, schemas, label, checked_form(checkpoint), checked_missing(missing))
-        return self._then(spec, name)
 
     # --- the end ---
 

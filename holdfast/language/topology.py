@@ -11,11 +11,12 @@ from holdfast.ids import OperatorName
 from holdfast.language import hints
 from holdfast.language.annotations import safe_name
 from holdfast.language.builder import Builder
-from holdfast.language.checkpoint_form import CheckpointForm, checked_form
+from holdfast.language.checkpoint_form import CheckpointForm
 from holdfast.language.connectors import Source
-from holdfast.language.graph import Graph, HostedSpec, SourceSpec, StreamRef
+from holdfast.language.graph import Graph, SourceSpec, StreamRef
 from holdfast.language.hints import no_such_name
-from holdfast.language.hosted import Missing, checked_missing, maker
+from holdfast.language.hosted import Missing, OnError
+from holdfast.language.operators.hosted_python import Schemas, Streams, hosted_spec
 from holdfast.language.run import Run, RunOptions, RunStatus, Until
 from holdfast.language.schema import to_arrow
 from holdfast.language.stream import Stream, any_isolated, input_port
@@ -87,6 +88,7 @@ class Topology:
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> Stream: ...
 
     @overload
@@ -96,11 +98,12 @@ class Topology:
         inputs: Sequence[Stream | Sequence[Stream]],
         control: Sequence[Stream | Sequence[Stream]] = (),
         *,
-        schemas: Sequence[Any] = (),
+        schemas: Schemas = (),
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
-    ) -> list[Stream]: ...
+        on_error: OnError = "fail",
+    ) -> Streams: ...
 
     def operator(
         self,
@@ -109,31 +112,28 @@ class Topology:
         control: Sequence[Stream | Sequence[Stream]] = (),
         *,
         schema: Any = None,
-        schemas: Sequence[Any] = (),
+        schemas: Schemas = (),
         name: str | None = None,
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
-    ) -> Stream | list[Stream]:
+        on_error: OnError = "fail",
+    ) -> Stream | Streams:
         """A Python operator hosted in the driver, with as many ports as needed.
 
         `inputs` are its data ports, `control` its control ports; each is a stream, or a list of streams that meet
         there. Ports are numbered in that order, data first. With `schema` it has one output and its stream is
-        returned; with `schemas` one per schema, as a list; with neither it has none. `checkpoint`: how declared variables
+        returned; with `schemas` one per schema, in their order and, from a dict, by name; with neither it has none. `checkpoint`: how declared variables
         are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`. A row must have the columns of its port's
-        schema; with `missing="null"` those that it does not name are null."""
-        if schema is not None and schemas:
-            raise TopologyError("operator() was given schema and schemas.", cure="Give one of them.")
-        make, label = maker(operator)
-        given = [schema] if schema is not None else list(schemas)
-        columns = tuple(to_arrow(each, f"the schema of {label}") for each in given)
-        spec = HostedSpec(make, columns, label, checked_form(checkpoint), checked_missing(missing))
-        data, extra = _per_port(inputs, label), _per_port(control, label)
+        schema; with `missing="null"` those that it does not name are null. With
+        `on_error="stream"` a row of a data port whose processing raised is in `.errors` of its streams."""
+        spec = hosted_spec(operator, schema, schemas, checkpoint, missing, on_error)
+        data, extra = _per_port(inputs, spec.label), _per_port(control, spec.label)
         ports = [input_port(self._builder, streams) for streams in data]
         ports += [input_port(self._builder, streams, control=True) for streams in extra]
         isolated = any(any_isolated(streams) for streams in data)
-        made = self._builder.add(spec, ports, name=name, outputs=len(given), isolated=isolated)
-        streams = [Stream(self._builder, StreamRef(made, port)) for port in range(len(given))]
-        return streams[0] if schema is not None else streams
+        made = self._builder.add(spec, ports, name=name, outputs=len(spec.ports), isolated=isolated)
+        first = Stream(self._builder, StreamRef(made))
+        return first if schema is not None else Streams.made_by(first, spec)
 
     def feedback(self, schema: Any) -> Feedback:
         """A stream that does not exist yet, for a cycle: use `.stream` now, `.complete(stream)` later.

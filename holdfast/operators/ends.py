@@ -52,11 +52,11 @@ class HostedKind(Kind[HostedSpec]):
     makes_positions = True
 
     def schemas(self, op: OperatorOf[HostedSpec], inputs: Schemas) -> list[pa.Schema]:
-        return list(op.spec.schemas)
+        return list(op.spec.ports)
 
     def what(self, op: OperatorOf[HostedSpec]) -> str:
         return op.spec.label
 
     def fingerprint(self, op: OperatorOf[HostedSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
         ports = tuple("control" if port.control else "data" for port in op.inputs)
-        return Fingerprint(self.name, {"inputs": ports, "outputs": op.outputs})
+        return Fingerprint(self.name, {"inputs": ports, "outputs": len(op.spec.schemas)})

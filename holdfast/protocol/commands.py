@@ -55,10 +55,9 @@ class AwaitSpace:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Give up until a person resumes the region. Nothing is lost. `repeated`: the program failed twice in the same way."""
+    """Give up until a person resumes the region. Nothing is lost."""
 
     reason: str = ""
-    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

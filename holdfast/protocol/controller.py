@@ -91,6 +91,7 @@ class RegionController(Machine[ControllerPhase]):
             False  # a final epoch is wanted because the input was read to its end: a reset voids that
         )
         self._failure: str | None = None  # happened while an outcome was unknown
+        self.repeated = False  # parked because the user's code failed twice in the same way
         self._own_failure: tuple[ElementName, str] | None = (
             None  # of the user's code, since the last published epoch
         )
@@ -198,9 +199,10 @@ class RegionController(Machine[ControllerPhase]):
         return [commands.AbortEpoch(abandoned)]
 
     def _park(self, reason: str, repeated: bool = False) -> list[ControllerCommand]:
+        self.repeated = repeated  # first: others look at the phase meanwhile
         self._move(ControllerPhase.PARKED)
         self._failure = None
-        return self._act(*self._abandon_epoch(), commands.Park(reason, repeated))
+        return self._act(*self._abandon_epoch(), commands.Park(reason))
 
     def _on_resume_requested(self) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.PARKED:

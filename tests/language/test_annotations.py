@@ -62,7 +62,7 @@ def test_all_settings_arrive() -> None:
         reset_timeout=2.5,
         max_consecutive_resets=1,
     )
-    assert settings == RegionSettings("pay", 8.0, "periodic", "drain", 1.0, 2.5, 1)
+    assert settings == RegionSettings("pay", 8.0, "periodic", "drain", 1.0, 2.5, 1, retries_own=True)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ class Driven:
         self.counts: dict[str, int] = {}
         self.directory = directory
         self.emitted: list[dict[str, Any]] = []
+        self.beside: list[dict[str, Any]] = []
+        """Rows of the output ports behind the first."""
         self._step = 0
 
     def step(self, rows: pa.Table | dict[int, pa.Table], mappers: int) -> None:
@@ -111,6 +113,7 @@ class Driven:
             self.counts[name] = self.counts.get(name, 0) + count
         assert [output.schema for output in applied.outputs] == list(self.logic.outputs)
         self.emitted += applied.outputs[0].to_pylist()
+        self.beside += [row for output in applied.outputs[1:] for row in output.to_pylist()]
         return applied
 
     def rescale(self, partitions: int) -> None:

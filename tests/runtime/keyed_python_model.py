@@ -205,8 +205,8 @@ def table_of(rows: Sequence[Row], first: int) -> pa.Table:
     )
 
 
-def logic_of(operator: Any, on: str | None = "at", delay: int = 0) -> KeyedPython:
-    spec = keyed_spec("k", operator, SCHEMA, on, None if on is None else delay)
+def logic_of(operator: Any, on: str | None = "at", delay: int = 0, on_error: Any = "fail") -> KeyedPython:
+    spec = keyed_spec("k", operator, SCHEMA, on, None if on is None else delay, on_error=on_error)
     return KeyedPython.plan(OperatorName("op"), spec.without() or spec, INPUT)
 
 

@@ -73,3 +73,16 @@ def test_a_misspelt_column_in_a_task_ends_the_run_at_once(on_spark: Any) -> None
 
     with pytest.raises(TopologyError, match=r"operator 'ratios', key 'a': .*'ratoi'.*Did you mean 'ratio'\?"):
         on_spark(build)
+
+
+def test_rows_that_fail_in_a_task_are_in_a_stream_of_their_own(on_spark: Any, shuffled: bool) -> None:
+    def build(topology: hf.Topology) -> Any:
+        made = rows_of(topology).keyed(
+            "k", operator("r"), "k string, r double", name="ratios", on_error="stream"
+        )
+        return made.errors
+
+    (letter,) = on_spark(build).to_pylist()
+    assert letter["row"] == '{"k": "b", "v": 0}'
+    assert letter["error"] == "ZeroDivisionError: division by zero"
+    assert "# what is shown" in letter["traceback"]

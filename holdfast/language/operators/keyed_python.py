@@ -32,7 +32,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
-from holdfast.language.hosted import Missing, checked_missing, copied
+from holdfast.language.hosted import Missing, OnError, checked_missing, checked_on_error, copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
 from holdfast.language.operators.rows import sort_spec
@@ -67,6 +67,7 @@ class KeyedSpec(Spec, UsesTime):
     needs_time: bool = False
     """It has timers or lifetimes."""
     missing: Missing = "refuse"
+    on_error: OnError = "fail"
 
     def times(self) -> tuple[str, ...]:
         return () if self.on is None else (self.on,)
@@ -172,6 +173,7 @@ def keyed_spec(
     on: str | None,
     delay: Duration | None,
     missing: Missing = "refuse",
+    on_error: OnError = "fail",
 ) -> KeyedSpec:
     """The spec of a keyed Python operator; refuses what can be refused without knowing the columns."""
     keys = key_names(by, "keyed()", "Give one or more column names: keyed('user', Sessions, schema).")
@@ -195,6 +197,7 @@ def keyed_spec(
         timers=callable(getattr(cls, "on_timer", None)),
         needs_time=needs_time,
         missing=checked_missing(missing),
+        on_error=checked_on_error(on_error, hasattr(cls, "process_batch"), cls.__name__),
     )
 
 
@@ -300,6 +303,7 @@ class KeyedVerbs(Verbs):
         delay: Duration | None = None,
         order: Literal["arrival", "event_time"] = "arrival",
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> Stream:
         """Send the rows of each key through a Python operator on the executors, in the order of their positions:
         `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
@@ -311,15 +315,20 @@ class KeyedVerbs(Verbs):
         `order="event_time"`: the operator sees the rows of a key in the order of event time; each waits until the watermark
         has reached it, and late ones are left out and counted (as `sort(by=…)` before it would).
 
-        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null."""
+        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null. With
+        `on_error="stream"` a row or timer at which it raised is in `.errors` of the stream, and its key goes on without it.
+        """
         if order not in ("arrival", "event_time"):
             raise TopologyError(f"order={order!r} is not known.", cure="Use 'arrival' or 'event_time'.")
-        spec = keyed_spec(by, operator, schema, on, delay, missing)
+        spec, outputs = (
+            keyed_spec(by, operator, schema, on, delay, missing, on_error),
+            1 + (on_error == "stream"),
+        )
         if order == "arrival":
-            return self._then(spec, name)
+            return self._then(spec, name, outputs=outputs)
         before = sort_spec(on, delay, None, by)
         ordered = self._then(before, None if name is None else f"{name}.order")
-        return ordered._then(replace(spec, on=DECLARED, delay_us=None), name)
+        return ordered._then(replace(spec, on=DECLARED, delay_us=None), name, outputs=outputs)
 
     def map_state(
         self,
@@ -333,6 +342,7 @@ class KeyedVerbs(Verbs):
         delay: Duration | None = None,
         order: Literal["arrival", "event_time"] = "arrival",
         missing: Missing = "refuse",
+        on_error: OnError = "fail",
     ) -> Stream:
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 
@@ -347,4 +357,5 @@ class KeyedVerbs(Verbs):
             delay=delay,
             order=order,
             missing=missing,
+            on_error=on_error,
         )

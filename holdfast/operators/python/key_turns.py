@@ -13,6 +13,7 @@ import pyarrow as pa
 from holdfast.errors import OperatorFailed
 from holdfast.language.hosted import Missing
 from holdfast.language.operators.keyed_python import KeyedSpec
+from holdfast.operators.python.dead_letters import Guard
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.operators.python.user_errors import naming, short, told
 from holdfast.state.variables.declarations import declared, use
@@ -55,6 +56,8 @@ class Turns:
             self._instance.open()
         self._variables = declared(type(self._instance))
         self._at_work: Row | None = None
+        self._letters = spec.on_error == "stream"
+        self._guarded: Guard[bytes] | None = None
         self._batches = hasattr(self._instance, "process_batch")
         self._rows: list[Row] = [] if self._batches else list(rows_of(rows))
         if spec.on is not None:
@@ -74,9 +77,11 @@ class Turns:
                 raise known from error
             yield answer
 
-    def output(self) -> pa.Table:
-        """What was emitted, in the order of the rows that caused it; timers that no row caused come last."""
-        return self._outbox.placed()
+    def outputs(self) -> tuple[pa.Table, ...]:
+        """What was emitted, in the order of the rows that caused it; timers that no row caused come last. Behind it, if
+        that was asked for, the rows that failed."""
+        output = self._outbox.placed()
+        return (output, self._outbox.take_failed()) if self._letters else (output,)
 
     def _taken(self, turn: Turn) -> Answer:
         state = KeyState(self._variables, turn.data, self._timed)
@@ -88,36 +93,60 @@ class Turns:
             table = self._table.take(pa.array(turn.rows))
             self._outbox.submit_all(self._instance.process_batch(table, turn.key))
         elif not self._batches:
+            self._guard(state, turn)
             self._one_by_one(state, turn)
-        self._outbox.place = self._table.num_rows
-        self._fire(state, self._mark, turn.key)
+        self._fire(state, self._mark, turn.key, self._table.num_rows)
         dumped = state.dump(self._mark)
         return Answer(dumped.data, dumped.wake)
 
     def _one_by_one(self, state: KeyState, turn: Turn) -> None:
         clock, process = state.clock, self._instance.process
-        for number in turn.rows:
+
+        def work(number: int) -> None:
             self._outbox.place = number
-            self._fire(state, self._marks[number], turn.key)
             clock.time, clock.mark = self._times[number], self._marks[number]
+            self._outbox.submit_all(process(self._rows[number], turn.key))
+
+        for number in turn.rows:
+            if state.timers:
+                self._fire(state, self._marks[number], turn.key, number)
             row = self._at_work = self._rows[number]
-            self._outbox.submit_all(process(row, turn.key))
+            if self._guarded is None:
+                work(number)
+            else:
+                self._guarded.do(partial(work, number), row)
             self._at_work = None
 
-    def _fire(self, state: KeyState, mark: int, key: Any) -> None:
+    def _guard(self, state: KeyState, turn: Turn) -> None:
+        """Rows and timers of a key may fail one by one, if that was asked for."""
+        if self._letters:
+            self._guarded = Guard(self._operator, self._outbox, state.saved, state.go_back)
+            self._guarded.begin(turn.data or state.saved())
+
+    def _fire(self, state: KeyState, mark: int, key: Any, place: int) -> None:
         """Call the timers that the watermark has reached, earliest first. At the end of time those that are set meanwhile
         are not called: one that sets the next would never come to an end."""
         last = state.timers[-1] if state.timers and is_closed(mark) else mark
         while state.timers and state.timers[0] <= last:
-            at = state.timers.pop(0)
-            # Not the watermark: it would tell at which row, or where in a step, the timer was found to be due.
-            state.clock.time, state.clock.mark = at, max(at, state.clock.mark)
-            state.firing = at
-            moment = pa.scalar(at, self._time_type).as_py()
-            self._outbox.submit_all(self._instance.on_timer(moment, key))
-            state.firing = None
+            at = state.timers[0]
+            if self._guarded is None:
+                self._call(state, at, key, place)
+            else:
+                # Two pieces of work: a timer that fails is not called again.
+                self._guarded.do(partial(state.clear_timer, at), None)
+                self._guarded.do(partial(self._call, state, at, key, place), None)
         if is_closed(mark):
             state.timers.clear()
+
+    def _call(self, state: KeyState, at: int, key: Any, place: int) -> None:
+        self._outbox.place = place
+        state.clear_timer(at)
+        # Not the watermark: it would tell at which row, or where in a step, the timer was found to be due.
+        state.clock.time, state.clock.mark = at, max(at, state.clock.mark)
+        state.firing = at
+        moment = pa.scalar(at, self._time_type).as_py()
+        self._outbox.submit_all(self._instance.on_timer(moment, key))
+        state.firing = None
 
 
 class _PlacedOutbox(Outbox):
@@ -131,11 +160,21 @@ class _PlacedOutbox(Outbox):
         self.place = 0
         self.key: Any = None
 
-    def submit(self, item: Any, port: int = 0) -> int:
+    def submit(self, item: Any, port: int | str = 0) -> int:
         count = super().submit(item, port)
         self._places.extend([self.place] * count)
         self._caused.append((self.key, item))
         return count
+
+    def mark(self) -> Any:
+        return super().mark(), len(self._places), len(self._caused)
+
+    def check(self, mark: Any) -> None:
+        super().check(mark[0])
+
+    def back_to(self, mark: Any) -> None:
+        super().back_to(mark[0])
+        del self._places[mark[1] :], self._caused[mark[2] :]
 
     def placed(self) -> pa.Table:
         try:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.hosted import ERRORS
 from holdfast.language.operators.keyed_python import KeyedSpec, keyed_schema
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
@@ -67,6 +68,10 @@ class KeyedPython(TimedMapLogic):
         return ((*self.input.names, *POSITION_COLUMNS),)
 
     @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        return (*super().outputs, ERRORS) if self.spec.on_error == "stream" else super().outputs
+
+    @property
     def time(self) -> Ttl | None:
         """Where event time is. Its length has no meaning here."""
         if self.spec.on is None:
@@ -88,18 +93,18 @@ class KeyedPython(TimedMapLogic):
         states, entries = wakeups.parted(segments)
         due = wakeups.due(entries, self._entries, before, mark)
         if not marked.rows.num_rows and not due.num_rows:
-            return Applied(segments, (self.output.empty_table(),), after)
+            return Applied(segments, tuple(schema.empty_table() for schema in self.outputs), after)
         if not marked.rows.num_rows:
             marked = replace(marked, rows=self._nothing)
         keys, grouping = self._keys(marked.rows, due)
         stored = self._stored(states, keys)
         turns = Turns(self.operator, self.spec, self._rows(marked), self._at(marked, before), mark)
         answers = list(turns.take(self._turns(keys, grouping, marked.rows.num_rows, stored)))
-        output = turns.output()  # first: what fails must not leave a segment behind
+        outputs = turns.outputs()  # first: what fails must not leave a segment behind
         states = self._advanced(states, keys, stored, answers, place)
         fresh = self._fresh(keys, answers)
         entries = wakeups.advanced(entries, fresh, mark, place)
-        return Applied((*states, *entries), (output,), after, _sizes(stored, answers))
+        return Applied((*states, *entries), outputs, after, _sizes(stored, answers, outputs))
 
     @property
     def _nothing(self) -> pa.Table:
@@ -188,11 +193,15 @@ class KeyedPython(TimedMapLogic):
         return Known(defaults=defaults, classes=self.classes)
 
 
-def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, int]:
-    """How the step changed the number of keys and the bytes of their states. Added up they are what there is."""
+def _sizes(
+    stored: Mapping[int, bytes], answers: Sequence[Answer], outputs: Sequence[pa.Table]
+) -> dict[str, int]:
+    """How the step changed the number of keys, the bytes of their states, and that of rows that failed. Added up they are
+    what there is."""
     keys = sum(answer.data is not None for answer in answers) - len(stored)
     size = sum(len(answer.data) for answer in answers if answer.data is not None)
     changes = {"keys": keys, "state_bytes": size - sum(map(len, stored.values()))}
+    changes["errors"] = sum(failed.num_rows for failed in outputs[1:])
     return {name: change for name, change in changes.items() if change}
 
 
@@ -226,7 +235,8 @@ class KeyedPythonKind(KeyedKind[KeyedSpec]):
     )
 
     def schemas(self, op: OperatorOf[KeyedSpec], inputs: Schemas) -> list[pa.Schema]:
-        return [keyed_schema(inputs[0], op.spec)]
+        made = keyed_schema(inputs[0], op.spec)
+        return [made, ERRORS] if op.spec.on_error == "stream" else [made]
 
     def what(self, op: OperatorOf[KeyedSpec]) -> str:
         state = ", ".join(f"{name} {shape}" for name, shape in op.spec.variables)

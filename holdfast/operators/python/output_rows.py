@@ -13,6 +13,10 @@ from holdfast.language.hosted import Missing
 
 _NULLS = 'If a column that a row does not name is to be null, say missing="null" where the operator is used.'
 
+_PLAIN: dict[pa.DataType, Any] = {pa.int64(): int, pa.float64(): float, pa.string(): str, pa.bool_(): bool}
+"""Types whose values fit without a closer look."""
+_LONG = 1 << 63
+
 
 class OutputForm:
     """The rows of one output port. A dict, a named tuple, a `Row` and a table are read by their names; a plain tuple or
@@ -24,6 +28,7 @@ class OutputForm:
         self._names = tuple(schema.names)
         self._known = frozenset(self._names)
         self._fills = missing == "null"
+        self._plain = [_PLAIN.get(field.type) for field in schema]
 
     def row(self, item: Any) -> Sequence[Any]:
         """The values of a row in the order of the schema. TopologyError if it has other columns."""
@@ -57,6 +62,17 @@ class OutputForm:
             return pa.table(arrays, schema=self.schema)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise self._misfit("row", error) from error
+
+    def check(self, item: Any) -> None:
+        """OperatorFailed if what `row` or `table` gave has a value that does not fit its column."""
+        if isinstance(item, pa.Table):
+            return
+        for value, fits in zip(item, self._plain, strict=True):
+            if value is not None and (
+                type(value) is not fits or (fits is int and not -_LONG <= value < _LONG)
+            ):
+                self.rows([item])
+                return
 
     def table(self, item: pa.Table) -> pa.Table:
         """A table with the columns of the schema."""

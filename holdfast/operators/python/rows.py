@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from holdfast.errors import StepFailed, TopologyError
+from holdfast.errors import TopologyError
 from holdfast.language.connectors import POSITION_FIELDS
-from holdfast.language.hosted import Missing
+from holdfast.language.hosted import ERRORS, Missing
 from holdfast.operators.python.output_rows import OutputForm
 
 
@@ -55,36 +57,49 @@ def rows_of(table: pa.Table) -> Iterator[Row]:
 class Outbox:
     """Collects what a Python operator submits, per output port, and turns it into tables."""
 
-    def __init__(self, operator: str, schemas: Sequence[pa.Schema], missing: Missing = "refuse") -> None:
+    def __init__(
+        self,
+        operator: str,
+        schemas: Sequence[pa.Schema],
+        missing: Missing = "refuse",
+        names: Sequence[str] = (),
+    ) -> None:
         self._operator = operator
+        self._ports: dict[int | str, int] = {port: port for port in range(len(schemas))}
+        self._ports.update({name: port for port, name in enumerate(names)})
         self._forms = [OutputForm(operator, schema, missing) for schema in schemas]
-        self._pending: list[list[pa.Table]] = [[] for _ in schemas]
-        self._rows: list[list[Sequence[Any]]] = [[] for _ in schemas]
+        self._items: list[list[Any]] = [[] for _ in schemas]
+        """Rows as `OutputForm.row` gives them, and tables, in their order."""
+        self.failed: list[tuple[Any, ...]] = []
+        """Rows of the stream of errors."""
         self.closed_by: str | None = None
         """What is being processed, if nothing may be submitted because of it."""
 
-    def submit(self, item: Any, port: int = 0) -> int:
+    def submit(self, item: Any, port: int | str = 0) -> int:
         """A row (dict, tuple), several dicts in a list, a table or a record batch; returns how many rows that is."""
         if self.closed_by is not None:
             raise TopologyError(
                 f"operator {self._operator!r} submitted a row while it processed {self.closed_by}.",
                 cure="Rows of control ports change state only: submit when the next row of a data port comes.",
             )
-        if not 0 <= port < len(self._forms):
-            raise StepFailed(
-                f"operator {self._operator!r} submitted to port {port}, but has {len(self._forms)} output ports."
+        number = self._ports.get(port)
+        if number is None:
+            near = difflib.get_close_matches(str(port), [str(each) for each in self._ports], 1)
+            raise TopologyError(
+                f"operator {self._operator!r} submitted to port {port!r}, but has "
+                f"{', '.join(map(repr, self._ports)) or 'no output ports'}.",
+                cure=f"Did you mean {near[0]!r}?" if near else "Give it a schema where the operator is used.",
             )
-        form = self._forms[port]
+        form, items = self._forms[number], self._items[number]
         if isinstance(item, pa.RecordBatch):
             item = pa.Table.from_batches([item])
         if isinstance(item, pa.Table):
-            self._flush(port)
-            self._pending[port].append(form.table(item))
+            items.append(form.table(item))
             return int(item.num_rows)
         if isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
-            self._rows[port].extend([form.row(each) for each in item])
+            items.extend([form.row(each) for each in item])
             return len(item)
-        self._rows[port].append(form.row(item))
+        items.append(form.row(item))
         return 1
 
     def submit_all(self, result: Any) -> None:
@@ -104,17 +119,43 @@ class Outbox:
 
     def take(self) -> list[pa.Table]:
         """One table per port; empties the outbox."""
-        tables: list[pa.Table] = []
-        for port, form in enumerate(self._forms):
-            self._flush(port)
-            pending, self._pending[port] = self._pending[port], []
-            tables.append(pa.concat_tables(pending) if pending else form.schema.empty_table())
+        tables = [
+            pa.concat_tables([form.schema.empty_table(), *_tables(form, items)])
+            for form, items in zip(self._forms, self._items, strict=True)
+        ]
+        self._items = [[] for _ in self._forms]
         return tables
 
-    def _flush(self, port: int) -> None:
-        rows, self._rows[port] = self._rows[port], []
-        if rows:
-            self._pending[port].append(self._forms[port].rows(rows))
+    def take_failed(self) -> pa.Table:
+        """The rows of the stream of errors."""
+        failed, self.failed = self.failed, []
+        return OutputForm(self._operator, ERRORS).rows(failed)
+
+    # --- back to before a row that failed ---
+
+    def mark(self) -> Any:
+        """What there is by now, for `check` and `back_to`."""
+        return tuple(map(len, self._items))
+
+    def check(self, mark: Any) -> None:
+        """Refuse what does not fit its schema among what came since."""
+        for form, items, begin in zip(self._forms, self._items, mark, strict=True):
+            for item in items[begin:]:
+                form.check(item)
+
+    def back_to(self, mark: Any) -> None:
+        """Forget what came since."""
+        for items, begin in zip(self._items, mark, strict=True):
+            del items[begin:]
+
+
+def _tables(form: OutputForm, items: Sequence[Any]) -> Iterator[pa.Table]:
+    """Tables as they are, and those of the rows between them."""
+    for is_table, these in itertools.groupby(items, lambda item: isinstance(item, pa.Table)):
+        if is_table:
+            yield from these
+        else:
+            yield form.rows(list(these))
 
 
 def stamp(table: pa.Table, source_index: int, first: int) -> pa.Table:

@@ -30,7 +30,13 @@ from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING
 from holdfast.runtime.source_positions import KnownPosition
-from holdfast.runtime.telling.events import ElementFailed, ElementGaveUp, ElementPaused, RowsLost
+from holdfast.runtime.telling.events import (
+    AttributesFilled,
+    ElementFailed,
+    ElementGaveUp,
+    ElementPaused,
+    RowsLost,
+)
 from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
@@ -275,6 +281,8 @@ class AloneLife(Life):
         run = self._own.runs[name]
         if isinstance(run, HostedRun):
             run.note_stored()
+            if run.filled:
+                self._announce(AttributesFilled(name, run.filled))
 
     def _give_up(self, reason: str) -> None:
         self.failure = StepFailedError(

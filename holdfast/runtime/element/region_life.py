@@ -24,7 +24,7 @@ from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_p
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
 from holdfast.runtime.region.region_side import RegionSide
-from holdfast.runtime.telling.events import ElementFailed, RowsLost
+from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, RowsLost
 
 OVERTAKE_S = 0.2
 """How long a token waits for the batches ahead of it before it overtakes them."""
@@ -322,6 +322,9 @@ class RegionLife(Life):
         self._awaits_epoch = False
         self.loop.exhausted = False
         waiting = self._region.restore(self.loop.worker, epoch, attempt)
+        for run in self.loop.worker.hosted:
+            if run.filled:
+                self._region.announce(AttributesFilled(run.name, run.filled, self.loop.plan.region))
         self.loop.metrics.counts = self.loop.worker.counts
         for id, batches in waiting.captured.items():
             self.loop.ends.inputs[id].put_first([Parcel(batch, batch.rows) for batch in batches])

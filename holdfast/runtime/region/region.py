@@ -66,7 +66,6 @@ class Region:
         self._ending = False
         self._final_requested: Attempt | None = None
         self._cause = Cause()
-        self._repeated = False
         self._last_acked: ElementName | None = None
         self.restoring = Restoring(plan, epochs, clock, announce)
         self.change: events.TopologyChanged | None = None
@@ -242,8 +241,8 @@ class Region:
                 )
             case commands.AwaitSpace(reason):
                 self._await_space(reason)
-            case commands.Park(reason, repeated):
-                self._park(reason, repeated)
+            case commands.Park(reason):
+                self._park(reason)
             case commands.Stop(epoch):
                 self.announce(events.RegionStopped(self.plan.name, epoch))
                 self.done.set()
@@ -364,9 +363,8 @@ class Region:
 
         self._timers.set("space", SPACE_PROBE_S, probe)
 
-    def _park(self, reason: str, repeated: bool) -> None:
+    def _park(self, reason: str) -> None:
         self._cause = replace(self._cause, reason=reason or self._cause.reason)
-        self._repeated = repeated
         for life in self.lives.values():
             life.loop.interrupt()
             life.borders.throw_away(True)
@@ -380,4 +378,4 @@ class Region:
 
     def parked_error(self) -> RegionParkedError:
         resets = self.controller.record.consecutive_resets
-        return parked_error(self.plan.name, resets, self._cause, self.epoch, self._repeated)
+        return parked_error(self.plan.name, resets, self._cause, self.epoch, self.controller.repeated)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from holdfast.checkpoint import chain
 from holdfast.checkpoint.blobs import BlobRef, get_blob
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
@@ -20,6 +21,7 @@ from holdfast.durable import remove_quietly
 from holdfast.ids import INITIAL_EPOCH
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import STATE
+from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_load import fetched
 from holdfast.runtime.runs.operator_runs import SinkRun, SourceRun
 from holdfast.state.values import codec
@@ -40,6 +42,9 @@ def verify(manifest: Manifest | None, workers: Iterable[Worker], store: Store, l
             get_blob(store, None)
         if isinstance(run, SourceRun):
             run.source.seek(values.get(run.name))
+        elif isinstance(run, HostedRun) and run.name in parts:
+            pairs = parts[run.name].pairs
+            run.check_stored(chain.rest_of(store, pairs) if pairs else values[run.name])
     for run in runs:
         if isinstance(run, SinkRun):
             shown = parts[run.name].epoch if run.name in parts else None

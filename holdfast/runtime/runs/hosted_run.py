@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from holdfast.errors import StateError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.graph import HostedSpec
+from holdfast.operators.python.dead_letters import Guard
 from holdfast.operators.python.rows import Outbox, Row, rows_of, stamp
 from holdfast.operators.python.user_errors import told
 from holdfast.runtime.region.restore_budget import Chooser
@@ -25,6 +27,7 @@ from holdfast.runtime.runs.user_thread import MakeThread, UserThread
 from holdfast.runtime.runs.variable_chain import VersionedState
 from holdfast.state.values import codec
 from holdfast.state.variables import instance_state
+from holdfast.state.variables.changed_attributes import taken_over
 from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import state_size
 from holdfast.store.base import Store
@@ -56,10 +59,11 @@ class HostedRun(Remembering):
         self._spec = spec
         self._source_index = source_index
         self._stamped = stamped
-        self._outbox = Outbox(name, spec.schemas, spec.missing)
+        self._outbox = self._new_outbox()
         self._checked = False
         self.instance: Any = None
-        self._emitted = [0] * len(spec.schemas)
+        self._letters = spec.on_error == "stream"
+        self._emitted = [0] * len(spec.ports)
         self._pristine: Any = None
         self._chooser = chooser
         """None: every checkpoint holds the whole state."""
@@ -72,12 +76,23 @@ class HostedRun(Remembering):
         self._forgetful_steps = 0
         self._as_stored: bytes | None = None
         self._at_work: Row | None = None
+        self._unguarded_calls = 0
+        self._attributes: list[str] | None = None
+        self.filled: tuple[str, ...] = ()
+        """Attributes that the state restored last did not have: they are as in a fresh instance."""
+
+    def _new_outbox(self) -> Outbox:
+        return Outbox(self.name, self._spec.schemas, self._spec.missing, self._spec.names)
 
     def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
         """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
         self._outbox.closed_by = f"a row of control port {port}" if control else None
         method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
-        work = self._batches if method == "process_batch" else self._rows
+        work: Callable[[pa.Table, int, float | None], int] = self._rows
+        if method == "process_batch":
+            work = self._batches
+        elif self._letters and not control:  # rows of control ports cause no output, and no errors either
+            work = self._guarded_rows
         done = self._call(f"{method}()", lambda: work(table, port, deadline))
         self._load.add(table, done)
         return done
@@ -92,6 +107,39 @@ class HostedRun(Remembering):
             if deadline is not None and time.monotonic() >= deadline:
                 break
         return done
+
+    def _guarded_rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
+        """The same where rows may fail one by one. A large state is not remembered for it: it stays as the row left it."""
+
+        def work(row: Row) -> None:
+            self._outbox.submit_all(self.instance.process(row, port))
+
+        guard = Guard(self.name, self._outbox, self._remembered, self._take)
+        guard.begin(self._remembered())
+        done = 0
+        for row in rows_of(table):
+            self._at_work = row
+            guard.do(partial(work, row), row)
+            done += 1
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        return done
+
+    def _remembered(self) -> bytes | None:
+        """The state, if it is small."""
+        if self._unguarded_calls:
+            self._unguarded_calls -= 1
+            return None
+        state = instance_state.take_state(self.instance)
+        if len(state) <= REMEMBERED_BYTES:
+            return state
+        self._unguarded_calls = FORGETFUL_STEPS
+        return None
+
+    def _take(self, state: bytes) -> None:
+        instance_state.give_state(self.instance, state)
+        if self._versioned is not None:
+            self._versioned.exchanged(self.instance)
 
     def _batches(self, table: pa.Table, port: int, deadline: float | None) -> int:
         done = 0
@@ -140,9 +188,9 @@ class HostedRun(Remembering):
         before, self._before = self._before, None
         if before is None or not self.thread.is_alive:
             return False
-        self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
+        self._outbox = self._new_outbox()
         stored = codec.decode(before)
-        instance_state.give_value(self.instance, codec.decode(stored["state"]))
+        self._take(stored["state"])
         self._emitted = list(stored["emitted"])
         return True
 
@@ -157,12 +205,17 @@ class HostedRun(Remembering):
         return instance_state.take_state(self.instance) == self._as_stored
 
     def _encoded(self) -> bytes:
-        state = instance_state.take_state(self.instance)
-        return codec.encode({"state": state, "emitted": list(self._emitted)})
+        return codec.encode(self._told(instance_state.take_state(self.instance)))
+
+    def _told(self, state: bytes) -> dict[str, Any]:
+        """What is stored with a state."""
+        return {"state": state, "emitted": list(self._emitted), "attributes": self._attributes}
 
     def take_outputs(self) -> list[pa.Table]:
         """What was submitted, stamped where somebody orders by it."""
         tables = self._outbox.take()
+        if self._letters:
+            tables.append(self._outbox.take_failed())
         for port, table in enumerate(tables):
             if self._stamped[port]:
                 tables[port] = stamp(table, self._source_index, self._emitted[port])
@@ -180,16 +233,16 @@ class HostedRun(Remembering):
 
     @property
     def counts(self) -> dict[str, int]:
-        """The size of the state, if the operator declares it."""
+        """The size of the state, if the operator declares it, and how many rows failed."""
+        counts = {"errors": self._emitted[-1]} if self._letters and self._emitted[-1] else {}
         if self.instance is None or not declared(type(self.instance)):
-            return {}
-        return {"state_bytes": state_size(self.instance)}
+            return counts
+        return {"state_bytes": state_size(self.instance), **counts}
 
     def pin(self, epoch: Epoch) -> Any:
         # Encoded at once: the operator goes on changing its own objects in the next step.
         if self._versioned is not None:
-            rest = {"state": instance_state.take_rest(self.instance), "emitted": list(self._emitted)}
-            return self._versioned.pin(epoch, rest)
+            return self._versioned.pin(epoch, self._told(instance_state.take_rest(self.instance)))
         return self._encoded()
 
     def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
@@ -202,29 +255,51 @@ class HostedRun(Remembering):
             self._versioned.stored(epoch, pairs)
 
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
-        self._outbox = Outbox(self.name, self._spec.schemas, self._spec.missing)
-        self._before = None
+        self._outbox = self._new_outbox()
+        self._before, self.filled = None, ()
         if self.instance is None or not self.thread.is_alive:
             self._call("__init__()", self._make)
         versions = _versions(store, part) if part is not None and part.pairs else None
         if part is None:
             instance_state.to_initial(self.instance, self._pristine)
-            self._emitted = [0] * len(self._spec.schemas)
+            self._emitted = [0] * len(self._spec.ports)
         else:
             stored = codec.decode(blob_of(store, part)) if versions is None else versions.rest
-            state = codec.decode(stored["state"])
+            state = self._taken_over(stored)
             instance_state.give_value(
                 self.instance, state if versions is None else {**state, **versions.payloads}
             )
-            self._emitted = list(stored["emitted"])
+            ports = len(self._spec.ports)  # with or without errors: that may change between runs
+            self._emitted = [*stored["emitted"], 0][:ports]
         if self._versioned is not None:
             # Before open(): what that changes counts as a change.
             self._versioned.restored(epoch, self.instance, versions, None if part is None else part.form)
         self._call("open()", lambda: instance_state.open_again(self.instance))
 
+    def check_stored(self, stored: Mapping[str, Any]) -> None:
+        """MismatchError if restoring what a checkpoint holds would be refused. Changes nothing."""
+        if stored.get("attributes") is not None:
+            if self.instance is None:
+                self._call("__init__()", self._make)
+            self._taken_over(stored)
+
+    def _taken_over(self, stored: Mapping[str, Any]) -> Any:
+        """The stored state, for an operator whose attributes may be others now."""
+        state, fresh = (
+            codec.decode(stored["state"]),
+            instance_state.fresh_attributes(self.instance, self._pristine),
+        )
+        if fresh is None or type(state) is not dict:
+            return state
+        taken = taken_over(self.name, state, stored.get("attributes"), fresh, declared(type(self.instance)))
+        self.filled = taken.filled
+        return dict(taken.state)
+
     def _make(self) -> None:
         instance = self.instance = self._spec.make()
         self._pristine = instance_state.initial_state(instance)
+        fresh = instance_state.fresh_attributes(instance, self._pristine)
+        self._attributes = None if fresh is None else sorted(fresh)
         instance._submit = lambda item, port=0: self._submit(instance, item, port)
         if self._chooser is not None and instance_state.is_incremental(self.instance):
             self._versioned = VersionedState(self._chooser)
@@ -234,7 +309,7 @@ class HostedRun(Remembering):
             self.thread.call("close()", lambda: self.instance.close(), lambda: True)
         self.thread.leave()
 
-    def _submit(self, instance: Any, item: Any, port: int) -> None:
+    def _submit(self, instance: Any, item: Any, port: int | str) -> None:
         """What an instance submits that was left behind goes nowhere."""
         if instance is self.instance:
             self._outbox.submit(item, port)

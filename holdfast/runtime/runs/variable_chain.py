@@ -74,6 +74,10 @@ class VersionedState:
         self._chooser.resume(None if found is None else form)
         self._follow()
 
+    def exchanged(self, op: Any) -> None:
+        """The operator went back to an earlier state in the middle of a run: the next checkpoint builds on nothing."""
+        self._versions = instance_state.versions_of(op)
+
     def _fitting(self, found: Restored) -> Chain:
         """Without variables that are declared differently now: what they hold is not what is stored."""
         same = {

@@ -327,6 +327,16 @@ class RowsStale(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class AttributesFilled(RunEvent):
+    """A stored state lacked these attributes of a Python operator: they are as in a fresh instance."""
+
+    kind: ClassVar[str] = "operator.filled"
+    operator: str
+    attributes: tuple[str, ...]
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorCheckpointed(RunEvent):
     """An operator outside of regions stored its own checkpoint."""
 

@@ -77,6 +77,9 @@ def line_of(event: e.RunEvent) -> Line | None:
         case e.RowsMalformed():
             text = "source %r leaves out %s malformed rows, %s in all"
             return WARNING, text, (event.operator, event.rows, event.total)
+        case e.AttributesFilled(operator, attributes):
+            text = "operator %r: the stored state has no %s; it begins as in a fresh instance"
+            return WARNING, text, (operator, ", ".join(map(repr, attributes)))
         case e.RowsStale():
             return WARNING, "operator %r drops %s old rows: %s", (event.operator, event.rows, event.reason)
         case _:

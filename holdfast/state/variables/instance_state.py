@@ -117,6 +117,14 @@ def public_attributes(op: Any) -> dict[str, Any]:
     return found
 
 
+def fresh_attributes(op: Any, pristine: bytes) -> dict[str, Any] | None:
+    """The plain attributes of a fresh instance, of which `pristine` is the state; None if it makes its state itself."""
+    if _has(op, "checkpoint") or _has(op, "reset_to_initial_state"):
+        return None
+    variables = declared(type(op))
+    return {name: value for name, value in codec.decode(pristine).items() if name not in variables}
+
+
 def _set_attributes(op: Any, stored: dict[str, Any]) -> None:
     if variables := declared(type(op)):
         give_payloads(op, {name: value for name, value in stored.items() if name in variables})

@@ -38,13 +38,29 @@ class KeyState:
     def __init__(self, variables: Mapping[str, Variable], data: bytes | None, timed: bool) -> None:
         self._before = data
         self._timed = timed
-        self._payloads: dict[str, Any] = {} if data is None else codec.decode(data)
-        self._wake, timers = self._payloads.pop(_TIMERS, (None, []))
-        self.timers: list[int] = timers if timed else []
+        self._payloads: dict[str, Any] = {}
+        self._wake: int | None = None
+        self.timers: list[int] = []
+        self._take(data)
         self.clock = Clock()
         self.firing: int | None = None
         """The timer at work; None: a row is."""
         self.lives = Lives(variables, self._payloads, self.clock)
+
+    def _take(self, data: bytes | None) -> None:
+        self._payloads.update({} if data is None else codec.decode(data))
+        self._wake, timers = self._payloads.pop(_TIMERS, (None, []))
+        self.timers[:] = timers if self._timed else []
+
+    def saved(self) -> bytes:
+        """The key as it is in the middle of a step, for `go_back`."""
+        return codec.encode({_TIMERS: [self._wake, self.timers], **self.lives.held()}, path="state")
+
+    def go_back(self, data: bytes | None) -> None:
+        """Be what was `saved`, or stored before the step."""
+        self.clear()
+        self.firing = None
+        self._take(data)
 
     def set_timer(self, at: int) -> None:
         if not self._timed:

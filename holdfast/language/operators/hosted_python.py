@@ -1,0 +1,146 @@
+"""Python operators that are hosted in the driver: `stream.apply`, and the spec behind it and `Topology.operator`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+
+from holdfast.errors import TopologyError
+from holdfast.language.builder import Verbs
+from holdfast.language.checkpoint_form import CheckpointForm, checked_form
+from holdfast.language.graph import HostedSpec, StreamRef
+from holdfast.language.hosted import PROCESS, Missing, OnError, checked_missing, checked_on_error, maker
+from holdfast.language.schema import to_arrow
+
+if TYPE_CHECKING:
+    from holdfast.language.stream import Stream
+
+Schemas = Sequence[Any] | Mapping[str, Any]
+"""Of several output ports: in their order, or by name."""
+
+
+def hosted_spec(
+    operator: Any,
+    schema: Any,
+    schemas: Schemas,
+    checkpoint: CheckpointForm | None,
+    missing: Missing,
+    on_error: OnError,
+) -> HostedSpec:
+    """`schema`: of its one output port, or None; then `schemas` are those of its ports."""
+    make, label = maker(operator)
+    if schema is not None and schemas:
+        raise TopologyError(f"{label} was given schema and schemas.", cure="Give one of them.")
+    names = _names(schemas, label) if isinstance(schemas, Mapping) else ()
+    given = list(schemas.values()) if isinstance(schemas, Mapping) else list(schemas)
+    columns = tuple(
+        to_arrow(each, f"the schema of {label}") for each in ([schema] if schema is not None else given)
+    )
+    known = inspect.isclass(operator) or any(hasattr(operator, method) for method in PROCESS)
+    makes_tables = on_error == "stream" and hasattr(operator if known else make(), "process_batch")
+    return HostedSpec(
+        make,
+        columns,
+        label,
+        checked_form(checkpoint),
+        checked_missing(missing),
+        checked_on_error(on_error, makes_tables, label),
+        names,
+    )
+
+
+def _names(schemas: Mapping[str, Any], label: str) -> tuple[str, ...]:
+    for name in schemas:
+        if not isinstance(name, str) or not name.isidentifier() or name == "errors":
+            raise TopologyError(
+                f"{label} cannot have an output called {name!r}.",
+                cure="Use letters, digits and underscores; 'errors' is what on_error=\"stream\" makes.",
+            )
+    return tuple(schemas)
+
+
+class Streams(list["Stream"]):
+    """The streams that one operator makes, in the order of its output ports; also by name, if the ports have names."""
+
+    def __init__(self, streams: Iterable[Stream], names: Sequence[str] = ()) -> None:
+        super().__init__(streams)
+        self.names = tuple(names)
+
+    @staticmethod
+    def made_by(first: Stream, spec: HostedSpec) -> Streams:
+        ports = range(len(spec.schemas))
+        return Streams([replace(first, ref=StreamRef(first.ref.operator, p)) for p in ports], spec.names)
+
+    @property
+    def errors(self) -> Stream:
+        """Rows at which the operator failed: see `Stream.errors`."""
+        return self[0].errors
+
+    @overload
+    def __getitem__(self, port: SupportsIndex | str) -> Stream: ...
+    @overload
+    def __getitem__(self, port: slice) -> list[Stream]: ...
+    def __getitem__(self, port: Any) -> Any:
+        if not isinstance(port, str):
+            return super().__getitem__(port)
+        if port not in self.names:
+            raise TopologyError(
+                f"There is no output {port!r}.",
+                cure=f"There are: {', '.join(self.names) or 'none with a name'}.",
+            )
+        return super().__getitem__(self.names.index(port))
+
+
+class HostedVerbs(Verbs):
+    """Verbs of `Stream`."""
+
+    __slots__ = ()
+
+    @overload
+    def apply(
+        self,
+        operator: Any,
+        schema: Any,
+        *,
+        name: str | None = ...,
+        checkpoint: CheckpointForm | None = ...,
+        missing: Missing = ...,
+        on_error: OnError = ...,
+    ) -> Stream: ...
+    @overload
+    def apply(
+        self,
+        operator: Any,
+        *,
+        schemas: Schemas,
+        name: str | None = ...,
+        checkpoint: CheckpointForm | None = ...,
+        missing: Missing = ...,
+        on_error: OnError = ...,
+    ) -> Streams: ...
+    def apply(
+        self,
+        operator: Any,
+        schema: Any = None,
+        *,
+        schemas: Schemas = (),
+        name: str | None = None,
+        checkpoint: CheckpointForm | None = None,
+        missing: Missing = "refuse",
+        on_error: OnError = "fail",
+    ) -> Stream | Streams:
+        """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
+
+        `schemas={"main": "…", "late": "…"}`: it has several outputs; `main, late = rows.apply(…)`, or `made["late"]`. What
+        it returns leaves by the first, what it submits by the one it names: `self.submit(row, port="late")`.
+        `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
+        A row must have the columns of its schema; with `missing="null"` those that it does not name are null. With
+        `on_error="stream"` a row whose processing raised is in `.errors` of the stream, and the operator goes on without it.
+        For several inputs use `Topology.operator`."""
+        spec = hosted_spec(operator, schema, schemas, checkpoint, missing, on_error)
+        if not spec.schemas:
+            raise TopologyError(f"apply() of {spec.label} has no schema.", cure="Give schema or schemas=….")
+        made = self._then(spec, name, outputs=len(spec.ports))
+        return made if schema is not None else Streams.made_by(made, spec)
