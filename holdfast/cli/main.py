@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from holdfast.cli import checkpoints
+from holdfast.cli.compact import compact
 from holdfast.cli.options import Json, JsonFile, StoreUrl
 from holdfast.cli.savepoint import savepoint
 from holdfast.errors import ConfigError, HoldfastError
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(checkpoints.app, name="checkpoints")
 app.command()(savepoint)
+app.command()(compact)
 errors = Console(stderr=True)
 
 File = Annotated[
