@@ -125,7 +125,8 @@ class FileSink(EpochFileSink):
             )
         hidden = self._directory / HIDDEN
         self._form = replace(self._form, sink=str(context.sink))
-        is_known = self._form.refuse_other(self._directory, hidden)
+        with translate_os_errors(str(self._directory)):
+            is_known = self._form.refuse_other(self._directory, hidden)
         finish_if_alone(self._directory)
         super().open(context)
         if not is_known:
