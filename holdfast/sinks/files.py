@@ -1,7 +1,7 @@
 """`FileSink`: exactly-once csv, json or parquet files. The on-disk format is described in docs/formats/sink-files.md.
 
 Invariants: a file gets its visible name by one rename, after its epoch was published; a visible file is never changed,
-renamed or removed by holdfast; a visible name belongs to one epoch and partition, so doing a commit again finds it.
+renamed or removed by a run; a visible name belongs to one epoch and partition, so doing a commit again finds it.
 """
 
 from __future__ import annotations

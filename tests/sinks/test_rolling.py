@@ -290,6 +290,15 @@ def test_outside_of_regions_and_with_compressed_text_nothing_rolls(tmp_path: Pat
         FileSink(str(tmp_path), "csv", roll="1 MB", options={"compression": "gzip"})
 
 
+def test_explain_says_when_rows_show(tmp_path: Path) -> None:
+    topology = Topology("explained")
+    stream = topology.source(Rows([(1, "a")], "n long, word string"), name="rows").consistent(period=2)
+    stream.sink(FileSink(str(tmp_path), "json", partition_by="word", roll=("1 MB", "5 minutes")), name="out")
+    text = topology.explain(analyser=ArrowAnalyser())
+    assert "after each epoch, ≈ 2 s, in which 1 MB or 5 minutes of rows is complete; the rest when the run ends" in text
+    assert f"json files partitioned by word in {tmp_path}, rolled at 1 MB or 5 minutes" in text
+
+
 # --- deaths ---
 
 
