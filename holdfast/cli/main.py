@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from holdfast.cli import checkpoints
+from holdfast.cli.compact import compact
 from holdfast.cli.options import Json, JsonFile, StoreUrl
 from holdfast.cli.running import explain, run_topology
 from holdfast.cli.savepoint import savepoint
@@ -27,6 +28,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.command("run")(run_topology)
 app.command()(explain)
 app.command()(savepoint)
+app.command()(compact)
 errors = Console(stderr=True)
 
 

@@ -76,6 +76,7 @@ class EpochFileSink(StagedFileSink):
     # --- an epoch ---
 
     def make_durable(self, epoch: Epoch, sealed: list[Any]) -> dict[str, Any]:
+        self._staging.refuse_lost()
         merged = self._staging.merged(epoch)
         parts = [part for step in sealed for part in parts_of(self._staging.home / step)]
         before = max((number for number in self._waiting if number < epoch), default=-1)
@@ -177,6 +178,7 @@ class EpochFileSink(StagedFileSink):
 
     def commit(self, epoch: Epoch, prepared: Any) -> None:
         with translate_os_errors(str(self._directory)):
+            self._staging.refuse_lost()
             super().commit(epoch, prepared)
 
     def show(self, epoch: Epoch, prepared: Any) -> None:

@@ -1,7 +1,7 @@
 """`FileSink`: exactly-once csv, json or parquet files. The on-disk format is described in docs/formats/sink-files.md.
 
 Invariants: a file gets its visible name by one rename, after its epoch was published; a visible file is never changed,
-renamed or removed by holdfast; a visible name belongs to one epoch and partition, so doing a commit again finds it.
+renamed or removed by a run; a visible name belongs to one epoch and partition, so doing a commit again finds it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId, 
 from holdfast.sinks.arrow_files import write_table
 from holdfast.sinks.epoch_files import EpochFileSink, partition_of, suffix_of
 from holdfast.sinks.merge import data_files, has_rows
+from holdfast.sinks.output.compaction import finish_if_alone, visible_files
 from holdfast.sinks.output.form import Form
 from holdfast.sinks.output.moves import make_visible_directory
 from holdfast.sinks.output.partitions import split
@@ -108,6 +109,12 @@ class FileSink(EpochFileSink):
             None if roll is None else Roll.of(roll),
         )
 
+    @staticmethod
+    def files(path: str) -> list[str]:
+        """The files of an output whose rows are visible now, each row once: also amid a compaction, and after one that died.
+        One that is gone when it is opened was compacted since: list again."""
+        return [str(file) for file in visible_files(Path(path.removeprefix("file://")).absolute())]
+
     # --- a run ---
 
     def open(self, context: SinkContext) -> None:
@@ -118,7 +125,9 @@ class FileSink(EpochFileSink):
             )
         hidden = self._directory / HIDDEN
         self._form = replace(self._form, sink=str(context.sink))
-        is_known = self._form.refuse_other(self._directory, hidden)
+        with translate_os_errors(str(self._directory)):
+            is_known = self._form.refuse_other(self._directory, hidden)
+        finish_if_alone(self._directory)
         super().open(context)
         if not is_known:
             self._form.write(hidden, self._staging.own / "output.tmp")

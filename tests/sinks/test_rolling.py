@@ -17,12 +17,17 @@ from test_sink_conformance import FileSinkConformance, read
 
 from holdfast import failpoints
 from holdfast.clock import ManualClock
+from holdfast.compiler.analyse import ArrowAnalyser
+from holdfast.compiler.compile import compile_graph
+from holdfast.compiler.explain import explain_text
 from holdfast.errors import ConfigError, DamagedError, MismatchError
 from holdfast.ids import Attempt, Epoch
 from holdfast.language.connectors import StepId
+from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sinks.output.planning import Part
 from holdfast.sinks.output.rolling import MOST_WAITING, Piece, Roll, bytes_of, plan_rolled
+from holdfast.sources import Rows
 from holdfast.testing.sink_conformance import SCHEMA, SINK_FAILPOINTS, MiniRun, opened_sink, rows, tuples
 
 PROGRAM = Path(__file__).with_name("sink_program.py")
@@ -288,6 +293,18 @@ def test_outside_of_regions_and_with_compressed_text_nothing_rolls(tmp_path: Pat
         opened_sink(FileSink(str(tmp_path), roll="1 MB"), region=None)
     with pytest.raises(ConfigError, match="cannot be rolled"):
         FileSink(str(tmp_path), "csv", roll="1 MB", options={"compression": "gzip"})
+
+
+def test_explain_says_when_rows_show(tmp_path: Path) -> None:
+    topology = Topology("explained")
+    stream = topology.source(Rows([(1, "a")], "n long, word string"), name="rows").consistent(period=2)
+    stream.sink(FileSink(str(tmp_path), "json", partition_by="word", roll=("1 MB", "5 minutes")), name="out")
+    text = explain_text(compile_graph(topology.graph(), ArrowAnalyser()))
+    assert (
+        "after each epoch, ≈ 2 s, in which 1 MB or 5 minutes of rows is complete; the rest when the run ends"
+        in text
+    )
+    assert f"json files partitioned by word in {tmp_path}, rolled at 1 MB or 5 minutes" in text
 
 
 # --- deaths ---

@@ -1,7 +1,7 @@
 """`roll`: when rows of several epochs become one visible file. Pure.
 
 Files of published epochs wait, hidden and durable, until there are enough of them or the oldest has waited for long enough.
-What waits after an epoch is written into that epoch; so it is shown exactly once, whatever happens in between (decision 12).
+What waits after an epoch is written into that epoch; so it is shown exactly once, whatever happens in between (decision 13).
 """
 
 from __future__ import annotations
