@@ -25,7 +25,7 @@ from holdfast.testing import compare_rows, processes
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "clickshop"
-CLICKS = 6_000
+CLICKS = 4_000
 VISIT, REVENUE, BEFORE = dt.timedelta(minutes=5), dt.timedelta(minutes=10), dt.timedelta(minutes=2)
 RUN = "import sys; from holdfast.cli.main import run; sys.argv[0] = 'holdfast'; sys.exit(run())"
 
@@ -93,7 +93,7 @@ def test_killed_in_the_middle_it_gives_what_a_loop_over_all_rows_gives(tmp_path:
     store, tag = tmp_path / "store", processes.new_tag("clickshop")
     (tmp_path / "program.py").write_text(
         f"import sys\nsys.path.insert(0, {str(EXAMPLE)!r})\nimport clickshop\n"
-        f"topology = clickshop.build({str(tmp_path)!r}, period=0.5, rows_per_step=300)\n"
+        f"topology = clickshop.build({str(tmp_path)!r}, period=0.5, rows_per_step=800)\n"
     )
     given = ("run", str(tmp_path / "program.py"), "--store", str(store), "--until", "available", "--close")
     command = [sys.executable, "-c", RUN, *given]
