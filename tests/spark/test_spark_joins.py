@@ -68,7 +68,7 @@ def test_an_interval_join_gives_what_sparks_own_join_gives(
     found = on_spark(build).to_pylist()
     left = spark.read.parquet(str(tmp_path / "left")).filter("v <> 3 and k <> 'end-left' or k is null")
     right = spark.read.parquet(str(tmp_path / "right")).withColumnRenamed("at", "at_right")
-    wanted = left.join(right.withColumnRenamed("k", "other"), on=_near(), how="left", delay=0).drop("other")
+    wanted = left.join(right.withColumnRenamed("k", "other"), on=_near(), how="left").drop("other")
     compare_rows(wanted.select("at", "k", "v", "at_right", "w").toArrow().to_pylist(), found)
 
 
