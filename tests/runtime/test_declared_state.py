@@ -52,3 +52,40 @@ def test_declared_variables_survive_a_failure(tmp_path: Path, request: pytest.Fi
     (size,) = [e["counts"]["totals"]["state_bytes"] for e in status["elements"].values() if e["counts"]]
     exact = len(codec.encode({"totals": seen, "last": [56, 57, 58, 59]}))
     assert size == pytest.approx(exact, rel=0.1)
+
+
+class Half(hf.Operator):
+    """Fails once behind a change of its state."""
+
+    totals = hf.Map(str, int)
+    failures = 0
+
+    def process(self, row: Any, port: int) -> tuple[str, int]:
+        self.totals[row.word] = self.totals.get(row.word, 0) + 1
+        if row.n == 10 and Half.failures:
+            Half.failures -= 1
+            raise ValueError("a passing weakness")
+        return row.word, self.totals[row.word]
+
+
+def test_a_step_that_was_undone_outside_of_regions_is_not_in_the_next_checkpoint(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    shelf = request.node.name
+
+    def run(rows: int) -> list[dict[str, Any]]:
+        topology = hf.Topology("half")
+        source = topology.source(
+            hf.Rows([("w", n) for n in range(rows)], "word string, n long", rows_per_step=1), name="rows"
+        )
+        made = source.apply(Half, "word string, total long", name="half")
+        made.checkpoint(0.01).sink(hf.MemorySink(shelf), name="out")
+        run_local(topology, store=f"file:{tmp_path}/store")
+        return hf.MemorySink.rows(shelf)
+
+    Half.failures = 1
+    before = run(20)[-1]["total"]
+    after = run(21)[-1]["total"]
+    hf.MemorySink.clear(shelf)
+    assert Half.failures == 0
+    assert after == before + 1
