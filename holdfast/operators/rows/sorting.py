@@ -32,7 +32,8 @@ HOME = 0
 
 @dataclass(frozen=True)
 class Sort(TimedLogic):
-    """`meta`: that of `TimedPort.passage`, "left": how many rows have left, "sources": [[number in the segments, name]].
+    """`meta`: that of `TimedPort.passage`, "below": rows before this time have left, "left": how many have, "sources":
+    [[number in the segments, name]].
     `stamp`: the number of this operator if the rows that leave carry positions: they are numbered in the order in which
     they leave; those of keys by their time, then by where they came from."""
 
@@ -65,13 +66,14 @@ class Sort(TimedLogic):
         meta = meta or {}
         passage = self.port.passage(meta, arrived)
         fresh, late = self._in_time(arrived, passage)
-        was, now = self._below(passage.was), self._below(passage.now)
+        # Before there was "below", rows with the watermark's own time had not left.
+        was, now = meta.get("below", passage.was), self._below(passage.now)
         stored = self._renumbered([waiting(segment, was) for segment in segments], meta)
         leaving, stay = leave([*stored, Waiting(in_order(fresh, POSITION_COLUMNS))], now)
         rows = in_order(pa.concat_tables([fresh.slice(0, 0), *leaving]), POSITION_COLUMNS)
         output = self._output(rows, meta.get("left", 0))
         after = kept(stay, POSITION_COLUMNS, place)
-        told = {**passage.meta, "sources": self._numbers}
+        told = {**passage.meta, "sources": self._numbers, "below": now}
         if not self._by_key:
             told["left"] = meta.get("left", 0) + rows.num_rows
         return Applied(after, (output,), told, {"late": late} if late else {})
@@ -152,8 +154,8 @@ class StoredSort(StoredRows):
         return "waiting"
 
     def part(self, name: str, schema: pa.Schema, known: Aggregation | None = None) -> Part:
-        mark = self.meta.get("watermark")
-        return Part(name, "rows", schema, used_up=None if mark is None else (TIME, mark))
+        below = self.meta.get("below", self.meta.get("watermark"))
+        return Part(name, "rows", schema, used_up=None if below is None else (TIME, below))
 
 
 @register
