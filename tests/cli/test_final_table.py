@@ -28,7 +28,7 @@ def run(here: Path, seconds: list[int]) -> dict[str, Any]:
     once = source.consistent("a_region_with_quite_a_long_name", period=0.05).dedup("n", name="once")
     tens = once.aggregate("n", window=hf.tumbling(10, on="at", delay=0), seen=hf.count(), name="tens")
     tens.sink(MemorySink("shown"), name="out")
-    status = run_local(topology, f"file:{here}/store")
+    status = run_local(topology, f"file:{here}/store").as_dict()
     MemorySink.clear("shown")
     return status
 
