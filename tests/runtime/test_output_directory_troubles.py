@@ -76,8 +76,9 @@ def as_somebody_who_may_not_do_all(place: Path) -> Iterator[None]:
         yield
         return
     os.chown(place, NOBODY, NOBODY)
-    for above in place.parents[:2]:  # those that pytest made, for its own user
-        above.chmod(0o755)
+    for above in place.parents:
+        if above.stat().st_mode & 0o005 != 0o005:  # pytest made it, for its own user
+            above.chmod(0o755)
     os.seteuid(NOBODY)
     try:
         yield
