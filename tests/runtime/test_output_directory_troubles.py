@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,9 +34,17 @@ class Trouble(hf.FileSink):
         super().commit(epoch, prepared)
 
 
+class Steady(hf.Rows):
+    """Takes its time, so that there are epochs in the middle."""
+
+    def read_arrow(self, piece: Any, stamp: Any) -> Any:
+        time.sleep(0.03)
+        return super().read_arrow(piece, stamp)
+
+
 def run(sink: hf.FileSink, store: Path, region: bool = True) -> None:
     topology = hf.Topology("trouble")
-    stream = topology.source(hf.Rows(ROWS, "n long", rows_per_step=5), name="rows")
+    stream = topology.source(Steady(ROWS, "n long", rows_per_step=5), name="rows")
     stream = stream.consistent(name="region", period=0.001) if region else stream
     stream.sink(sink, name="out")
     run_local(topology, f"file:{store}", until="available")

@@ -324,7 +324,7 @@ def test_status_shows_how_many_rows_were_left_out(tmp_path: Path, capsys: pytest
     show_status(status)
     show_store(read_status(f"file:{tmp_path}/store"))
     shown = [" ".join(line.replace("│", " ").split()) for line in capsys.readouterr().out.splitlines()]
-    assert shown.count("in malformed 4") == 2
+    assert shown.count("in malformed in all runs 4") == 2
 
 
 def test_file_that_changes_while_a_step_reads_it_is_refused(tmp_path: Path) -> None:
