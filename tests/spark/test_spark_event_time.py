@@ -75,7 +75,7 @@ def test_rows_that_are_dropped_move_time_on(on_spark: Any, files: Path, way: str
         return [
             counted(filtered, 1, "filtered"),
             counted(filtered.isolate(), 1, "elsewhere"),
-            renamed.aggregate([], window=hf.tumbling(1, on="when", delay=0), n=hf.count(), name="renamed"),
+            renamed.aggregate([], window=hf.tumbling(1, on="when"), n=hf.count(), name="renamed"),
             counted(once, 1, "first"),
             counted(counted(stream, 1, "inner"), 5, "nested", n=hf.sum("n")),
         ]
