@@ -44,10 +44,10 @@ NEVER: dict[str, str] = {
     "roll.close.begin": "no sink rolls: tests/sinks/test_rolling.py",
     "roll.close.noted": "no sink rolls: tests/sinks/test_rolling.py",
     "roll.close.shown": "no sink rolls: tests/sinks/test_rolling.py",
-    "compact.merged": "belongs to holdfast compact: tests/sinks/test_compaction.py",
-    "compact.noted": "belongs to holdfast compact: tests/sinks/test_compaction.py",
-    "compact.hidden": "belongs to holdfast compact: tests/sinks/test_compaction.py",
-    "compact.shown": "belongs to holdfast compact: tests/sinks/test_compaction.py",
+    "compact.merged": "belongs to holdfast compact: tests/sinks/test_file_compaction.py",
+    "compact.noted": "belongs to holdfast compact: tests/sinks/test_file_compaction.py",
+    "compact.hidden": "belongs to holdfast compact: tests/sinks/test_file_compaction.py",
+    "compact.shown": "belongs to holdfast compact: tests/sinks/test_file_compaction.py",
 }
 """Failpoints that this topology cannot reach, each with its reason."""
 
