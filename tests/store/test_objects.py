@@ -356,3 +356,14 @@ def test_a_missing_package_is_named() -> None:
     except ImportError:
         with pytest.raises(ConfigError, match="s3fs"):
             open_store("s3://bucket/a").open("t")
+
+
+def test_a_name_that_was_taken_and_is_gone_again_was_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever took it has gone on, and cleaned up behind itself, before we could look."""
+    bucket = Bucket(Place("memory", "taken"))
+
+    def taken(name: str, source: object, exclusive: bool) -> None:
+        raise FileExistsError(17, "File exists", name)
+
+    monkeypatch.setattr(bucket, "_write", taken)
+    assert bucket.create("log/000000000000030", b"ours") is False

@@ -56,6 +56,8 @@ class Bucket:
             return True
         except Exception as error:
             found = look(name)
+            if found is None and isinstance(error, FileExistsError):
+                return False  # it was taken, and whoever took it has removed it since
             if found is None:
                 raise self._translated(f"creating {name}", error) from error
             return found == wanted
