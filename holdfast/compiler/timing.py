@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.compiler.order import find_origins, origins_at
+from holdfast.compiler.order import Origins, check_ordered, find_origins, origins_at
 from holdfast.compiler.traverse import topological
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Graph, InputPort, Operator, StreamRef
 from holdfast.language.operators.event_time import DECLARED, EventTimeSpec, UsesTime
-from holdfast.operators.kind import Timing
+from holdfast.operators.kind import Ordering, Timing
 from holdfast.operators.kinds import kind_of
 
 Timings = Mapping[StreamRef, Timing | None]
@@ -48,11 +48,10 @@ def settle_times(graph: Graph) -> Settled:
         op = operators[name]
         given = [at_port(port, timings) for port in op.inputs]
         if isinstance(op.spec, EventTimeSpec):
-            found = origins_at(op.inputs[0], origins)
-            made: Timing | None = None if found is None else _declared(op.spec, found)
+            made: Timing | None = _declared(op.spec, _ordered(graph, op, origins))
         else:
             if isinstance(op.spec, UsesTime):
-                op = operators[name] = replace(op, spec=_told(op, given))
+                op = operators[name] = replace(op, spec=_told(op, given, graph))
                 for port, timing, column in _followed(graph.operators[name], given):
                     own = timing.tells and column in (DECLARED, timing.column)
                     if not (own and timing.direct):
@@ -84,6 +83,15 @@ def at_port(port: InputPort, timings: Timings) -> Timing | None:
     return Timing(known[0].column, delays, min(idle, default=None), direct, tells, offsets.pop())
 
 
+def _ordered(graph: Graph, op: Operator, origins: Mapping[OperatorName, Origins]) -> frozenset[OperatorName]:
+    """Where the rows come from for which event time is declared: without positions there is no watermark."""
+    why = Ordering(
+        "declares event time", several=None, lost="Declare it before that operator, or leave that out."
+    )
+    check_ordered(graph, op, why, op.inputs[0], origins)
+    return origins_at(op.inputs[0], origins) or frozenset()
+
+
 def _declared(spec: EventTimeSpec, origins: frozenset[OperatorName]) -> Timing:
     given = dict(spec.delays_us)
     unknown = sorted(set(given) - origins - {""})
@@ -102,7 +110,7 @@ def _declared(spec: EventTimeSpec, origins: frozenset[OperatorName]) -> Timing:
     return Timing(spec.on, delays, spec.idle_us, direct=True)
 
 
-def _told(op: Operator, given: Sequence[Timing | None]) -> Any:
+def _told(op: Operator, given: Sequence[Timing | None], graph: Graph) -> Any:
     """The spec with what the streams know."""
     spec = op.spec
     assert isinstance(spec, UsesTime)
@@ -112,6 +120,13 @@ def _told(op: Operator, given: Sequence[Timing | None]) -> Any:
     for port, column in enumerate(columns):
         timing = given[port] if port < len(given) else None
         if column == DECLARED and timing is None:
+            where = _where_lost(graph, op.inputs[port])
+            if where is not None:
+                raise TopologyError(
+                    f"Operator {op.name!r} ({op.kind}) goes by event time, which was declared, but {where.kind}"
+                    f" {where.name!r} makes rows of its own.",
+                    cure=f"Declare it again behind {where.name!r}: .event_time('at', delay='30 seconds').",
+                )
             raise TopologyError(
                 f"Operator {op.name!r} ({op.kind}) goes by event time, but nobody said where it is.",
                 cure="Say it once, behind the source: .event_time('at', delay='30 seconds'); or here: on='at', delay=30.",
@@ -131,6 +146,22 @@ def _told(op: Operator, given: Sequence[Timing | None]) -> Any:
     }
     idle = [timing.idle_us for timing in given if timing is not None and timing.idle_us is not None]
     return spec.told(tuple(columns), tuple(sorted(delays.items())), min(idle, default=None))
+
+
+def _where_lost(graph: Graph, port: InputPort) -> Operator | None:
+    """The operator behind which a declared event time is not known any more, if it was declared at all."""
+    seen: set[OperatorName] = set()
+    todo = [(stream.operator, graph.operators[stream.operator]) for stream in port.streams]
+    while todo:
+        name, last = todo.pop()
+        op = graph.operators[name]
+        if isinstance(op.spec, EventTimeSpec):
+            return last
+        if name not in seen:
+            seen.add(name)
+            keeps = kind_of(op).carries(op) and not kind_of(op).stamps(op)
+            todo += [(s.operator, last if keeps else op) for before in op.inputs for s in before.streams]
+    return None
 
 
 def _followed(op: Operator, given: Sequence[Timing | None]) -> list[tuple[int, Timing, str]]:

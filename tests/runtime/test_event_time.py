@@ -144,6 +144,11 @@ def numbers(topology: hf.Topology) -> hf.Stream:
     return topology.source(hf.Rows(program.rows(), program.SCHEMA), name="numbers")
 
 
+class Through:
+    def process(self, row: Any, port: int) -> Any:
+        return row
+
+
 Write = Callable[[hf.Stream], Any]
 
 
@@ -162,6 +167,16 @@ Write = Callable[[hf.Stream], Any]
         (lambda s: s.asof_join(s, "k"), "nobody said where it is"),
         (lambda s: s.event_time("k", delay=0).sort(), "'k', which is of type int64"),
         (lambda s: s.event_time("at", delay={"other": 5}).sort(), "no row of the stream comes from"),
+        (
+            lambda s: (
+                s.map_arrow(lambda rows: rows, program.SCHEMA, name="m").event_time("at", delay=0).sort()
+            ),
+            r"declares event time.*map_arrow 'm' does not keep positions",
+        ),
+        (
+            lambda s: s.event_time("at", delay=0).apply(Through, program.SCHEMA, name="thru").sort(),
+            r"was declared, but hosted 'thru' makes rows of its own.*again behind 'thru'",
+        ),
     ],
 )
 def test_event_time_and_delay_must_be_said(write: Write, says: str, tmp_path: Path) -> None:
