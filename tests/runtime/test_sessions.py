@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.operators.aggregates import sessions as logics
 from holdfast.operators.aggregates.sessions import SessionAggregate
+from holdfast.operators.rows.sorting import Sort
 from holdfast.operators.shared.timed import TimedPort
 from holdfast.state.windows.session_windows import Sessions
 from holdfast.state.windows.time_windows import END, START
@@ -86,10 +87,11 @@ def driven(rows: list[Row], cuts: list[int], partitions: int, directory: Path) -
         if piece:
             run.step(table(piece, done), len(piece) % 3)
         done += len(piece)
-    found = [
-        (seconds(row[START]), seconds(row[END]), row["k"], row["n"], row["total"]) for row in run.emitted
-    ]
-    return sorted(found), run.counts.get("late", 0)
+    return sorted(shape(row) for row in run.emitted), run.counts.get("late", 0)
+
+
+def shape(row: dict[str, Any]) -> Result:
+    return seconds(row[START]), seconds(row[END]), row["k"], row["n"], row["total"]
 
 
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 90), st.integers(0, 5)), max_size=40)
@@ -126,3 +128,29 @@ def test_in_a_topology_sessions_close_at_the_end_of_the_input(tmp_path: Path) ->
     run_local(topology, store=f"file:{tmp_path}/store", close=True)
     found = sorted((row[START].second, row[END].second, row["n"]) for row in MemorySink.rows(str(tmp_path)))
     assert found == [(0, 19, 3), (30, 41, 2)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_stored_state_goes_on_over_another_number_of_partitions(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    rows = [(chance.choice("abcd"), n // 3 + chance.randrange(8), n) for n in range(200)]
+    sorts = Sort(TimedPort(("k",), "at", {0: "a"}, {0: DELAY * SECOND}, schema=INPUT), INPUT, stamp=3)
+    runs = [Driven(made, 2, tmp_path / name) for made, name in ((logic(), "sessions"), (sorts, "sorted"))]
+    for run in runs:
+        run.directory.mkdir()
+        done = 0
+        while done < len(rows):
+            size = chance.randint(1, 20)
+            run.step(table(rows[done : done + size], done), chance.randint(0, 3))
+            done += size
+            if chance.random() < 0.3:
+                run.rescale(chance.randint(1, 4))
+    sessions, ordered = runs
+    assert sorted(shape(row) for row in sessions.emitted) == model(rows)[0]
+    reached, kept = -1, []
+    for row in rows:
+        reached = max(reached, row[1])
+        kept += [row] if row[1] >= reached - DELAY else []
+    for key in "abcd":
+        left = sorted((at, n) for k, at, n in kept if k == key and at <= reached - DELAY)
+        assert [row["v"] for row in ordered.emitted if row["k"] == key] == [n for _, n in left]
