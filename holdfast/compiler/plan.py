@@ -71,5 +71,5 @@ class Plan:
     """Those of them whose rows do not move time on themselves."""
     offsets_us: Mapping[tuple[OperatorName, int], int] = field(default_factory=dict)
     """Input ports at which event time is not quite what the column says."""
-    timed: frozenset[StreamRef] = frozenset()
-    """Streams beside whose rows event time travels."""
+    timed: Mapping[StreamRef, frozenset[OperatorName]] = field(default_factory=dict)
+    """Streams beside whose rows event time travels, with the operators that read it."""

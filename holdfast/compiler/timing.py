@@ -27,13 +27,13 @@ Timings = Mapping[StreamRef, Timing | None]
 class Settled:
     """The graph whose operators all know their event time; the ports that take times beside their rows, those whose rows go
     by another column than time does, and those where times are not quite what the column says; the streams beside which
-    times travel."""
+    times travel, with those who read them."""
 
     graph: Graph
     taking: frozenset[tuple[OperatorName, int]]
     aside: frozenset[tuple[OperatorName, int]]
     offsets_us: Mapping[tuple[OperatorName, int], int]
-    timed: frozenset[StreamRef]
+    timed: Mapping[StreamRef, frozenset[OperatorName]]
 
 
 def settle_times(graph: Graph) -> Settled:
@@ -177,19 +177,20 @@ def _followed(op: Operator, given: Sequence[Timing | None]) -> list[tuple[int, T
     ]
 
 
-def _timed(graph: Graph, taking: set[tuple[OperatorName, int]]) -> frozenset[StreamRef]:
-    """The ports' streams and all they come from, back to where time is known."""
-    timed: set[StreamRef] = set()
-    todo = [stream for name, port in taking for stream in graph.operators[name].inputs[port].streams]
+def _timed(
+    graph: Graph, taking: set[tuple[OperatorName, int]]
+) -> Mapping[StreamRef, frozenset[OperatorName]]:
+    """The ports' streams and all they come from, back to where time is known; with those who read their times."""
+    timed: dict[StreamRef, frozenset[OperatorName]] = {}
+    todo = [(s, name) for name, port in taking for s in graph.operators[name].inputs[port].streams]
     while todo:
-        stream = todo.pop()
-        if stream in timed:
-            continue
-        timed.add(stream)
+        stream, reader = todo.pop()
+        known = timed.get(stream, frozenset())
+        timed[stream] = known | {reader}
         producer = graph.operators[stream.operator]
-        if not knows_time(producer):
-            todo.extend(producer.inputs[0].streams)
-    return frozenset(timed)
+        if not known and not knows_time(producer):
+            todo += [(before, producer.name) for before in producer.inputs[0].streams]
+    return timed
 
 
 def knows_time(op: Operator) -> bool:

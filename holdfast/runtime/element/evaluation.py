@@ -117,7 +117,7 @@ class Evaluation:
     def _materialised(self, stream: StreamRef) -> Batch | None:
         frame, label = self._frames.get(stream), f"{stream.operator}.{stream.port}"
         batch = None if frame is None else self._engine.materialise(frame, self._name, label)
-        told = self._told(stream) if stream in self._worker.plan.timed else []
+        told = self._told(stream) if stream in self._worker.timed_outputs else []
         times = self._joined([*told, *self._ends(stream)])
         return batch if times is None else self._engine.with_times(batch, times, self._name, label)
 

@@ -90,6 +90,12 @@ class Worker:
         self.clock = clock
         self.inside = {op.name for op in element.operators}
         self.out_streams = tuple(dict.fromkeys(c.stream for c in element.outputs))
+        self.timed_outputs = {
+            c.stream
+            for c in element.outputs
+            if any(name in plan.timed.get(c.stream, ()) for name, _ in c.ports)
+        }
+        """Streams that leave the element with times beside their rows."""
         self.uses = uses_of(element, self.out_streams)
         region = element.region
         self.runs: dict[OperatorName, Remembering] = {}
