@@ -127,6 +127,9 @@ class RegionMetrics:
 DROPPED = "dropped"
 """What is counted of rows that are left out because the user wants it: duplicates."""
 
+SIZES = frozenset({"keys", "state_bytes"})
+"""What is counted of state, not of rows."""
+
 
 def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     """Rows of which a status says that they are not where they belong: (operator, source, sink or element; why; how
@@ -137,6 +140,7 @@ def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
         for _, element in elements
         for operator, counts in element.get("counts", {}).items()
         for what, rows in counts.items()
+        if what not in SIZES
     ]
     found += [(name, "lost in this run", element.get("lost_rows", 0)) for name, element in elements]
     found += [(sink, "lost in all runs", rows) for sink, rows in status.get("lost_rows", {}).items()]

@@ -11,6 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.cli.main import run_command
 from holdfast.cli.show import show_status
+from holdfast.runtime.metrics import costs
 from holdfast.testing import MemorySink, Rows, run_local
 
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -87,3 +88,8 @@ def test_a_changed_topology_is_shown(capsys: pytest.CaptureFixture[str], tmp_pat
     show_status(status)
     shown = " ".join(capsys.readouterr().out.split())
     assert "operator 'tens' is taken over with changes: most begins with nothing" in shown
+
+
+def test_sizes_of_state_are_no_rows_that_were_left_out() -> None:
+    counts = {"sums": {"keys": 7, "state_bytes": 35, "late": 1}}
+    assert costs({"elements": {"e": {"counts": counts}}}) == ["1 late in all runs (sums)"]

@@ -83,6 +83,7 @@ def build(here: str, rows_per_step: int, apart: bool) -> hf.Topology:
     inner = stream.aggregate("k", window=hf.tumbling(20), n=hf.count(), name="inner")
     outputs = {
         "dropped": next_to(first).aggregate([], window=hf.tumbling("1 minute"), n=hf.count(), name="dropped"),
+        "best": next_to(first).top_n(1, by=[], order="-id", window=hf.tumbling("1 minute"), name="best"),
         "nested": next_to(inner).aggregate([], window=hf.tumbling("1 minute"), n=hf.sum("n"), name="nested"),
         "sorted": next_to(stream).sort(name="sorted"),
         "ordered": next_to(stream).keyed(

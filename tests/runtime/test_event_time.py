@@ -51,11 +51,15 @@ def expected() -> dict[str, list[tuple[Any, ...]]]:
     for start, count in counted(20).items():
         nested[start - dt.timedelta(seconds=(start - program.BEGIN).total_seconds() % 60)] += count
     firsts: Counter[dt.datetime] = Counter()
-    for _, _, at in program.rows()[:7]:
-        firsts[at - dt.timedelta(seconds=(at - program.BEGIN).total_seconds() % 60)] += 1
+    best: dict[dt.datetime, int] = {}
+    for number, _, at in program.rows()[:7]:
+        minute = at - dt.timedelta(seconds=(at - program.BEGIN).total_seconds() % 60)
+        firsts[minute] += 1
+        best[minute] = number
     ordered = sorted((row for row, _ in in_time()), key=lambda row: (row[2], row[0]))
     return {
         "dropped": sorted(firsts.items()),
+        "best": sorted(best.items()),
         "nested": sorted(nested.items()),
         "sorted": [(row[0],) for row in ordered],
         "quiet": sorted(quiet()),
@@ -99,6 +103,7 @@ def quiet() -> list[tuple[int, int, dt.datetime]]:
 def results(here: Path) -> dict[str, list[tuple[Any, ...]]]:
     columns = {
         "dropped": ("window_start", "n"),
+        "best": ("window_start", "id"),
         "nested": ("window_start", "n"),
         "quiet": ("k", "seen", "at"),
         "ordered": ("k", "n", "ended"),

@@ -158,7 +158,7 @@ def port_of(delays: dict[int, int], by: tuple[str, ...] = ("k",), idle: int | No
 def windowed(idle: int | None = IDLE) -> WindowedAggregate:
     aggregates = (("n", "count", None), ("total", "sum", "v"))
     windows = Windows.plan(SIZE * SECOND, SIZE * SECOND, 0, ("k",), aggregates, INPUT)
-    return WindowedAggregate(windows, port_of({0: 1, 1: 0, 2: 2}, idle=idle), INPUT, OUTPUT)
+    return WindowedAggregate(port_of({0: 1, 1: 0, 2: 2}, idle=idle), INPUT, OUTPUT, False, None, windows)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -61,7 +61,7 @@ def model(rows: list[Row]) -> tuple[list[Result], int]:
 def logic() -> SessionAggregate:
     plan = Sessions.plan(GAP * SECOND, ("k",), (("n", "count", None), ("total", "sum", "v")), INPUT)
     port = TimedPort(("k",), "at", {0: "a"}, {0: DELAY * SECOND}, schema=INPUT)
-    return SessionAggregate(plan, port, INPUT, OUTPUT)
+    return SessionAggregate(port, INPUT, OUTPUT, False, None, plan)
 
 
 def table(rows: list[Row], first: int) -> pa.Table:

@@ -100,7 +100,7 @@ def table_of(rows: list[Row], positions: list[int]) -> pa.Table:
 def logic_of(window: TimeWindow, delays: dict[int, int], late: bool = False) -> WindowedAggregate:
     windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, ("k",), AGGREGATES, INPUT)
     port = TimedPort(("k",), "at", {n: f"s{n}" for n in delays}, delays)
-    return WindowedAggregate(windows, port, INPUT, OUTPUT, late)
+    return WindowedAggregate(port, INPUT, OUTPUT, late, None, windows)
 
 
 def results_of(driven: Driven, window: TimeWindow) -> dict[Any, Any]:

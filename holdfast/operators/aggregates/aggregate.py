@@ -232,9 +232,9 @@ class WindowKind(AggregatingKind[WindowSpec]):
             case TimeWindow() as window:
                 windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, *of)
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
-                return WindowedAggregate(windows, port, schema, planned.output, spec.late, planned.stamp)
+                return WindowedAggregate(port, schema, planned.output, spec.late, planned.stamp, windows)
             case SessionWindow() as window:
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
                 sessions = Sessions.plan(window.gap_us, *of)
-                return SessionAggregate(sessions, port, schema, planned.output, spec.late, planned.stamp)
+                return SessionAggregate(port, schema, planned.output, spec.late, planned.stamp, sessions)
         raise AssertionError(spec.window)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,8 @@ from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Applied, Place, Segments
 from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort
 from holdfast.operators.stored.parts import Known
-from holdfast.state.aggregates.aggregation import as_int64, combine, single
-from holdfast.state.columns.hashing import owned
+from holdfast.state.aggregates.aggregation import Aggregation, as_int64, combine, single
+from holdfast.state.columns.hashing import I64, owned
 from holdfast.state.keyed.row_evolution import evolved_sums
 from holdfast.state.keyed.segment import OPENED, Segment, opened
 from holdfast.state.windows import time_windows
@@ -28,21 +29,36 @@ SEGMENTS_MAX = 8
 
 
 @dataclass(frozen=True)
-class WindowedAggregate(TimedLogic):
-    """`meta`: that of `TimedPort.passage`."""
+class TimedAggregate(TimedLogic):
+    """Aggregates over some kind of windows of event time, kept as sums. `meta`: that of `TimedPort.passage`."""
 
-    windows: Windows
     port: TimedPort
     input: pa.Schema
     output: pa.Schema
-    late: bool = False
-    stamp: int | None = None
+    late: bool
+    """One more output: the rows that came too late."""
+    stamp: int | None
     """The number of this operator if its results carry positions: the window's end, then the hash of the key."""
 
     @property
+    @abstractmethod
+    def sums(self) -> Aggregation:
+        """What the rows of the state look like."""
+
+    @abstractmethod
+    def key_hashes(self, sums: pa.Table) -> I64:
+        """The hashes of the keys alone, which decide who owns a sum."""
+
+    @abstractmethod
+    def joined(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Sums of several tables as those of one."""
+
+    @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
-        used = self.input.names if self.late else [*self._used, self.port.on]
-        return ((*dict.fromkeys(used), *POSITION_COLUMNS),)
+        known = [name for name in self.sums.schema.names if name in self.input.names]
+        return (
+            (*dict.fromkeys([*(self.input.names if self.late else known), self.port.on]), *POSITION_COLUMNS),
+        )
 
     @property
     def results(self) -> pa.Schema:
@@ -53,21 +69,55 @@ class WindowedAggregate(TimedLogic):
     def outputs(self) -> tuple[pa.Schema, ...]:
         return (self.results, self.input) if self.late else (self.results,)
 
+    def placed(self, output: pa.Table, ends: I64, sums: pa.Table) -> pa.Table:
+        """Results as they leave: with positions, if somebody needs them."""
+        if self.stamp is not None:
+            stamps = (np.full(len(ends), self.stamp, dtype=np.int32), ends, self.key_hashes(sums))
+            for field, values in zip(POSITION_FIELDS, stamps, strict=True):
+                output = output.append_column(field, pa.array(values))
+        return output.select(self.results.names).cast(self.results)
+
+    def outcome(self, kept: Segments, output: pa.Table, late: pa.Table, passage: Passage) -> Applied:
+        outputs = [output, late.select(self.input.names).cast(self.input)] if self.late else [output]
+        return Applied(kept, tuple(outputs), passage.meta, {"late": late.num_rows} if late.num_rows else {})
+
+    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
+        tables = [opened(segment, self.sums).table for segments in old for segment in segments]
+        mine = [t.filter(pa.array(owned(self.key_hashes(t), partition, partitions))) for t in tables]
+        joined = self.joined(mine)
+        return (place.write(joined),) if joined.num_rows else ()
+
+    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
+        return evolved_sums(table, self.sums, segment.name)
+
+    def known(self, meta: Any) -> Known:
+        return Known(self.sums, self.output.field(0).type)
+
+
+@dataclass(frozen=True)
+class WindowedAggregate(TimedAggregate):
+    """Windows of a fixed length."""
+
+    windows: Windows
+
     @property
-    def _used(self) -> list[str]:
-        return [name for name in self.windows.aggregation.schema.names if name in self.input.names]
+    def sums(self) -> Aggregation:
+        return self.windows.aggregation
+
+    def key_hashes(self, sums: pa.Table) -> I64:
+        return time_windows.key_hashes(sums)
+
+    def joined(self, tables: Sequence[pa.Table]) -> pa.Table:
+        return combine(self.sums, tables)
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         passage = self.port.passage(meta or {}, arrived)
         fresh, late = self._sums(arrived, passage)
         tables = [opened(segment, self.windows.aggregation).table for segment in segments]
         output = self._emit([*tables, fresh], fresh, passage.was, passage.now)
-        outputs = [output.select(self.results.names).cast(self.results)]
-        if self.late:
-            outputs.append(late.select(self.input.names).cast(self.input))
         kept = self._kept(segments, tables, fresh, passage.now, place)
         OPENED.forget(set(segments).difference(kept))
-        return Applied(kept, tuple(outputs), passage.meta, {"late": late.num_rows} if late.num_rows else {})
+        return self.outcome(kept, output, late, passage)
 
     def _sums(self, arrived: Arrived, passage: Passage) -> tuple[pa.Table, pa.Table]:
         """(sums of the rows that still count, the rows that came too late)."""
@@ -93,13 +143,8 @@ class WindowedAggregate(TimedLogic):
         time_type = self.output.field(0).type
         complete = pa.concat_tables(found)
         output = time_windows.results(self.windows, complete, time_type)
-        if self.stamp is None:
-            return output
         ends = as_int64(single(complete.column(PANE))) * self.windows.slide_us + self.windows.size_us
-        stamps = (np.full(len(ends), self.stamp, dtype=np.int32), ends, time_windows.key_hashes(complete))
-        for field, values in zip(POSITION_FIELDS, stamps, strict=True):
-            output = output.append_column(field, pa.array(values))
-        return output
+        return self.placed(output, ends, complete)
 
     def _kept(
         self, segments: Segments, tables: Sequence[pa.Table], fresh: pa.Table, now: int | None, place: Place
@@ -116,18 +161,3 @@ class WindowedAggregate(TimedLogic):
         if added.num_rows:
             used.append(place.write(added))
         return tuple(used)
-
-    def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        pieces = []
-        for segment in [segment for segments in old for segment in segments]:
-            table = opened(segment, self.windows.aggregation).table
-            mine = owned(time_windows.key_hashes(table), partition, partitions)
-            pieces.append(table.filter(pa.array(mine)))
-        joined = combine(self.windows.aggregation, pieces)
-        return (place.write(joined),) if joined.num_rows else ()
-
-    def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
-        return evolved_sums(table, self.windows.aggregation, segment.name)
-
-    def known(self, meta: Any) -> Known:
-        return Known(self.windows.aggregation, self.output.field(0).type)

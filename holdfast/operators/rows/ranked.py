@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,19 +81,20 @@ class TopOfWindows(WindowedAggregate):
     """The best rows of each window: an aggregate over windows that keeps rows, unfolded when a window is complete.
     `rows`: the columns of input rows, `best`: those that come out."""
 
-    rows: pa.Schema = field(default_factory=lambda: pa.schema([]))
-    best: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    rows: pa.Schema
+    best: pa.Schema
 
     @staticmethod
     def plan(
         count: int, order: Order, window: TimeWindow, port: TimedPort, schema: pa.Schema, output: pa.Schema
     ) -> TopOfWindows:
         widened = schema.append(pa.field(_ROW, row_type(schema)))
+        port = replace(port, schema=widened)
         best = ((BEST, top_name(count, order), _ROW),)
         windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, port.by, best, widened)
         moments = [output.field(START), output.field(END)]
         results = pa.schema([*moments, windows.aggregation.output_schema.field(BEST)])
-        return TopOfWindows(windows, port, widened, results, rows=schema, best=output)
+        return TopOfWindows(port, widened, results, False, None, windows, rows=schema, best=output)
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
@@ -104,17 +105,20 @@ class TopOfWindows(WindowedAggregate):
         return (self.best,)
 
     def own(self, rows: PortRows, partition: int, partitions: int) -> Arrived | None:
-        return super().own({0: self._prepared(rows[0])}, partition, partitions)
+        ready = {port: self._prepared(port, given) for port, given in rows.items()}
+        return super().own(ready, partition, partitions)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
-        return super().shares(port, self._prepared(rows), partitions)
+        return super().shares(port, self._prepared(port, rows), partitions)
 
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         applied = super().apply(segments, meta, arrived, place)
         return replace(applied, outputs=(ranked(applied.outputs[0], self.best),))
 
-    def _prepared(self, rows: pa.Table) -> pa.Table:
-        """Keys, time and position of the rows, and the rows themselves."""
+    def _prepared(self, port: int, rows: pa.Table) -> pa.Table:
+        """Keys, time and position of the rows, and the rows themselves; times that travel beside rows as they are."""
+        if port < 0:
+            return rows
         needed = dict.fromkeys((*super().columns[0], *self.port.by))
         return with_whole_rows(rows, self.rows).select(list(needed))
 
