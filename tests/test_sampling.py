@@ -37,7 +37,7 @@ def test_a_seed_draws_the_same_again_and_others_draw_all_there_is(monkeypatch: p
 
 @pytest.mark.parametrize("chaos", [False, True])
 def test_a_case_that_is_not_drawn_is_a_chaos_test(chaos: bool) -> None:
-    """Of a parametrised test with eleven failpoints and two modes."""
+    """Of a parametrised test with eleven failpoints and three modes."""
     command = [
         sys.executable,
         "-m",
@@ -51,9 +51,9 @@ def test_a_case_that_is_not_drawn_is_a_chaos_test(chaos: bool) -> None:
         [*command, str(HERE / "runtime" / "test_two_drivers.py"), "-k", "in_the_middle_of_a_write"],
         env={**os.environ, SEED: "3"}, cwd=HERE.parent, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found = re.findall(r"\[(.*)-(async|drain)\]", done.stdout)
+    found = re.findall(r"\[(.*)-(async|drain|token)\]", done.stdout)
     assert len({where for where, _ in found}) == 11
-    assert len(found) == (22 if chaos else 11)
+    assert len(found) == (33 if chaos else 11)
 
 
 def report(node: str, when: Any, outcome: Any = "passed", **faults: int) -> pytest.TestReport:

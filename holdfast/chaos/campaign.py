@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from holdfast.language.annotations import Mode
 from holdfast.language.connectors import Slice
 from holdfast.language.operators.aggregates import avg, count, max, sum
 from holdfast.language.topology import Topology
+from holdfast.protocol.shape import Mode
 from holdfast.sinks.files import FileSink
 from holdfast.sources.files import Files
 

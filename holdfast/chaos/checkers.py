@@ -10,6 +10,7 @@ Each method is called at the moment the thing it judges could first go wrong. Th
     ordered           epochs and attempts strictly increase over all crashes; one epoch at a time
     recorded      (5) what the controller does, its record already says
     quiet             nothing is sent between drain marker and pin; nothing is read between pin and publication
+    still             mode `token`: nothing is read or taken between an element's pin and its being durable
 """
 
 from __future__ import annotations
@@ -111,6 +112,10 @@ class Checkers:
     def reads(self, element: ElementName, paused_for: Epoch | None, newest: Epoch) -> None:
         if paused_for is not None and paused_for > newest:
             raise InvariantBroken(f"{element} reads its source, but epoch {paused_for} is not published")
+
+    def moves(self, element: ElementName, storing_for: Epoch | None) -> None:
+        if storing_for is not None:
+            raise InvariantBroken(f"{element} goes on, but its part of epoch {storing_for} is not stored")
 
     # --- epochs -------------------------------------------------------------------------------------------------------
 

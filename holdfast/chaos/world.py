@@ -75,6 +75,7 @@ class SimElement:
         self.pin: Part | None = None
         self.drained_for: Epoch | None = None  # drain marker is out, pin is not taken
         self.paused_for: Epoch | None = None  # pinned in drain style
+        self.storing_for: Epoch | None = None  # pinned in cascade style, and not stored
 
 
 class World:
@@ -154,6 +155,7 @@ class World:
     def _process(self, element: SimElement, link: SimLink, batch: Batch) -> None:
         sender_lane, first, end = batch
         lane = self.scene.lane_of[link.id, sender_lane]
+        self.checkers.moves(element.name, element.storing_for)
         self.checkers.takes(element.name, lane, element.consumed[lane], first)
         element.consumed[lane] = end
         if not link.control and self.random() < 0.75:  # else the operator holds the rows back for now
@@ -166,6 +168,7 @@ class World:
         if not self.has_room(element):
             return False
         self.checkers.reads(element.name, element.paused_for, self.store.newest)
+        self.checkers.moves(element.name, element.storing_for)
         first = element.position
         self.checkers.takes(element.name, 0, element.consumed[0], first)
         element.position = min(element.rows, first + 1 + int(self.random() * 3))
@@ -194,6 +197,8 @@ class World:
 
     def feed(self, element: SimElement, event: messages.ElementEvent) -> None:
         """Give a machine an event and perform what it asks; if that fails half-way, tell it so."""
+        if isinstance(event, messages.UploadFinished | messages.UploadBroke):
+            element.storing_for = None
         commands: Sequence[messages.ElementCommand] = element.machine.handle(event)
         if commands and element.breaks_next and not isinstance(event, messages.Broke):
             element.breaks_next = False
@@ -229,7 +234,8 @@ class World:
                 self.put_reset(link, marker)
             else:
                 link.queue.append(marker)
-        if marker.kind == "drain":
+        is_pinned = element.pin is not None and element.pin.epoch == marker.epoch
+        if marker.kind in ("drain", "cascade") and not is_pinned:
             element.drained_for = marker.epoch
 
     def put_reset(self, link: SimLink, marker: messages.Marker) -> None:
@@ -264,6 +270,8 @@ class World:
         )
         if self.style_of.get(epoch) == "drain":
             element.paused_for = epoch
+        elif self.style_of.get(epoch) == "cascade":
+            element.storing_for = epoch
         element.staged_from = consumed
         element.kept = None
         element.drained_for = None

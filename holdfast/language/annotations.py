@@ -8,13 +8,12 @@ from holdfast.errors import TopologyError
 from holdfast.ids import is_safe_name
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import RegionSettings
+from holdfast.protocol.shape import MODES, Mode
 
 Trigger = Literal["periodic", "operator", "manual"]
-Mode = Literal["async", "drain"]
 
 TRIGGERS = ("periodic", "operator", "manual")
-MODES = ("async", "drain")
-MODES_TO_COME = ("token", "aware", "independent")
+MODES_TO_COME = ("aware", "independent")
 
 NAME_RULE = "Use letters, digits, '_', '-' and '.', beginning with a letter or digit, at most 100 characters."
 
@@ -83,7 +82,7 @@ def _mode(mode: str) -> Mode:
         raise TopologyError(f"The mode {mode!r} is not available yet.", cure=f"Use {' or '.join(MODES)}.")
     if mode not in MODES:
         raise TopologyError(f"There is no mode {mode!r}.", cure=f"Use {' or '.join(MODES)}.")
-    return cast(Mode, mode)
+    return mode
 
 
 def _count(count: int, what: str, meaning: str) -> int:

@@ -12,6 +12,7 @@ from holdfast.ids import OperatorName
 from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
 from holdfast.language.hosted import ERRORS, Missing, OnError
+from holdfast.protocol.shape import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class RegionSettings:
     name: str | None = None
     period_s: float = 2.0
     trigger: Literal["periodic", "operator", "manual"] = "periodic"
-    mode: Literal["async", "drain"] = "async"
+    mode: Mode = "async"
     drain_timeout_s: float = 180.0
     reset_timeout_s: float = 180.0
     max_consecutive_resets: int = 5

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language import hints
-from holdfast.language.annotations import Mode, Trigger, region_settings
+from holdfast.language.annotations import Trigger, region_settings
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
@@ -36,6 +36,7 @@ from holdfast.language.operators.keyed_python import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.schema import to_arrow
+from holdfast.protocol.shape import Mode
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."
 
@@ -201,7 +202,8 @@ class Stream(
         """Start a region at the operator that made this stream; everything reachable belongs to it.
 
         Epochs are established every `period` (default 2 s), or as `trigger` says: "operator" (the source decides) or
-        "manual". Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
+        "manual". `mode`: who waits meanwhile: nobody ("async"), each element for its own part ("token"), the sources
+        for the whole ("drain"). Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
         The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
         `restore_within`: how long a restore may take; checkpoints are formed accordingly, and you are warned
         if the state is too large for it. After `max_consecutive_resets` resets (5) without progress the region is parked; if you leave the

@@ -25,7 +25,7 @@ from holdfast.protocol import commands, messages
 from holdfast.protocol.commands import ControllerCommand
 from holdfast.protocol.messages import ControllerEvent
 from holdfast.protocol.phases import Machine
-from holdfast.protocol.shape import MarkerKind, Mode, RegionShape
+from holdfast.protocol.shape import STYLE_OF, MarkerKind, Mode, RegionShape
 
 
 class ControllerPhase(StrEnum):
@@ -253,8 +253,8 @@ class RegionController(Machine[ControllerPhase]):
     def _begin_epoch(self) -> list[ControllerCommand]:
         self._move(ControllerPhase.ESTABLISHING)
         self._is_final = self._stop_due or self._end_due
-        goes_on = self._mode == "async" and not self._is_final and not self._drained_due
-        self._style = "token" if goes_on else "drain"
+        is_drained = self._is_final or self._drained_due
+        self._style = "drain" if is_drained else STYLE_OF[self._mode]
         self._due = self._drained_due = False
         epoch = self._epoch = self._next_epoch
         self._next_epoch = Epoch(epoch + 1)

@@ -14,6 +14,7 @@ answered by an event. If a command raises, the loop drops the rest of the list a
                                                                     ▼                    │
     running ◀──Resume── paused ◀──control markers, pin────────── drained                 │
                           └──────────────────────────────────────────────────────────────┘
+    running ◀──stored── storing ◀──cascade: all markers, pin──── aligning (or drained, if there are control links)
     any phase ──newer reset──▶ resetting
     any phase ──Broke──▶ broken, which only a newer reset ends
 
@@ -51,20 +52,23 @@ class ElementPhase(StrEnum):
     ALIGNING = "aligning"  # an epoch is under way; links that delivered its marker wait
     DRAINED = "drained"  # drain style: own marker is out, control links still have to deliver theirs
     PAUSED = "paused"  # drain style: pinned; sources wait for Resume
+    STORING = "storing"  # cascade style: pinned; everything waits until that is durable
     BROKEN = "broken"  # state is worthless; only a newer reset helps
 
 
 _N, _T, _S, _R = ElementPhase.NEW, ElementPhase.RESETTING, ElementPhase.RESTORED, ElementPhase.RUNNING
 _A, _D, _P, _B = ElementPhase.ALIGNING, ElementPhase.DRAINED, ElementPhase.PAUSED, ElementPhase.BROKEN
+_O = ElementPhase.STORING
 
 ELEMENT_MOVES: Mapping[ElementPhase, frozenset[ElementPhase]] = {
     _N: frozenset({_T, _B}),
     _T: frozenset({_T, _S, _B}),
     _S: frozenset({_R, _A, _T, _B}),
     _R: frozenset({_A, _T, _B}),
-    _A: frozenset({_D, _R, _T, _B}),
-    _D: frozenset({_P, _T, _B}),
+    _A: frozenset({_D, _R, _O, _T, _B}),
+    _D: frozenset({_P, _O, _T, _B}),
     _P: frozenset({_R, _A, _T, _B}),
+    _O: frozenset({_R, _T, _B}),
     _B: frozenset({_T}),
 }
 
@@ -90,7 +94,7 @@ class ElementMachine(Machine[ElementPhase]):
         self._epoch = INITIAL_EPOCH  # restored or pinned last
         self._under_way: tuple[Epoch, MarkerKind] | None = None  # epoch that is aligning, and its style
         self._delivered = NO_LINKS  # links that delivered the marker of the epoch or reset under way
-        self._forwarded = False  # the reset marker is in the output links
+        self._forwarded = False  # the marker of the reset, or of the cascade, is in the output links
         self._uploading: Epoch | None = None
 
     # --- what the loop asks between steps -----------------------------------------------------------------------
@@ -105,6 +109,11 @@ class ElementMachine(Machine[ElementPhase]):
         return self.phase not in _STATELESS
 
     @property
+    def is_storing(self) -> bool:
+        """The state stands still until it is durable (style `cascade`)."""
+        return self.phase is ElementPhase.STORING
+
+    @property
     def awaited(self) -> tuple[messages.Marker, frozenset[ConnectionId]] | None:
         """The token under way and the links that have not delivered it; None: there is none."""
         if self._under_way is None or self._under_way[1] != "token":
@@ -115,7 +124,7 @@ class ElementMachine(Machine[ElementPhase]):
     @property
     def blocked_links(self) -> frozenset[ConnectionId]:
         """Links whose batches and epoch markers wait: what lies there comes after the epoch or reset under way."""
-        return self._delivered
+        return self._data | self._control if self.is_storing else self._delivered
 
     def fate(self, link: ConnectionId) -> Fate:
         """What becomes of a batch at the head of `link`."""
@@ -179,6 +188,7 @@ class ElementMachine(Machine[ElementPhase]):
         self._move(ElementPhase.ALIGNING)
         self._under_way = (epoch, style)
         self._delivered = NO_LINKS
+        self._forwarded = False
         if style == "token" and self._has_outputs:
             return [
                 messages.KeepOutputs(epoch),
@@ -189,9 +199,13 @@ class ElementMachine(Machine[ElementPhase]):
     def _advance_epoch(self) -> list[ElementCommand]:
         assert self._under_way is not None
         epoch, style = self._under_way
-        if style == "token":
-            return self._advance_token(epoch)
-        return self._advance_drain(epoch)
+        match style:
+            case "token":
+                return self._advance_token(epoch)
+            case "cascade":
+                return self._advance_cascade(epoch)
+            case _:
+                return self._advance_drain(epoch)
 
     def _advance_token(self, epoch: Epoch) -> list[ElementCommand]:
         if not self._has_data_markers() or not self._has_control_markers():
@@ -207,6 +221,20 @@ class ElementMachine(Machine[ElementPhase]):
         # until then belongs to the epoch and must be in the state before the pin.
         if self.phase is ElementPhase.DRAINED and self._has_control_markers():
             commands += self._pin(epoch, ElementPhase.PAUSED)
+        return commands
+
+    def _advance_cascade(self, epoch: Epoch) -> list[ElementCommand]:
+        commands: list[ElementCommand] = []
+        if self.phase is ElementPhase.ALIGNING and self._has_data_markers():
+            commands.append(messages.RunDrain(epoch))
+            if not self._control:
+                return [*commands, *self._pin(epoch, ElementPhase.STORING)]
+            # The marker may have to come back over a control link before the pin, so it cannot wait for it.
+            self._move(ElementPhase.DRAINED)
+            self._forwarded = True
+            commands += self._forward("cascade", epoch)
+        if self.phase is ElementPhase.DRAINED and self._has_control_markers():
+            commands += self._pin(epoch, ElementPhase.STORING)
         return commands
 
     def _on_tokens_wait(self, event: messages.TokensWait) -> list[ElementCommand]:
@@ -248,10 +276,17 @@ class ElementMachine(Machine[ElementPhase]):
         if event.attempt != self.attempt or event.epoch != self._uploading or not self.may_step:
             return self._ignore()
         self._uploading = None
+        commands = self._stored(event.epoch) if self.is_storing else []
         if isinstance(event, messages.UploadFinished):
-            return [messages.Tell(messages.Acked(self._element, event.epoch, event.attempt, event.part))]
+            told = messages.Acked(self._element, event.epoch, event.attempt, event.part)
+            return [*commands, messages.Tell(told)]
         failure = (event.epoch, event.attempt, event.no_space, event.reason, event.may_pass)
-        return [messages.Tell(messages.UploadFailed(self._element, *failure))]
+        return [*commands, messages.Tell(messages.UploadFailed(self._element, *failure))]
+
+    def _stored(self, epoch: Epoch) -> list[ElementCommand]:
+        """Go on: it is durable, or the epoch will be given up. Nobody may wait for ever for this element's marker."""
+        self._move(ElementPhase.RUNNING)
+        return [] if self._forwarded else self._forward("cascade", epoch)
 
     # --- resets and failures --------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Numbered:
 @dataclass(frozen=True, slots=True)
 class BeginEpoch(Numbered):
     """Establish `epoch`. Style `drain`: to the start elements, sources pause until Resume.
+    Style `cascade`: to the start elements, each element goes on when its own pin is durable.
     Style `token`: to every element at once, sources go on after the pin. A final epoch is always `drain` style."""
 
     style: MarkerKind

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.ids import ConnectionId, ElementName, RegionName
 
-Mode = Literal["drain", "async"]
-"""How a region establishes epochs. The documents' other modes (`token`, `aware`) are named gaps: see docs/roadmap.md."""
+Mode = Literal["drain", "token", "async"]
+"""How a region establishes epochs."""
 
-MarkerKind = Literal["drain", "token", "reset"]
+MarkerKind = Literal["drain", "cascade", "token", "reset"]
+
+MODES: tuple[Mode, ...] = ("drain", "token", "async")
+
+STYLE_OF: Mapping[Mode, MarkerKind] = {"drain": "drain", "token": "cascade", "async": "token"}
+"""The markers of a mode's ordinary epochs: `drain` and `cascade` go from element to element, a `token` one hop only."""
 
 
 @dataclass(frozen=True, slots=True)

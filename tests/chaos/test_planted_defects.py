@@ -109,6 +109,24 @@ class RestoresBeforeControlMarkers(ElementMachine):
         return self.phase is ElementPhase.RESETTING or super()._has_control_markers()
 
 
+class GoesOnWhileStoring(ElementMachine):
+    @property
+    def blocked_links(self) -> frozenset[ConnectionId]:
+        return self._delivered
+
+
+class ReadsWhileStoring(ElementMachine):
+    @property
+    def may_read_sources(self) -> bool:
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.STORING)
+
+
+class DrainsAfterItsCascade(ElementMachine):
+    def _advance_cascade(self, epoch: Epoch) -> list[ElementCommand]:
+        commands = super()._advance_cascade(epoch)
+        return sorted(commands, key=lambda command: not isinstance(command, Forward))
+
+
 # --- defects of the controller ---------------------------------------------------------------------------------------
 
 
@@ -264,6 +282,9 @@ DEFECTS: dict[type, str] = {
     StepsWhileResetting: "",
     LetsResetMarkersWait: "hang",
     RestoresBeforeControlMarkers: "",
+    GoesOnWhileStoring: "is not stored",
+    ReadsWhileStoring: "is not stored",
+    DrainsAfterItsCascade: "after its drain marker",
     PublishesWithOneAckMissing: "without a part",
     ReusesEpochNumbers: "next_epoch",
     ReusesAttempts: "attempt",

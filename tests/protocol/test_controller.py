@@ -201,7 +201,7 @@ def test_an_epoch_is_not_published_with_an_acknowledgement_missing_or_doubled() 
     assert (controller.phase, controller.ignored) == (ControllerPhase.ESTABLISHING, 1)
 
 
-@pytest.mark.parametrize("mode", ["drain", "async"])
+@pytest.mark.parametrize("mode", ["drain", "token", "async"])
 def test_the_final_epoch_drains_and_stops_the_region(mode: Mode) -> None:
     controller = running(mode)
     assert controller.handle(EpochDue(final=True)) == [record(0, 2, 1), *drains(1)]

@@ -250,6 +250,52 @@ def test_an_element_without_inputs_pins_immediately_and_reads_on() -> None:
     assert machine.may_read_sources
 
 
+# --- cascade style ------------------------------------------------------------------------------------------------------
+
+
+def acked(element: int, epoch: int) -> Tell:
+    return Tell(Acked(name(element), e(epoch), a(1)))
+
+
+def test_a_start_sends_its_cascade_when_its_own_part_is_durable_and_reads_on() -> None:
+    machine = running(FIGURE_3, 1)
+    assert machine.handle(begin("cascade", 1)) == [RunDrain(e(1)), *pinned(1)]
+    assert (machine.phase, machine.may_read_sources) == (ElementPhase.STORING, False)
+    stored = machine.handle(UploadFinished(e(1), a(1)))
+    assert stored == [Forward(marker("cascade", 1)), acked(1, 1)]
+    assert machine.may_read_sources
+
+
+def test_an_element_that_stores_lets_everything_wait_but_a_reset() -> None:
+    machine = running(FIGURE_3, 4)
+    assert machine.handle(arrived("3-4", "cascade", 1)) == [RunDrain(e(1)), *pinned(1)]
+    assert machine.fate(ConnectionId("3-4")) == "wait"
+    assert not machine.delivers(ConnectionId("3-4"), marker("cascade", 2))
+    assert machine.delivers(ConnectionId("3-4"), marker("reset", 0, 2))
+    machine.handle(UploadFinished(e(1), a(1)))
+    assert machine.fate(ConnectionId("3-4")) == "process"
+
+
+def test_a_cascade_goes_on_before_the_pin_where_a_control_link_waits_for_it() -> None:
+    machine = running(FIGURE_3, 3)
+    assert machine.handle(arrived("1-3", "cascade", 1)) == []
+    drained = machine.handle(arrived("2-3", "cascade", 1))
+    assert drained == [RunDrain(e(1)), Forward(marker("cascade", 1))]
+    assert machine.handle(arrived("4-3", "cascade", 1)) == pinned(1)
+    assert machine.handle(UploadFinished(e(1), a(1))) == [acked(3, 1)]
+
+
+def test_a_part_that_cannot_be_stored_holds_nobody_up() -> None:
+    machine = running(FIGURE_3, 1)
+    machine.handle(begin("cascade", 1))
+    told = Tell(UploadFailed(name(1), e(1), a(1), False, "away", True))
+    assert machine.handle(UploadBroke(e(1), a(1), False, "away", True)) == [
+        Forward(marker("cascade", 1)),
+        told,
+    ]
+    assert machine.phase is ElementPhase.RUNNING
+
+
 # --- uploads --------------------------------------------------------------------------------------------------------------
 
 

@@ -202,7 +202,7 @@ class Confirms(Operator):
         return (row.n,)
 
 
-@pytest.mark.parametrize("mode", ["async", "drain"])
+@pytest.mark.parametrize("mode", ["async", "drain", "token"])
 def test_a_cycle_through_a_control_port_survives_a_failure(shelf: str, tmp_path: Path, mode: str) -> None:
     Throttled.fails = True
     made = Topology("cycle")

@@ -12,7 +12,7 @@ WHERE = "drain.all_acked"
 PARKED, STORE = 12, 6
 
 
-@pytest.mark.parametrize("mode", ["async", "drain"])
+@pytest.mark.parametrize("mode", ["async", "drain", "token"])
 def test_an_exception_once_all_elements_have_answered_resets_the_region_in_place(
     place: Place, mode: str
 ) -> None:

@@ -99,7 +99,7 @@ def raise_until_reset(name: str) -> str:
 
 def modes() -> Iterator[str]:
     while True:
-        yield from ("async", "drain", "drain", "async")
+        yield from ("async", "drain", "token", "drain", "async")
 
 
 def single_faults() -> list[Case]:

@@ -174,7 +174,7 @@ def wait(condition: Any, what: str) -> None:
 
 
 @pytest.mark.sampled(per=["small"])
-@pytest.mark.parametrize("mode", ["async", "drain"])
+@pytest.mark.parametrize("mode", ["async", "drain", "token"])
 @pytest.mark.parametrize("small", ["store", "ledger"])
 def test_a_full_disk_pauses_the_region_until_space_returns(
     place: Place, small: str, mode: str, mounts_allowed: None
@@ -210,7 +210,7 @@ def test_a_story_of_a_pause_needs_space_and_an_epoch_behind_it() -> None:
 
 
 @pytest.mark.sampled(per=["where"])
-@pytest.mark.parametrize("mode", ["async", "drain"])
+@pytest.mark.parametrize("mode", ["async", "drain", "token"])
 @pytest.mark.parametrize(
     "where",
     [

@@ -131,7 +131,7 @@ def test_a_fault_at_any_write_loses_no_change(name: str, shelf: str, tmp_path: P
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("mode", ["drain", "async"])
+@pytest.mark.parametrize("mode", ["drain", "token", "async"])
 def test_a_driver_killed_at_any_write_goes_on(mode: str, tmp_path: Path) -> None:
     for number in range(1, 30, 2):
         here = tmp_path / str(number)

@@ -305,7 +305,7 @@ def test_the_event_log_tells_of_epochs_and_resets(store: str, shelf: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["file", "sqlite", "memory"])
-@pytest.mark.parametrize("mode", ["async", "drain"])
+@pytest.mark.parametrize("mode", ["async", "drain", "token"])
 def test_every_store_runs_the_same_topology_through_a_failure_and_a_restart(
     kind: str, mode: str, shelf: str, tmp_path: Path
 ) -> None:

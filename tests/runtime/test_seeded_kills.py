@@ -36,7 +36,7 @@ def test_kills_at_random_moments_leave_the_output_exact(
     again = f"HOLDFAST_SEED={seed} .venv/bin/python -m pytest tests/runtime/test_seeded_kills.py -k '[{round_number}]'"
     print(f"seed {seed}; to run it again: {again}")
     chance = random.Random(seed)
-    mode = chance.choice(["async", "drain"])
+    mode = chance.choice(["async", "drain", "token"])
     counted: list[Kill] = []
     drawn = replayed = 0
     for number in range(RUNS_MAX):

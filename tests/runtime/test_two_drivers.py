@@ -62,7 +62,7 @@ def test_a_stopped_driver_is_fenced_when_it_continues_after_a_take_over(place: P
 
 
 @pytest.mark.sampled(per=["where"])
-@pytest.mark.parametrize("mode", ["async", "drain"])
+@pytest.mark.parametrize("mode", ["async", "drain", "token"])
 @pytest.mark.parametrize(
     "where",
     [

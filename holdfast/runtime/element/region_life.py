@@ -104,7 +104,7 @@ class RegionLife(Life):
 
     @property
     def may_step(self) -> bool:
-        return self.machine.may_step and not self._paused
+        return self.machine.may_step and not self.machine.is_storing and not self._paused
 
     @property
     def may_read_sources(self) -> bool:
