@@ -25,7 +25,7 @@ from holdfast.chaos.world import SimElement, ToController, ToElement, Uploading,
 from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.protocol.phases import ProtocolViolation
-from holdfast.protocol.shape import MODES, Mode
+from holdfast.protocol.shape import TOGETHER, Mode
 
 EPOCHS_MIN = 5
 TICKS_MAX = 30_000
@@ -51,7 +51,7 @@ class Simulator(Teller):
         self.random = rng.random
         self.trace = trace
         self.scene = random_scene(rng)
-        self.mode: Mode = mode or rng.choices(MODES, (3, 4, 9))[0]
+        self.mode: Mode = mode or rng.choices(TOGETHER, (3, 4, 9))[0]
         self.resets_max = rng.choice((0, 1, 2, 5, 5))
         self.checkers = Checkers(self.scene)
         self.store = store_class(self.scene, self.checkers)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.compiler.analyse import Analyser, analyse
-from holdfast.compiler.fusion import Element, connect, fuse, plan_region
+from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
@@ -31,7 +31,7 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
     check_identity(graph, regions.of)
     stamped = find_stamped(graph)
     schemas = analyse(graph, analyser)
-    elements = fuse(graph, regions)
+    regions, elements = independent(regions, fuse(graph, regions))
     connections = connect(graph, regions, elements)
     return Plan(
         graph=graph,

@@ -25,6 +25,9 @@ class ConnectionPlan:
     control: bool
     region: RegionName | None
     """The region both ends belong to; None: the connection crosses a border or lies outside of regions."""
+    preserved: bool = False
+    """It joins two elements of a region in mode `independent`: what went along it is kept until the receiver's epochs cover
+    it, and sent again if the receiver fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class RegionPlan:
     members: tuple[OperatorName, ...]
     starts: tuple[OperatorName, ...]
     shape: RegionShape
+    group: RegionName | None = None
+    """The region as the user wrote it, if this is one element of it that has epochs of its own: mode `independent`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from holdfast.protocol.shape import MODES, Mode
 Trigger = Literal["periodic", "operator", "manual"]
 
 TRIGGERS = ("periodic", "operator", "manual")
-MODES_TO_COME = ("aware", "independent")
 
 NAME_RULE = "Use letters, digits, '_', '-' and '.', beginning with a letter or digit, at most 100 characters."
 
@@ -78,10 +77,8 @@ def _trigger(trigger: str | None, period: Duration | None) -> Trigger:
 
 
 def _mode(mode: str) -> Mode:
-    if mode in MODES_TO_COME:
-        raise TopologyError(f"The mode {mode!r} is not available yet.", cure=f"Use {' or '.join(MODES)}.")
     if mode not in MODES:
-        raise TopologyError(f"There is no mode {mode!r}.", cure=f"Use {' or '.join(MODES)}.")
+        raise TopologyError(f"There is no mode {mode!r}.", cure=f"Use one of {', '.join(MODES)}.")
     return mode
 
 

@@ -8,14 +8,23 @@ from typing import Literal
 
 from holdfast.ids import ConnectionId, ElementName, RegionName
 
-Mode = Literal["drain", "token", "async"]
+Mode = Literal["drain", "token", "async", "independent"]
 """How a region establishes epochs."""
 
 MarkerKind = Literal["drain", "cascade", "token", "reset"]
 
-MODES: tuple[Mode, ...] = ("drain", "token", "async")
+MODES: tuple[Mode, ...] = ("async", "token", "drain", "independent")
 
-STYLE_OF: Mapping[Mode, MarkerKind] = {"drain": "drain", "token": "cascade", "async": "token"}
+TOGETHER: tuple[Mode, ...] = ("drain", "token", "async")
+"""The modes in which the elements of a region establish an epoch together."""
+
+
+STYLE_OF: Mapping[Mode, MarkerKind] = {
+    "drain": "drain",
+    "token": "cascade",
+    "async": "token",
+    "independent": "cascade",
+}
 """The markers of a mode's ordinary epochs: `drain` and `cascade` go from element to element, a `token` one hop only."""
 
 

@@ -24,9 +24,11 @@ from holdfast.runtime.element.borders import stored_borders
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
+from holdfast.runtime.element.repeating import Repeating
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
+from holdfast.runtime.links.preserved_queue import PreservedQueue
 from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
@@ -63,7 +65,8 @@ class Wiring:
         self.loops: dict[ElementName, ElementLoop] = {}
         self._around = around
         self.connections: dict[ConnectionId, Connection] = {
-            c.id: Queue(c.id, around.signals, unbounded=c.control) for c in plan.connections
+            c.id: (PreservedQueue if c.preserved else Queue)(c.id, around.signals, unbounded=c.control)
+            for c in plan.connections
         }
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
 
@@ -130,7 +133,9 @@ class Wiring:
         side = self.regions[region.name]
         machine = ElementMachine(region.shape, loop.name)
         driven = region.settings.trigger == "operator"
-        side.lives[loop.name] = RegionLife(loop, machine, side, self._around.engine, driven)
+        repeating = None if region.group is None else Repeating(loop.worker, loop.ends)
+        loop.worker.hurries = repeating is None
+        side.lives[loop.name] = RegionLife(loop, machine, side, self._around.engine, driven, repeating)
 
     # --- where everything goes on -------------------------------------------------------------------------------
 
@@ -179,10 +184,14 @@ class Wiring:
 
     def _number_rows(self) -> None:
         """Numbers of rows in connections go on where the settlement left them."""
-        accounts, (sent, _) = self._books.ledger.accounts, self._borders()
+        accounts, (sent, taken) = self._books.ledger.accounts, self._borders()
         for c in self.plan.connections:
             sender, receiver = accounts.get(c.source), accounts.get(c.target)
             row = sent.get(c.id, 0) if sender is None else sender.sent.get(c.id, 0)
+            if c.preserved:
+                row = max(
+                    row, taken[c.id].row
+                )  # a sender that stands behind sends rows again, with new numbers
             self.connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
         for life in self.in_regions:
             life.count_lost(self._books.ledger.border_lost)

@@ -34,7 +34,7 @@ from holdfast.protocol.accounts import Account
 from holdfast.protocol.autonomous import AutonomousMachine, Stop
 from holdfast.protocol.controller import ControllerPhase
 from holdfast.protocol.phases import ProtocolViolation
-from holdfast.protocol.shape import MODES, Mode
+from holdfast.protocol.shape import TOGETHER, Mode
 
 TICKS_MAX = 20_000
 SCHEDULES_PER_GRAPH = 4
@@ -60,7 +60,7 @@ class MixedSimulator(Teller):
         self.random = rng.random
         self.trace = trace
         self.graph = _graph(seed // SCHEDULES_PER_GRAPH)
-        self.mode: Mode = rng.choices(MODES, (3, 4, 9))[0]
+        self.mode: Mode = rng.choices(TOGETHER, (3, 4, 9))[0]
         self.resets_max = rng.choice((0, 1, 3))
         self.paces = [rng.choice((1, 1, 2, 6)) for _ in self.graph.elements]
         self.capacity = rng.choice((2, 3, 8))  # of connections, in batches

@@ -11,6 +11,7 @@ from holdfast.compiler.plan import Plan
 from holdfast.ids import ConnectionId, ElementName, Epoch
 from holdfast.protocol.accounts import TakenByRegion
 from holdfast.runtime.links.connection import Connection
+from holdfast.runtime.links.preserved_queue import PreservedQueue
 
 BorderNumbers = Mapping[ConnectionId, Mapping[str, int]]
 """As stored with an element's part: {"taken", "lost"} of a connection that enters, {"sent"} of one that leaves."""
@@ -42,12 +43,15 @@ class Borders:
             return 0
         rows = 0
         for id, connection in self._inputs.items():
+            if isinstance(connection, PreservedQueue):
+                continue  # it gives them again
             gone = connection.taken - then[id]
             self.lost[id] += gone
             rows += gone
             then[id] = connection.taken
         for id, connection in self._outputs.items():
-            connection.rewind(then[id])
+            if not isinstance(connection, PreservedQueue):
+                connection.rewind(then[id])
         self._at = {epoch: then}
         return rows
 

@@ -285,7 +285,8 @@ class Evaluation:
         """Hand what came along a connection to a Python operator, as far as there is time; returns its rows."""
         parcels = self._work.parcels.get(connection.id, ())
         is_alone = len(connection.ports) == 1  # else all its readers must come equally far
-        deadline = self._deadline if is_alone and not op.inputs[port].control else None
+        hurries = self._worker.hurries and is_alone and not op.inputs[port].control
+        deadline = self._deadline if hurries else None
         worked = 0
         for number, parcel in enumerate(parcels):
             done = 0

@@ -18,6 +18,7 @@ from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
+from holdfast.runtime.element.repeating import Repeating
 from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
@@ -40,7 +41,9 @@ class RegionLife(Life):
         region: RegionSide,
         engine: Engine,
         operator_driven: bool,
+        repeating: Repeating | None = None,
     ) -> None:
+        self._repeating = repeating
         self.machine = machine
         self.pauses = EpochPauses(loop.clock)
         self.loop = loop
@@ -115,17 +118,22 @@ class RegionLife(Life):
             return self.machine.fate(connection) == "process"
         return self.machine.may_read_sources
 
+    def again(self) -> Work | None:
+        return None if self._repeating is None else self._repeating.next_work()
+
     def begin(self) -> None:
         pass
 
     def turn(self) -> bool:
-        return self._handle_mail() or self._handle_markers() or self._overtake()
+        return self._handle_mail() or self._handle_markers() or self._overtake() or self._drain_again()
 
     def name_step(self, number: int) -> StepName:
         return StepName(self.loop.name, self.machine.attempt, number, int(self._region.epoch))
 
     def step(self, work: Work) -> None:
         self.pauses.working()
+        if self._repeating is not None:
+            self._repeating.begins(work)
         self._guarded(lambda: self._run(work))
 
     def _run(self, work: Work) -> None:
@@ -184,10 +192,22 @@ class RegionLife(Life):
 
     def _handle_mail(self) -> bool:
         with self.loop.ends.signals.condition:
-            event = self._mail.popleft() if self._mail else None
-        if event is None:
-            return False
+            event = next((event for event in self._mail if not self._must_wait(event)), None)
+            if event is None:
+                return False
+            self._mail.remove(event)
         self._feed(event)
+        return True
+
+    def _must_wait(self, event: messages.ElementEvent) -> bool:
+        """No epoch while the element does again what it did before: it would drain where it did not drain then."""
+        is_early = self._repeating is not None and self._repeating.is_under_way
+        return is_early and isinstance(event, messages.BeginEpoch)
+
+    def _drain_again(self) -> bool:
+        if self._repeating is None or not self.may_step or not self._repeating.takes_drain():
+            return False
+        self._guarded(self._drain)
         return True
 
     def _handle_markers(self) -> bool:
@@ -260,8 +280,9 @@ class RegionLife(Life):
         for command in commands:
             match command:
                 case messages.RunDrain():
-                    fp("drain.begin")
-                    self.loop.emit(self.loop.worker.drain(self.loop.next_name()))
+                    if self._repeating is not None:
+                        self._repeating.begins_drain()
+                    self._drain()
                 case messages.Forward(marker):
                     for id in self._links & self.loop.ends.outputs.keys():
                         self.loop.ends.outputs[id].put_marker(marker)
@@ -278,6 +299,15 @@ class RegionLife(Life):
                     fp("drain.op.ack")
                     self._region.tell(event)
 
+    def _drain(self) -> None:
+        fp("drain.begin")
+        self.loop.emit(self.loop.worker.drain(self.loop.next_name()))
+
+    def published(self, epoch: Epoch) -> None:
+        """The element's state of `epoch` counts. Called by the region's thread."""
+        if self._repeating is not None:
+            self._repeating.published(epoch)
+
     def _pin(self, epoch: Epoch, attempt: Attempt, links: frozenset[ConnectionId]) -> None:
         kept = {id: tuple(batches) for id, batches in (self._kept or {}).items()}
         token = messages.Marker("token", epoch, attempt)
@@ -285,6 +315,8 @@ class RegionLife(Life):
             captured = {id: self.loop.ends.inputs[id].ahead_of(token) or () for id in links}
             on_the_way = OnTheWay(kept, captured)
             self._pinned = self.loop.worker.pin(epoch, attempt, on_the_way, self.borders.pinned(epoch))
+        if self._repeating is not None:
+            self._repeating.pinned(epoch)
         self._aligns_since = None
         self._awaits_epoch = False
         self._rows_at[epoch] = self.loop.metrics.rows
@@ -332,6 +364,8 @@ class RegionLife(Life):
             for batch in batches:
                 self.loop.ends.outputs[id].put_batch(batch, self.must_give_up)
         lost = self.borders.restored(epoch)
+        if self._repeating is not None:
+            self._repeating.restored(epoch)
         if lost:
             self.loop.metrics.lost_rows += lost
             reach = sinks_behind(self.loop.worker.plan.graph)

@@ -84,6 +84,8 @@ class Worker:
         budget: RestoreBudget | None = None,
     ) -> None:
         self._budget = budget or RestoreBudget()
+        self.hurries = True
+        """Steps of Python operators end after some time, also in the middle of a batch."""
         self.plan = plan
         self.element = element
         self.engine = engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -64,6 +65,7 @@ class Region:
         self._start: messages.Start | None = None
         self._begun = 0.0
         self._ending = False
+        self.stops_at_end = False
         self._final_requested: Attempt | None = None
         self._cause = Cause()
         self._last_acked: ElementName | None = None
@@ -139,6 +141,10 @@ class Region:
         if all(life.loop.exhausted for life in self.lives.values() if life.is_fed_from_outside):
             self._final_requested = attempt
             self.tell(messages.EpochDue(final=True, sticky=False))
+
+    def stop_at_end(self) -> None:
+        """Establish a final epoch and end when nothing more comes in."""
+        self.stops_at_end = True
 
     def end(self) -> None:
         """Leave at once, whatever is under way (the run failed or was told to abort)."""
@@ -281,14 +287,16 @@ class Region:
             self._timers.cancel("reset")
             told = self.restoring.done(command.epoch)
             self.announce(events.Restored(self.plan.name, command.epoch, command.attempt, **told))
-            self._set_period()
+            self._set_period(first=True)
             if self.naming.waiting:
                 self.tell(messages.EpochDue(drained=True))
         self._send(command)
 
-    def _set_period(self) -> None:
+    def _set_period(self, first: bool = False) -> None:
         if self.metrics.period_s < float("inf"):
-            self._timers.set("period", self.metrics.period_s, messages.EpochDue())
+            # Elements that have epochs of their own shall not all have them at the same time.
+            share = random.random() if first and self.plan.group is not None else 1.0
+            self._timers.set("period", share * self.metrics.period_s, messages.EpochDue())
 
     def _begin_reset(self, command: messages.BeginReset) -> None:
         self.restoring.begin()
@@ -331,6 +339,8 @@ class Region:
         told = (ms, added, predicted, forms.count("base"), forms.count("delta"), self._last_acked)
         self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told))
         self.naming.published(epoch, self._clock.wall())
+        for life in self.lives.values():
+            life.published(epoch)
         self.tell(messages.Published(epoch))
 
     def _commit(self, epoch: Epoch) -> None:

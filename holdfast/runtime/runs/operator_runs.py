@@ -81,6 +81,15 @@ class SourceRun(Remembering):
         self.dry = piece is None
         return piece
 
+    @property
+    def place(self) -> tuple[Any, bool]:
+        """Where it is behind the slice it gave last: see `go_to`."""
+        return self.source.snapshot(), self.closed
+
+    def go_to(self, place: tuple[Any, bool]) -> None:
+        snapshot, self.closed = place
+        self.source.seek(snapshot)
+
     def pin(self, epoch: Epoch) -> Any:
         return self.source.snapshot()
 
