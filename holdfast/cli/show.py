@@ -16,7 +16,8 @@ from rich.text import Text
 
 from holdfast.runtime.job import Job
 from holdfast.runtime.metrics import costs, left_out
-from holdfast.runtime.telling.events import TopologyChanged, decode
+from holdfast.runtime.telling.events import TopologyChanged
+from holdfast.runtime.telling.stored_events import decode
 
 REFRESH_S = 0.5
 

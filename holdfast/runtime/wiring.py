@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from holdfast.clock import Clock
-from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
+from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
+from holdfast.compiler.traverse import sinks_behind
 from holdfast.errors import HoldfastError
 from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
@@ -34,7 +35,7 @@ from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_o
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
-from holdfast.runtime.telling.events import RunEvent, RunStarted
+from holdfast.runtime.telling.events import RowsRepeated, RunEvent, RunStarted
 from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
 
@@ -68,6 +69,7 @@ class Wiring:
             c.id: (PreservedQueue if c.preserved else Queue)(c.id, around.signals, unbounded=c.control)
             for c in plan.connections
         }
+        self._repeated: list[tuple[ConnectionPlan, int]] = []
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
 
     @property
@@ -188,10 +190,10 @@ class Wiring:
         for c in self.plan.connections:
             sender, receiver = accounts.get(c.source), accounts.get(c.target)
             row = sent.get(c.id, 0) if sender is None else sender.sent.get(c.id, 0)
-            if c.preserved:
-                row = max(
-                    row, taken[c.id].row
-                )  # a sender that stands behind sends rows again, with new numbers
+            if c.preserved and taken[c.id].row > row:
+                # The sender stands behind: it sends rows again, with new numbers.
+                self._repeated.append((c, taken[c.id].row - row))
+                row = taken[c.id].row
             self.connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
         for life in self.in_regions:
             life.count_lost(self._books.ledger.border_lost)
@@ -236,6 +238,10 @@ class Wiring:
         yield RunStarted(self.plan.graph.name, until, url, tuple(map(str, self.regions)), sources)
         yield from (region.change for region in self.regions.values() if region.change is not None)
         yield from () if store is None else regions_gone(store, self.plan)
+        behind = sinks_behind(self.plan.graph)
+        for c, rows in self._repeated:
+            sinks = tuple(sorted({sink for name, _ in c.ports for sink in behind[name]}))
+            yield RowsRepeated(c.target, rows, self.loops[c.target].plan.region, sinks)
 
     def _place_of(self, loop: ElementLoop, run: SourceRun) -> str:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from holdfast.compiler.traverse import sinks_behind
-from holdfast.errors import NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch
 from holdfast.protocol import messages
@@ -19,6 +17,7 @@ from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
 from holdfast.runtime.element.repeating import Repeating
+from holdfast.runtime.element.uploading import Uploading
 from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
@@ -59,8 +58,7 @@ class RegionLife(Life):
         """Rows read when an epoch was pinned or restored."""
         self._restored_at = 0
         self._aligns_since: float | None = None
-        self._uploads = ThreadPoolExecutor(1, thread_name_prefix=f"upload-{loop.name}")
-        self._upload: Future[None] | None = None
+        self._uploading = Uploading(loop.worker, region, self.send)
         self.error: BaseException | None = None
         """Why it broke last."""
         plan = loop.plan
@@ -186,7 +184,7 @@ class RegionLife(Life):
         self._region.fatal(error)
 
     def close(self) -> None:
-        self._uploads.shutdown(wait=False, cancel_futures=True)
+        self._uploading.close()
 
     # --- messages and markers -----------------------------------------------------------------------------------
 
@@ -290,9 +288,9 @@ class RegionLife(Life):
                     self._kept = {}
                 case messages.Pin(epoch, attempt, captured):
                     self._pin(epoch, attempt, captured)
-                case messages.Upload(epoch, attempt):
+                case messages.Upload():
                     assert self._pinned is not None
-                    self._upload = self._uploads.submit(self._upload_in_background, self._pinned)
+                    self._uploading.begin(self._pinned)
                 case messages.Restore(epoch, attempt):
                     self._restore(epoch, attempt)
                 case messages.Tell(event):
@@ -329,25 +327,10 @@ class RegionLife(Life):
                 batch.hold.let_go()
         self._kept = None
 
-    def _upload_in_background(self, pinned: Pinned) -> None:
-        try:
-            part = self._region.upload(pinned, self.loop.worker)
-            self.send(messages.UploadFinished(pinned.epoch, pinned.attempt, part))
-        except NoSpaceError as error:
-            self.send(messages.UploadBroke(pinned.epoch, pinned.attempt, True, str(error)))
-        except BaseException as error:
-            if is_fatal(error):
-                self._region.fatal(error)
-            told = (story_of(error), may_pass(error))
-            self.send(messages.UploadBroke(pinned.epoch, pinned.attempt, False, *told))
-
     def _restore(self, epoch: Epoch, attempt: Attempt) -> None:
         fp("reset.begin")
         self.pauses.forget()
-        if self._upload is not None:
-            # A late upload of the old attempt must not meet the sinks' roll-back.
-            self._upload.exception()
-            self._upload = None
+        self._uploading.wait()
         self._drop_kept()
         self._count_replay(epoch)
         self._pinned = None

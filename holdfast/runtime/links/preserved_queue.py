@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from holdfast.errors import StateError
 from holdfast.ids import ConnectionId
 from holdfast.protocol.messages import Marker
-from holdfast.protocol.preserved import Preserved
+from holdfast.protocol.preserved import NotRepeated, Preserved
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel, Signals, never
 from holdfast.runtime.links.queue import Queue
@@ -40,12 +41,22 @@ class PreservedQueue(Queue):
                 if give_up():
                     raise Interrupted
                 self._signals.condition.wait(1.0)
-            if self._kept.put(Parcel(batch, self.sent + batch.rows), batch.rows):
+            if self._put(Parcel(batch, self.sent + batch.rows)):
                 self._count(batch, 1)
             else:
                 batch.hold.let_go()
             self.sent += batch.rows
             self._signals.condition.notify_all()
+
+    def _put(self, parcel: Parcel) -> bool:
+        try:
+            return self._kept.put(parcel, parcel.batch.rows)
+        except NotRepeated as error:
+            raise StateError(
+                f"what was to be sent along {self.id} again is not what was sent before: {error}.",
+                cure="In mode='independent' an element does its steps again after a failure, so its operators must give the"
+                " same rows for the same input; use another mode if they cannot.",
+            ) from error
 
     @property
     def place_of_sender(self) -> Place:

@@ -30,6 +30,7 @@ from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.timers import Timers
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
+from holdfast.runtime.telling.stored_events import encode
 
 SPACE_PROBE_S = 0.5
 MAX_BACKOFF_S = 30.0
@@ -184,7 +185,7 @@ class Region:
             **self.metrics.as_dict(now, self.controller.phase.value, self._cause.reason),
             **self.restoring.status(),
             "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
-            **({} if self.change is None else {"topology_changed": events.encode(self.change)[1]}),
+            **({} if self.change is None else {"topology_changed": encode(self.change)[1]}),
         }
 
     # --- events and timers --------------------------------------------------------------------------------------

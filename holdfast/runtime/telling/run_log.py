@@ -72,6 +72,11 @@ def line_of(event: e.RunEvent) -> Line | None:
                 "element %r lost %s rows for %s: %s",
                 (event.element, event.rows, sinks, event.reason),
             )
+        case e.RowsRepeated():
+            text = (
+                "element %r may get up to %s rows that it had before the driver died; they may be twice in %s"
+            )
+            return WARNING, text, (event.element, event.rows, ", ".join(event.sinks or ()) or "no sink")
         case e.RowsLate():
             return WARNING, "operator %r: %s late rows, %s in all", (event.operator, event.rows, event.total)
         case e.RowsMalformed():
