@@ -74,7 +74,7 @@ def test_all_settings_arrive() -> None:
         ({"reset_timeout": "x"}, "reset_timeout='x' is no duration"),
         ({"trigger": "sometimes"}, "There is no trigger 'sometimes'. Use one of periodic, operator, manual"),
         ({"trigger": "operator", "period": 2}, "Give either period=… or trigger=…, not both"),
-        ({"mode": "aware"}, "The mode 'aware' is not available yet. Use drain or token or async"),
+        ({"mode": "aware"}, "There is no mode 'aware'. Use one of async, token, drain, independent"),
         ({"mode": "fast"}, "There is no mode 'fast'"),
         ({"max_consecutive_resets": 0}, "must be a whole number above 0"),
         ({"max_consecutive_resets": 1.5}, "must be a whole number above 0"),

@@ -72,14 +72,13 @@ def stored_borders(
     """What the newest epochs of regions know of their borders: rows sent, and rows taken and lost. Connections that the
     program had when the epoch was established, and those it has now."""
     regions: dict[ElementName, object] = {element.name: element.region for element in plan.elements}
-    known = {id: n for one in manifests for part in one.parts.values() for id, n in part.borders.items()}
+    # Between elements that have epochs of their own both ends know a connection.
+    known = [item for one in manifests for part in one.parts.values() for item in part.borders.items()]
     outside = [c for c in plan.connections if c.region is None]
     sent = {c.id: 0 for c in outside if regions[c.source] is not None}
     taken = {c.id: TakenByRegion() for c in outside if regions[c.target] is not None}
-    sent |= {id: numbers["sent"] for id, numbers in known.items() if "sent" in numbers}
+    sent |= {id: numbers["sent"] for id, numbers in known if "sent" in numbers}
     taken |= {
-        id: TakenByRegion(numbers["taken"], numbers["lost"])
-        for id, numbers in known.items()
-        if "taken" in numbers
+        id: TakenByRegion(numbers["taken"], numbers["lost"]) for id, numbers in known if "taken" in numbers
     }
     return sent, taken
