@@ -23,7 +23,7 @@ Case = TypeVar("Case")
 
 @dataclass
 class Extent:
-    """All cases of a test, or a sample of them. `told` is for the report at the end of the run."""
+    """All cases of a test, or a sample of them. `told` is for the tables of the run."""
 
     everything: bool
     name: str

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from idle_program import rows as rows_of_sources
-from killed import killed_and_finished, lived, written
+from killed import killed_and_finished, lived, undisturbed, written
 
 from holdfast.testing import compare_rows
 
@@ -48,7 +48,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     def run(program: str) -> Path:
         if program not in known:
             known[program] = tmp_path_factory.mktemp("golden")
-            assert lived(HERE / f"{program}.py", known[program]) == 0
+            undisturbed(HERE / f"{program}.py", known[program])
         return known[program]
 
     return run
@@ -108,7 +108,7 @@ def test_a_changed_topology_on_other_partitions_survives_kills_while_it_takes_ov
     here = {"golden": tmp_path / "golden", "killed": tmp_path / "killed"}
     for place in here.values():
         assert lived(EVOLVING, place, "", "first") == 0
-    assert lived(EVOLVING, here["golden"], "", "then") == 0
+    undisturbed(EVOLVING, here["golden"], "then")
     killed_and_finished(
         EVOLVING,
         here["killed"],
