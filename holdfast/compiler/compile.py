@@ -19,6 +19,7 @@ from holdfast.language.graph import Graph, Operator, StreamRef
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.kind import Planned
 from holdfast.operators.kinds import keyed_kind, kind_of
+from holdfast.operators.python.hosted_clock import Clock
 from holdfast.operators.shared.logic import KeyedLogic
 
 
@@ -46,6 +47,7 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
         aside=settled.aside,
         offsets_us=settled.offsets_us,
         timed=settled.timed,
+        clocked=settled.clocked,
     )
 
 
@@ -81,6 +83,18 @@ def fingerprints(graph: Graph, schemas: Mapping[StreamRef, pa.Schema]) -> Mappin
 def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
     """The logic of a keyed operator."""
     return keyed_kind(op).logic(planned(op, plan))
+
+
+def clock_of(op: Operator, plan: Plan) -> Clock | None:
+    """Event time in an operator in the driver, if it hands it on to somebody who goes by it."""
+    if op.name not in plan.clocked:
+        return None
+    found = planned(op, plan)
+    ports = {}
+    for port, timing in plan.clocked[op.name].items():
+        delays = [(str(name), us) for name, us in timing.delays_us.items()]
+        ports[port] = found.timed_port(port, (), timing.column or "", delays, timing.idle_us)
+    return Clock(ports)
 
 
 def planned(op: Operator, plan: Plan) -> Planned[Any]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from holdfast.ids import ConnectionId, ElementName, OperatorName, RegionName
 from holdfast.language.graph import Graph, Operator, RegionSettings, StreamRef
 from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.kind import Timing
 from holdfast.protocol.shape import RegionShape
 
 
@@ -78,3 +79,5 @@ class Plan:
     """Input ports at which event time is not quite what the column says."""
     timed: Mapping[StreamRef, frozenset[OperatorName]] = field(default_factory=dict)
     """Streams beside whose rows event time travels, with the operators that read it."""
+    clocked: Mapping[OperatorName, Mapping[int, Timing]] = field(default_factory=dict)
+    """Operators in the driver that hand event time on, with that of each data port."""

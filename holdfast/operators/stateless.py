@@ -161,7 +161,9 @@ class RenameKind(StatelessKind[RenameSpec]):
     def timing(self, op: OperatorOf[RenameSpec], given: Sequence[Timing | None]) -> Timing | None:
         """The event time goes on under its new name."""
         time = given[0]
-        return None if time is None else replace(time, column=op.spec.columns.get(time.column, time.column))
+        if time is None or time.column is None:
+            return time
+        return replace(time, column=op.spec.columns.get(time.column, time.column))
 
     def schemas(self, op: OperatorOf[RenameSpec], inputs: Schemas) -> list[pa.Schema]:
         for name in op.spec.columns:

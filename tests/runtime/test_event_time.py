@@ -149,9 +149,9 @@ def numbers(topology: hf.Topology) -> hf.Stream:
     return topology.source(hf.Rows(program.rows(), program.SCHEMA), name="numbers")
 
 
-class Through:
-    def process(self, row: Any, port: int) -> Any:
-        return row
+class Tables:
+    def process_batch(self, table: Any, port: int) -> Any:
+        return table
 
 
 Write = Callable[[hf.Stream], Any]
@@ -179,8 +179,8 @@ Write = Callable[[hf.Stream], Any]
             r"declares event time.*map_arrow 'm' does not keep positions",
         ),
         (
-            lambda s: s.event_time("at", delay=0).apply(Through, program.SCHEMA, name="thru").sort(),
-            r"was declared, but hosted 'thru' makes rows of its own.*again behind 'thru'",
+            lambda s: s.event_time("at", delay=0).apply(Tables, program.SCHEMA, name="thru").sort(),
+            r"was declared, but hosted 'thru' has process_batch.*again behind 'thru'",
         ),
     ],
 )

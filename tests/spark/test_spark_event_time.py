@@ -105,3 +105,25 @@ def test_the_end_of_the_input_closes_every_window(on_spark: Any, files: Path) ->
     inner, nested = on_spark.several(build, close=True)
     compare_rows(by_spark(on_spark.spark, files, 1), inner.to_pylist())
     compare_rows(by_spark(on_spark.spark, files, 5), nested.to_pylist())
+
+
+class Rare(hf.Operator):
+    """Rows of the rare key, in the driver."""
+
+    def process(self, row: Any, port: int) -> Any:
+        return row if row.k == "rare" else None
+
+
+def test_time_goes_on_behind_an_operator_in_the_driver(on_spark: Any, files: Path) -> None:
+    """Behind a filter of Spark, whose dropped rows move time on, and without it; together and in another element."""
+    schema = "id long, at timestamp, k string"
+
+    def build(topology: hf.Topology) -> list[hf.Stream]:
+        stream = read(topology, files)
+        rare = stream.apply(Rare, schema, name="rare")
+        filtered = stream.filter("k = 'rare'").apply(Rare, schema, name="again")
+        return [counted(rare, 1, "counted"), counted(filtered.isolate(), 1, "elsewhere")]
+
+    wanted = by_spark(on_spark.spark, files, 1, "k = 'rare'")
+    for table in on_spark.several(build):
+        compare_rows(wanted, table.to_pylist())

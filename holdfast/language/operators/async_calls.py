@@ -50,11 +50,13 @@ class AsyncMap(Operator):
 
     def process_batch(self, table: pa.Table, port: int) -> Iterable[Any]:
         """All calls for these rows; the first that fails for good ends the others and is raised."""
+        return self._loop_of_its_own().run_until_complete(self._all(table.to_pylist()))
+
+    def _loop_of_its_own(self) -> asyncio.AbstractEventLoop:
+        """One for the operator's life: clients of services belong to a loop."""
         if self._loop is None:
-            self._loop = (
-                asyncio.new_event_loop()
-            )  # one for the operator's life: clients of services belong to a loop
-        return self._loop.run_until_complete(self._all(table.to_pylist()))
+            self._loop = asyncio.new_event_loop()
+        return self._loop
 
     def close(self) -> None:
         if self._pool is not None:
@@ -63,6 +65,11 @@ class AsyncMap(Operator):
             self._loop.close()
 
     async def _all(self, rows: list[dict[str, Any]]) -> list[Any]:
+        results, finished = await self._results(rows)
+        return [made for result in results for made in result] if self._ordered else finished
+
+    async def _results(self, rows: list[dict[str, Any]]) -> tuple[list[list[Any]], list[Any]]:
+        """(what each row became, the same as calls ended)."""
         gate = asyncio.Semaphore(self._concurrency)
         finished: list[Any] = []
 
@@ -80,7 +87,7 @@ class AsyncMap(Operator):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
-        return [made for result in results for made in result] if self._ordered else finished
+        return results, finished
 
     async def _called(self, row: dict[str, Any]) -> Any:
         """One call, made again after a failure as often as was asked for."""
@@ -102,6 +109,14 @@ class AsyncMap(Operator):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast-call")
         return asyncio.get_running_loop().run_in_executor(self._pool, self._fn, row)
+
+
+class OrderedAsyncMap(AsyncMap):
+    """Rows leave in the order in which they came: it is known what each became, so that event time goes on."""
+
+    def process_each(self, table: pa.Table, port: int) -> list[list[Any]]:
+        """The rows that each row became."""
+        return self._loop_of_its_own().run_until_complete(self._results(table.to_pylist()))[0]
 
 
 def as_rows(result: Any) -> list[Any]:
@@ -147,5 +162,8 @@ class AsyncVerbs(Verbs):
                     f"{what}={number!r} is no number of calls.", cure=f"Give {least} or more."
                 )
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
-        make, label = maker(partial(AsyncMap, fn, concurrency, timeout_s, retries, ordered))
-        return self._then(HostedSpec(make, (to_arrow(schema, "the schema of async_map"),), label), name)
+        cls = OrderedAsyncMap if ordered else AsyncMap
+        make, _ = maker(partial(cls, fn, concurrency, timeout_s, retries, ordered))
+        why = "" if ordered else "has ordered=False: its rows leave as calls end"
+        columns = (to_arrow(schema, "the schema of async_map"),)
+        return self._then(HostedSpec(make, columns, AsyncMap.__name__, untimed=why), name)

@@ -11,7 +11,15 @@ from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.graph import HostedSpec, StreamRef
-from holdfast.language.hosted import PROCESS, Missing, OnError, checked_missing, checked_on_error, maker
+from holdfast.language.hosted import (
+    PROCESS,
+    Missing,
+    OnError,
+    Operator,
+    checked_missing,
+    checked_on_error,
+    maker,
+)
 from holdfast.language.schema import to_arrow
 
 if TYPE_CHECKING:
@@ -39,7 +47,8 @@ def hosted_spec(
         to_arrow(each, f"the schema of {label}") for each in ([schema] if schema is not None else given)
     )
     known = inspect.isclass(operator) or any(hasattr(operator, method) for method in PROCESS)
-    makes_tables = on_error == "stream" and hasattr(operator if known else make(), "process_batch")
+    sample = operator if known else make()
+    makes_tables = hasattr(sample, "process_batch")
     return HostedSpec(
         make,
         columns,
@@ -48,7 +57,18 @@ def hosted_spec(
         checked_missing(missing),
         checked_on_error(on_error, makes_tables, label),
         names,
+        untimed(sample),
     )
+
+
+def untimed(operator: Any) -> str:
+    """What `HostedSpec.untimed` says of an operator, or its class: which rows have no place in the time of its input."""
+    if hasattr(operator, "process_batch") and not hasattr(operator, "process_each"):
+        return "has process_batch(): nobody knows which rows of a table it made its rows of"
+    drains = getattr(operator if inspect.isclass(operator) else type(operator), "drain", Operator.drain)
+    if drains is not Operator.drain:
+        return "has drain(): where its rows are in time would depend on when epochs are"
+    return ""
 
 
 def _names(schemas: Mapping[str, Any], label: str) -> tuple[str, ...]:

@@ -72,6 +72,9 @@ class Outbox:
         """Rows as `OutputForm.row` gives them, and tables, in their order."""
         self.failed: list[tuple[Any, ...]] = []
         """Rows of the stream of errors."""
+        self._given = [0] * len(self._forms)
+        self.came: list[tuple[tuple[int, ...], int]] = []
+        """Watermarks that were reached, with how many rows of each port there were then."""
         self.closed_by: str | None = None
         """What is being processed, if nothing may be submitted because of it."""
 
@@ -95,12 +98,24 @@ class Outbox:
             item = pa.Table.from_batches([item])
         if isinstance(item, pa.Table):
             items.append(form.table(item))
-            return int(item.num_rows)
-        if isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
+            count = int(item.num_rows)
+        elif isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
             items.extend([form.row(each) for each in item])
-            return len(item)
-        items.append(form.row(item))
-        return 1
+            count = len(item)
+        else:
+            items.append(form.row(item))
+            count = 1
+        self._given[number] += count
+        return count
+
+    def time_came(self, mark: int) -> None:
+        """Event time has come to this watermark: what is submitted from now on is behind it."""
+        self.came.append((tuple(self._given), mark))
+
+    def take_times(self) -> list[list[tuple[int, int]]]:
+        """For each port the watermarks that were reached, and how many rows there were then. Before `take`."""
+        came, self.came = self.came, []
+        return [[(given[port], mark) for given, mark in came] for port in range(len(self._forms))]
 
     def submit_all(self, result: Any) -> None:
         """What `process` returned: nothing, one row, a table, or an iterable of rows (a generator, a list)."""
@@ -124,6 +139,7 @@ class Outbox:
             for form, items in zip(self._forms, self._items, strict=True)
         ]
         self._items = [[] for _ in self._forms]
+        self._given = [0] * len(self._forms)
         return tables
 
     def take_failed(self) -> pa.Table:
@@ -135,18 +151,19 @@ class Outbox:
 
     def mark(self) -> Any:
         """What there is by now, for `check` and `back_to`."""
-        return tuple(map(len, self._items))
+        return tuple(map(len, self._items)), tuple(self._given)
 
     def check(self, mark: Any) -> None:
         """Refuse what does not fit its schema among what came since."""
-        for form, items, begin in zip(self._forms, self._items, mark, strict=True):
+        for form, items, begin in zip(self._forms, self._items, mark[0], strict=True):
             for item in items[begin:]:
                 form.check(item)
 
     def back_to(self, mark: Any) -> None:
         """Forget what came since."""
-        for items, begin in zip(self._items, mark, strict=True):
+        for items, begin in zip(self._items, mark[0], strict=True):
             del items[begin:]
+        self._given = list(mark[1])
 
 
 def _tables(form: OutputForm, items: Sequence[Any]) -> Iterator[pa.Table]:

@@ -112,6 +112,10 @@ class TimedPort:
     def _nothing(self) -> pa.Table:
         return pa.schema([*self.schema, *POSITION_FIELDS]).empty_table()
 
+    def own_stairs(self, rows: pa.Table) -> pa.Table:
+        """How rows, some of which may have no event time, move time on by themselves."""
+        return STAIRS.empty_table() if self.aside else self._stairs(self._timed(rows))
+
     def _stairs(self, rows: pa.Table) -> pa.Table:
         """How rows in the order of their positions move time on by themselves."""
         if self.aside:

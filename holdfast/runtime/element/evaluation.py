@@ -215,8 +215,10 @@ class Evaluation:
         if name not in worker.inside:
             return self._ending_afar(stream)
         if stream in self._marks:
-            mark = self._marks[stream]
+            mark = self._marks[stream].slice(self._marks[stream].num_rows - 1)
             return [mark] if is_closed(mark.column(TIME_COLUMN)[0].as_py()) else []
+        if name in worker.plan.clocked:
+            return []  # it tells its time itself
         producer, kind = worker.plan.graph.operators[name], kind_of(worker.plan.graph.operators[name])
         if kind.role == "source":
             return [self._mark(name, LAST, CLOSED)] if self._work.slices.get(name) is CLOSING else []
@@ -272,6 +274,8 @@ class Evaluation:
         run = self._worker.runs[op.name]
         assert isinstance(run, HostedRun)
         worked = 0
+        if run.clock is not None:
+            run.clock.begin(int(self._worker.clock.wall() * 1e6))
         # Data ports before control ports: rows of a control port change state only.
         for port in sorted(range(len(op.inputs)), key=lambda p: op.inputs[p].control):
             for connection in self._worker.element.inputs:
@@ -279,7 +283,9 @@ class Evaluation:
                     worked += self._process(run, op, port, connection)
         if worked:
             run.check_state()
+        if worked or run.clock is not None:
             self.add_tables(op, run.take_outputs())
+            self._marks.update({StreamRef(op.name, port): at for port, at in run.take_times().items()})
 
     def _process(self, run: HostedRun, op: Operator, port: int, connection: ConnectionPlan) -> int:
         """Hand what came along a connection to a Python operator, as far as there is time; returns its rows."""
@@ -290,9 +296,13 @@ class Evaluation:
         worked = 0
         for number, parcel in enumerate(parcels):
             done = 0
-            if deadline is None or not worked or time.monotonic() < deadline:
+            if deadline is None or not worked or time.monotonic() < deadline or not parcel.batch.rows:
                 table = self._rows_of(parcel.batch, connection.stream, op.inputs[port])
-                done = run.process(table, port, op.inputs[port].control, deadline)
+                ahead = run.time_passes(port, table, self._engine.read_times([parcel.batch]))
+                rows = table.select(self._worker.plan.schemas[connection.stream].names)
+                rises = {} if ahead is None else ahead.rises
+                done = run.process(rows, port, op.inputs[port].control, deadline, rises)
+                run.time_passed(ahead, done)
             worked += done
             if done < parcel.batch.rows:
                 self._outcome.left[connection.id] = [p.rest(0) for p in parcels[number + 1 :]]
@@ -302,8 +312,7 @@ class Evaluation:
 
     def _rows_of(self, batch: Batch, stream: StreamRef, port: InputPort) -> pa.Table:
         ordered = all(s in self._worker.plan.stamped for s in port.streams)
-        table = self._worker.read_batch(batch, stream, ordered)
-        return table.select(self._worker.plan.schemas[stream].names).slice(batch.skip)
+        return self._worker.read_batch(batch, stream, ordered).slice(batch.skip)
 
     def _input(self, op: Operator, port: int) -> Frame | None:
         frames = [f for s in op.inputs[port].streams if (f := self._stream(s, op.name, port)) is not None]
