@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.errors import HoldfastError
-from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
+from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import SinkSpec, SourceSpec
 from holdfast.protocol.accounts import TakenByRegion
@@ -109,8 +111,14 @@ class Wiring:
                     token=around.token,
                     check_owner=around.store.check_owner if around.store is not None else lambda: None,
                     run_tasks=around.engine.run_tasks,
+                    refuse=partial(self._refuse, op.name),
                 )
                 op.spec.sink.open(context)
+
+    def _refuse(self, sink: OperatorName, row: Any, error: Exception | str) -> None:
+        """A sink cannot write a row: its element, which is wired after it was opened, tells of it."""
+        runs = (run for loop in self.loops.values() for run in loop.worker.sinks if run.name == sink)
+        next(runs).refusals.refuse(row, error)
 
     def _add_region(self, plan: RegionPlan) -> None:
         around = self._around
