@@ -17,7 +17,7 @@ from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.errors import HoldfastError
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
-from holdfast.language.graph import SinkSpec, SourceSpec
+from holdfast.language.graph import Graph, SinkSpec, SourceSpec
 from holdfast.protocol.accounts import TakenByRegion
 from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.element.account_books import AccountBooks
@@ -30,10 +30,12 @@ from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.queue import Queue
+from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
+from holdfast.runtime.telling.beginning_events import ProgramChanged
 from holdfast.runtime.telling.events import RunEvent, RunStarted
 from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
@@ -59,8 +61,9 @@ class Surroundings:
 class Wiring:
     """The parts of one run. Changed by `wire` and `find_beginnings` only."""
 
-    def __init__(self, plan: Plan, around: Surroundings) -> None:
-        self.plan = plan
+    def __init__(self, graph: Graph, plan: Plan, around: Surroundings) -> None:
+        self._graph, self.plan = graph, plan
+        self.program_change: ProgramChanged | None = None
         self.regions: dict[RegionName, Region] = {}
         self.loops: dict[ElementName, ElementLoop] = {}
         self._around = around
@@ -157,6 +160,8 @@ class Wiring:
         self._number_rows()
         self._books.begin()
         self._create_entries()
+        told = [region.change for region in self.regions.values() if region.change is not None]
+        self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
         self._open_sources()
 
     def _place_sources(self) -> None:
@@ -223,6 +228,10 @@ class Wiring:
                 except Exception:
                     logger.warning("%r could not be closed", op.name, exc_info=True)
 
+    def changes(self) -> dict[str, Any]:
+        """For the status: how the program differs from the one before."""
+        return {} if self.program_change is None else {"program_changed": list(self.program_change.changes)}
+
     def how_it_begins(self, until: str | None) -> Iterator[RunEvent]:
         """What is told when all is found and the threads start."""
         sources = {
@@ -235,6 +244,7 @@ class Wiring:
         yield RunStarted(self.plan.graph.name, until, url, tuple(map(str, self.regions)), sources)
         yield from (region.change for region in self.regions.values() if region.change is not None)
         yield from () if store is None else regions_gone(store, self.plan)
+        yield from () if self.program_change is None else (self.program_change,)
 
     def _place_of(self, loop: ElementLoop, run: SourceRun) -> str:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]
