@@ -55,7 +55,7 @@ def status_tables(status: Mapping[str, Any]) -> Group:
         "region", "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)",
     )  # fmt: skip
-    said = []
+    said = list(status.get("program_changed", ()))
     for name, region in status["regions"].items():
         regions.add_row(
             name, region["phase"], str(region["epoch"]), _seconds(region["age_s"]),

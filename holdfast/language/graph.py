@@ -55,6 +55,7 @@ class SourceSpec(Spec):
 @dataclass(frozen=True, slots=True)
 class SinkSpec(Spec):
     sink: Sink
+    on_error: OnError = "fail"
 
 
 @dataclass(frozen=True, slots=True)

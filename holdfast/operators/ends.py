@@ -10,6 +10,7 @@ import pyarrow.types as pt
 
 from holdfast.ids import OperatorName
 from holdfast.language.graph import HostedSpec, SinkSpec, SourceSpec
+from holdfast.language.hosted import ERRORS
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, Timing, register
 
@@ -39,7 +40,7 @@ class SinkKind(Kind[SinkSpec]):
 
     def schemas(self, op: OperatorOf[SinkSpec], inputs: Schemas) -> list[pa.Schema]:
         op.spec.sink.check_columns(inputs[0])
-        return []
+        return [ERRORS] if op.spec.on_error == "stream" else []
 
     def what(self, op: OperatorOf[SinkSpec]) -> str:
         return op.spec.sink.describe()

@@ -98,7 +98,7 @@ class Job(Run):
                     cure='Pass one: topology.run(store="file:path/to/store").',
                 )
             self._store_schemas()
-            self._wiring = Wiring(self.plan, self._surroundings(identity, token))
+            self._wiring = Wiring(self.graph, self.plan, self._surroundings(identity, token))
             self._wiring.wire()
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
             self._wiring.find_beginnings(self._until == "available")
@@ -121,6 +121,7 @@ class Job(Run):
             {str(name): RegionStatus.of(region.status(now)) for name, region in self.regions.items()},
             {str(name): ElementStatus.of(loop.status(now)) for name, loop in self.loops.items()},
             self._wiring.lost_by_sink(),
+            more=self._wiring.changes(),
         )
 
     def stop(self, timeout: Duration | None = None) -> None:

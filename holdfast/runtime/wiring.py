@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import sinks_behind
 from holdfast.errors import HoldfastError
-from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
+from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
-from holdfast.language.graph import SinkSpec, SourceSpec
+from holdfast.language.graph import Graph, SinkSpec, SourceSpec
 from holdfast.protocol.accounts import TakenByRegion
 from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.element.account_books import AccountBooks
@@ -31,10 +33,12 @@ from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.preserved_queue import PreservedQueue
 from holdfast.runtime.links.queue import Queue
+from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
+from holdfast.runtime.telling.beginning_events import ProgramChanged
 from holdfast.runtime.telling.events import RowsRepeated, RunEvent, RunStarted
 from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
@@ -60,8 +64,9 @@ class Surroundings:
 class Wiring:
     """The parts of one run. Changed by `wire` and `find_beginnings` only."""
 
-    def __init__(self, plan: Plan, around: Surroundings) -> None:
-        self.plan = plan
+    def __init__(self, graph: Graph, plan: Plan, around: Surroundings) -> None:
+        self._graph, self.plan = graph, plan
+        self.program_change: ProgramChanged | None = None
         self.regions: dict[RegionName, Region] = {}
         self.loops: dict[ElementName, ElementLoop] = {}
         self._around = around
@@ -114,8 +119,14 @@ class Wiring:
                     token=around.token,
                     check_owner=around.store.check_owner if around.store is not None else lambda: None,
                     run_tasks=around.engine.run_tasks,
+                    refuse=partial(self._refuse, op.name),
                 )
                 op.spec.sink.open(context)
+
+    def _refuse(self, sink: OperatorName, row: Any, error: Exception | str) -> None:
+        """A sink cannot write a row: its element, which is wired after it was opened, tells of it."""
+        runs = (run for loop in self.loops.values() for run in loop.worker.sinks if run.name == sink)
+        next(runs).refusals.refuse(row, error)
 
     def _add_region(self, plan: RegionPlan) -> None:
         around = self._around
@@ -156,6 +167,8 @@ class Wiring:
         self._number_rows()
         self._books.begin()
         self._create_entries()
+        told = [region.change for region in self.regions.values() if region.change is not None]
+        self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
         self._open_sources()
 
     def _place_sources(self) -> None:
@@ -226,6 +239,10 @@ class Wiring:
                 except Exception:
                     logger.warning("%r could not be closed", op.name, exc_info=True)
 
+    def changes(self) -> dict[str, Any]:
+        """For the status: how the program differs from the one before."""
+        return {} if self.program_change is None else {"program_changed": list(self.program_change.changes)}
+
     def how_it_begins(self, until: str | None) -> Iterator[RunEvent]:
         """What is told when all is found and the threads start."""
         sources = {
@@ -242,6 +259,7 @@ class Wiring:
         for c, rows in self._repeated:
             sinks = tuple(sorted({sink for name, _ in c.ports for sink in behind[name]}))
             yield RowsRepeated(c.target, rows, self.loops[c.target].plan.region, sinks)
+        yield from () if self.program_change is None else (self.program_change,)
 
     def _place_of(self, loop: ElementLoop, run: SourceRun) -> str:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]

@@ -13,7 +13,7 @@ from holdfast.durable import checksum_file, translate_os_errors
 from holdfast.errors import ConfigError, DamagedError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
-from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, SinkContext, StepId
 from holdfast.sinks.merge import MergeTask, data_files, merge
 from holdfast.sinks.staged_files import StagedFileSink
 
@@ -36,6 +36,10 @@ class ForeachBatch(StagedFileSink):
     rows of the epoch and its number. If it failed or its success could not be recorded it is called again with the
     same rows and the same number: a function that ignores a number it has done makes the output exactly-once.
     An epoch without rows makes no call.
+
+    With on_error="stream" the function may leave rows out and tell which: `refuse(row, error)` of this sink, with per="step".
+    `check(table)`, a function of a pyarrow.Table, answers for each row why it cannot be written, or None; such rows do not
+    reach the function at all.
     """
 
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
@@ -46,6 +50,7 @@ class ForeachBatch(StagedFileSink):
         per: Literal["step", "epoch"] = "step",
         *,
         staging: str | None = None,
+        check: RowCheck | None = None,
     ) -> None:
         if per not in ("step", "epoch"):
             raise ConfigError(f"per={per!r} is unknown.", cure='Use "step" or "epoch".')
@@ -53,7 +58,7 @@ class ForeachBatch(StagedFileSink):
             raise ConfigError(
                 'per="epoch" needs a staging directory.', cure="Give staging='some/shared/directory'."
             )
-        self._fn, self._per = fn, per
+        self._fn, self._per, self._check = fn, per, check
         super().__init__(Path(staging or ".").absolute())
         self._arrow = False
         # The class says why in general; an instance can say it precisely.
@@ -68,6 +73,13 @@ class ForeachBatch(StagedFileSink):
             super().open(context)
         else:
             self._context = context
+
+    def row_check(self) -> RowCheck | None:
+        return self._check
+
+    def refuse(self, row: Any, error: Exception | str) -> None:
+        """Called by the function: this row was not written, for this reason; the others were."""
+        self._run.refuse(row, error)
 
     @property
     def is_staged(self) -> bool:

@@ -83,6 +83,19 @@ def naming(where: str, row: Any = None) -> Iterator[None]:
         raise known from error
 
 
+@contextmanager
+def naming_users(where: str) -> Iterator[None]:
+    """The same where most work is not the user's: only errors that came through the user's own lines are the user's. Spark's are
+    left as they are: they may tell of tasks of other operators."""
+    try:
+        yield
+    except Exception as error:
+        theirs = isinstance(error, HoldfastError) or type(error).__module__.startswith(("pyspark", "py4j"))
+        if theirs or not user_frames(error):
+            raise
+        raise told(where, error) from error
+
+
 def short(value: Any, longest: int = 60) -> str:
     text = repr(value)
     return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -19,13 +19,14 @@ from holdfast.language.connectors import TIME_COLUMN, TIMES, Sink, Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
 from holdfast.language.operators.event_time import EventTimeSpec, UsesTime
 from holdfast.operators.kinds import kind_of
+from holdfast.operators.python.user_errors import naming_users
 from holdfast.operators.shared.logic import KeyedLogic, times_at
 from holdfast.runtime.engines.engine import Delivery, Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
-from holdfast.runtime.runs.operator_runs import CLOSING, SourceRun
+from holdfast.runtime.runs.operator_runs import CLOSING, SinkRun, SourceRun
 from holdfast.state.windows.watermarks import CLOSED, is_closed
 
 if TYPE_CHECKING:
@@ -154,7 +155,21 @@ class Evaluation:
         fp("sink.write")
         if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
             frame = self._engine.strip(frame)
-        self._outcome.sink_rows[op.name] = self._engine.write(op.spec.sink, frame, self._name.id)
+        run = self._worker.runs[op.name]
+        assert isinstance(run, SinkRun)
+        letters: list[Frame] = []
+        check = op.spec.sink.row_check() if op.spec.on_error == "stream" else None
+        if check is not None:
+            frame, bad, kept = self._engine.checked(frame, check, op.name)
+            letters.append(bad)
+            self._shared.extend(kept)
+        run.refusals.begin()
+        with naming_users(f"sink {op.name!r}"):
+            self._outcome.sink_rows[op.name] = self._engine.write(op.spec.sink, frame, self._name.id)
+        if (refused := run.refusals.take()).num_rows:
+            letters.append(self._engine.from_table(refused))
+        if letters:
+            self._add(StreamRef(op.name), letters[0] if len(letters) == 1 else self._engine.union(letters))
 
     def _stateless(self, op: Operator) -> None:
         frame = self._input(op, 0)
@@ -356,8 +371,9 @@ def delivery_of(element: ElementPlan, name: OperatorName, out_streams: Sequence[
     kept = {out.port for out in out_streams if out.operator == name}
     for op in element.operators:
         for port in op.inputs:
-            if isinstance(op.spec, SinkSpec) and port.streams == (stream,):
-                names[op.spec.sink] = op.name
+            spec = op.spec
+            if isinstance(spec, SinkSpec) and spec.on_error == "fail" and port.streams == (stream,):
+                names[spec.sink] = op.name
             else:
                 kept.update(read.port for read in port.streams if read.operator == name)
     return OwnDelivery(Delivery(tuple(names), frozenset(kept)), names)

@@ -255,8 +255,8 @@ class Worker:
         match op.spec:
             case SourceSpec(source=source):
                 return SourceRun(op.name, source, self.stamp_of(StreamRef(op.name)))
-            case SinkSpec(sink=sink):
-                return SinkRun(op.name, sink)
+            case SinkSpec(sink=sink, on_error=on_error):
+                return SinkRun(op.name, sink, on_error)
             case spec if kind_of(op).role == "keyed":
                 chooser = self._budget.chooser(
                     op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)
