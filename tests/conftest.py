@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["sampling", "chaos_table"]
+pytest_plugins = ["sampling", "chaos_table", "postgres_server"]
 
 SESSION = {
     "spark.ui.enabled": "false",

@@ -33,6 +33,9 @@ class SinkKind(Kind[SinkSpec]):
     spec = SinkSpec
     role = "sink"
 
+    def takes_positions(self, op: OperatorOf[SinkSpec]) -> bool:
+        return op.spec.sink.wants_positions
+
     def schemas(self, op: OperatorOf[SinkSpec], inputs: Schemas) -> list[pa.Schema]:
         op.spec.sink.check_columns(inputs[0])
         return []
@@ -53,6 +56,9 @@ class HostedKind(Kind[HostedSpec]):
 
     def schemas(self, op: OperatorOf[HostedSpec], inputs: Schemas) -> list[pa.Schema]:
         return list(op.spec.ports)
+
+    def takes_positions(self, op: OperatorOf[HostedSpec]) -> bool:
+        return True
 
     def what(self, op: OperatorOf[HostedSpec]) -> str:
         return op.spec.label
