@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from postgres_server import PostgresServer
 
 from holdfast import failpoints
+from holdfast.errors import FencedError
 from holdfast.ids import Attempt, Epoch
 from holdfast.language.connectors import Sink, StepId
-from holdfast.sinks import DatabaseSink
+from holdfast.sinks import DatabaseSink, ForeachBatch
 from holdfast.testing.sink_conformance import (
     SCHEMA,
     SINK_FAILPOINTS,
@@ -148,3 +150,60 @@ def test_an_older_store_is_refused(place: Place) -> None:
     with pytest.raises(Exception, match="older than the output"):
         opened_sink(sink_of(place.url, place.table), token=2, epoch=1)
     assert len(place.rows()) == 4
+
+
+class TestInTransaction(SinkConformance):
+    """The helper for other databases, here with a driver from the standard library."""
+
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> None:
+        self.directory = tmp_path
+
+    def connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.directory / "data.db")
+        connection.execute("CREATE TABLE IF NOT EXISTS words (n INTEGER, word TEXT)")
+        return connection
+
+    def write(self, connection: sqlite3.Connection, table: pa.Table) -> None:
+        values = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        connection.cursor().executemany("INSERT INTO words VALUES (?, ?)", values)
+
+    def make(self) -> Sink:
+        return ForeachBatch.in_transaction(self.connect, self.write, staging=str(self.directory / "staging"))
+
+    def visible(self) -> list[tuple[Any, ...]]:
+        return self.connect().execute("SELECT n, word FROM words").fetchall()
+
+    @pytest.mark.parametrize("name", SINK_FAILPOINTS)
+    def test_a_failure_at_a_failpoint_leaves_one_copy(self, name: str) -> None:
+        run = MiniRun(self.directory / "book.json", self.make)
+        before = "sink.commit.applied=raise@2;" if name.startswith("reset") else ""
+        failpoints.arm(f"{before}{name}=raise@2")
+        try:
+            assert run.run_to_the_end()
+        finally:
+            assert failpoints.disarm()[name] == 1
+        self.shows(run.expected())
+
+    def test_a_function_that_fails_leaves_nothing(self) -> None:
+        sink = self.opened()
+        prepared = self.epoch(sink, 1, rows(0))
+        good, self.write = self.write, self.fail  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError):
+            opened_sink(self.make(), 2, 1, prepared)
+        self.shows([])
+        self.write = good  # type: ignore[method-assign]
+        opened_sink(self.make(), 3, 1, prepared)
+        self.shows([(0, "w0"), (1, "w1")])
+
+    def fail(self, connection: sqlite3.Connection, table: pa.Table) -> None:
+        connection.execute("INSERT INTO words VALUES (7, 'half')")
+        raise RuntimeError("on purpose")
+
+    def test_a_sleeper_that_was_replaced_shows_nothing(self) -> None:
+        old = self.opened()
+        prepared = self.epoch(old, 1, rows(0))
+        self.opened(2)
+        with pytest.raises(FencedError):
+            old.commit(Epoch(1), prepared)
+        self.shows([])

@@ -5,6 +5,7 @@ The driver (ADBC) sends Arrow batches as binary COPY. It is an extra of holdfast
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import defaultdict
@@ -157,6 +158,14 @@ class Connections:
         with _lock:
             waiting = _idle.pop((os.getpid(), self.address.url), [])
         for connection in waiting:
+            connection.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """The driver complains of connections that outlive the interpreter."""
+    for (process, _), waiting in list(_idle.items()):
+        for connection in waiting if process == os.getpid() else ():
             connection.close()
 
 

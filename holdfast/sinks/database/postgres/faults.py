@@ -16,6 +16,7 @@ _REFUSED = re.compile(
     r"|invalid connection option|invalid (port|integer)|missing \"=\"|sslmode|root certificate|certificate verify"
 )
 _QUERY = re.compile(r"\s*(Query was:|SQLSTATE:|CONTEXT:|LINE \d+:|HINT:).*", re.DOTALL)
+_PLACE = re.compile(r"Failed to connect: |connection to server at .*? failed: ")
 _PREFIX = re.compile(r"^[A-Z_]+: (\[libpq\] )?")
 
 
@@ -30,8 +31,12 @@ class Fault:
     def of(cls, error: Exception, address: Address) -> Fault:
         said = _QUERY.sub("", str(error))
         said = said.rpartition("ERROR:  ")[2] if "ERROR:  " in said else _PREFIX.sub("", said)
-        lines = [line.strip().removeprefix("DETAIL:").strip() for line in said.splitlines()]
-        text = " ".join(filter(None, lines)).rstrip(". ")
+        said = _PLACE.sub("", said).replace("FATAL:", "")
+        first, *more = [line.strip().rstrip(".") for line in said.splitlines() if line.strip()] or [
+            "no reason given"
+        ]
+        details = [line.removeprefix("DETAIL:").strip() for line in more if line.startswith("DETAIL:")]
+        text = " ".join([" ".join(first.split()), *(f"({detail})" for detail in details)])
         return cls(address.scrubbed(text), getattr(error, "sqlstate", None) or "")
 
     @property
