@@ -157,7 +157,8 @@ def _guarantee(
     plan: Plan, operator: Operator, spec: SinkSpec, region: RegionPlan | None, behind: Behind
 ) -> SinkGuarantee:
     if region is None:
-        return SinkGuarantee(operator.name, "best effort", _alone(plan, operator, behind), "at once")
+        reason = "; ".join(filter(None, [_alone(plan, operator, behind), spec.sink.alone]))
+        return SinkGuarantee(operator.name, "best effort", reason, "at once")
     reason = f"in region {region.name}; {spec.sink.reason}"
     ports = _best_effort_ports(plan, operator.name, region, behind)
     promised: Guarantee = "exactly-once"

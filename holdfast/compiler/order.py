@@ -54,7 +54,7 @@ def find_stamped(graph: Graph) -> frozenset[StreamRef]:
             for port in operator.inputs:
                 check_ordered(graph, operator, ordering, port, origins)
                 stamp_back(graph, port, stamped)
-        elif kind_of(operator).role == "hosted":
+        elif kind_of(operator).takes_positions(operator):
             for port in operator.inputs:
                 if origins_at(port, origins) is not None:
                     stamp_back(graph, port, stamped)

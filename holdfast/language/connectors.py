@@ -213,6 +213,10 @@ class Sink(ABC):
     """What the sink can promise inside a region."""
     reason: ClassVar[str] = "it cannot take a written row back"
     """Why, for `explain()`."""
+    alone: ClassVar[str] = ""
+    """What is particular to the sink outside of regions, for `explain()`."""
+    wants_positions: bool = False
+    """True if rows should come with their positions, where they have any: it keeps the last row of a key."""
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Refuse, with a ConfigError, rows that cannot be written. Called when the topology is compiled, before `open`."""

@@ -38,6 +38,9 @@ class SinkKind(Kind[SinkSpec]):
     spec = SinkSpec
     role = "sink"
 
+    def takes_positions(self, op: OperatorOf[SinkSpec]) -> bool:
+        return op.spec.sink.wants_positions
+
     def schemas(self, op: OperatorOf[SinkSpec], inputs: Schemas) -> list[pa.Schema]:
         op.spec.sink.check_columns(inputs[0])
         return [ERRORS] if op.spec.on_error == "stream" else []
@@ -72,6 +75,9 @@ class HostedKind(Kind[HostedSpec]):
     def untimed(self, op: OperatorOf[HostedSpec]) -> str:
         several = sum(not port.control for port in op.inputs) > 1
         return op.spec.untimed or ("has an input without event time" if several else "")
+
+    def takes_positions(self, op: OperatorOf[HostedSpec]) -> bool:
+        return True
 
     def what(self, op: OperatorOf[HostedSpec]) -> str:
         return op.spec.label

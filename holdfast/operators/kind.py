@@ -176,6 +176,10 @@ class Kind(ABC, Generic[S]):
         """Why it needs to know the positions of its input rows, if it does."""
         return self.needs_positions
 
+    def takes_positions(self, op: OperatorOf[S]) -> bool:
+        """Whether it makes use of positions where its input has any, and does without where not."""
+        return False
+
     # --- event time ---
 
     def timings(self, op: OperatorOf[S], given: Sequence[Timing | None]) -> list[Timing | None]:

@@ -27,7 +27,7 @@ class ForeachBatch(StagedFileSink):
     Example::
 
         def upsert(df, epoch):
-            df.write.jdbc(…)               # remember `epoch` in the same transaction
+            df.write.jdbc(…)               # remember `epoch` in the same transaction, or use `in_transaction`
 
         orders.sink(ForeachBatch(upsert, per="epoch", staging="staging/upsert"), name="upsert")
 
@@ -67,6 +67,31 @@ class ForeachBatch(StagedFileSink):
             if per == "epoch"
             else "the function is called again after a failure, with another step number"
         )
+
+    @staticmethod
+    def in_transaction(
+        connect: Callable[[], Any],
+        write: Callable[[Any, Any], object],
+        *,
+        staging: str,
+        ledger: str = "holdfast_epochs",
+    ) -> ForeachBatch:
+        """Exactly-once into any database that has transactions, by a DB-API driver.
+
+        Example::
+
+            def write(connection, rows):       # do not commit
+                connection.cursor().executemany("INSERT …", rows.collect())
+
+            orders.sink(ForeachBatch.in_transaction(connect, write, staging="staging/orders"), name="orders_out")
+
+        `connect()` gives a new connection that does not commit by itself. `write` gets it and all rows of an epoch; what it
+        did is committed together with the epoch's number in the table `ledger`, which is made if there is none. An epoch
+        that the ledger has is not written again. Runs in the driver, as `fn` does.
+        """
+        from holdfast.sinks.transactional_batch import TransactionalBatch
+
+        return TransactionalBatch(connect, write, staging, ledger)
 
     def open(self, context: SinkContext) -> None:
         if self._per == "epoch":
