@@ -10,6 +10,7 @@ Any class with `process(row, port)` or `process_batch(table, port)` will do; `Op
 `checkpoint()`              the state as one value; together with `reset`
 `reset(state)`              take back what `checkpoint` returned
 `reset_to_initial_state()`  go back to the beginning; by default a fresh instance is made
+`state_size()`              bytes of the state, about; by default declared variables and attributes are sampled
 `close()`                   the run ends
 =========================== ==========================================================================================
 
@@ -32,7 +33,7 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.state.variables.declarations import declared
-from holdfast.state.variables.state_size import state_size
+from holdfast.state.variables.state_size import whole_size
 
 PROCESS = ("process", "process_batch")
 
@@ -59,8 +60,9 @@ class Operator:
         """Called before the first row and after each restore: rebuild attributes that begin with `_`."""
 
     def state_size(self) -> int:
-        """Bytes of the declared variables, estimated from samples where exactness would cost too much."""
-        return state_size(self)
+        """Bytes of the state, estimated from samples where exactness would cost too much. Define it yourself if you know
+        better; it is asked many times a second where a region has trigger="aware"."""
+        return whole_size(self)
 
     def drain(self) -> None:
         """An epoch is being established: finish what is under way. May still `submit`."""

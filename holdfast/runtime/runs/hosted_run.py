@@ -18,6 +18,7 @@ from holdfast.errors import StateError, TopologyError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.graph import HostedSpec
+from holdfast.language.hosted import Operator
 from holdfast.operators.python.dead_letters import Guard
 from holdfast.operators.python.hosted_clock import Ahead, Clock, times_beside
 from holdfast.operators.python.rows import Outbox, Row, rows_of, stamp
@@ -31,7 +32,7 @@ from holdfast.state.values import codec
 from holdfast.state.variables import instance_state
 from holdfast.state.variables.changed_attributes import taken_over
 from holdfast.state.variables.declarations import declared
-from holdfast.state.variables.state_size import state_size
+from holdfast.state.variables.state_size import own_size, state_size, whole_size
 from holdfast.store.base import Store
 
 T = TypeVar("T")
@@ -294,6 +295,14 @@ class HostedRun(Remembering):
         if self.instance is None or not declared(type(self.instance)):
             return counts
         return {"state_bytes": state_size(self.instance), **counts}
+
+    def state_size(self) -> int:
+        if self.instance is None:
+            return 0
+        defined = getattr(type(self.instance), "state_size", None)
+        if defined is None or defined is Operator.state_size:
+            return whole_size(self.instance)
+        return self._call("state_size()", lambda: own_size(self.instance))
 
     def pin(self, epoch: Epoch) -> Any:
         # Encoded at once: the operator goes on changing its own objects in the next step.

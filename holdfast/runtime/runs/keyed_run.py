@@ -100,6 +100,10 @@ class KeyedRun(Remembering):
         """For people: without what operators count for themselves."""
         return {name: count for name, count in self.state.counts.items() if not name.startswith("_")}
 
+    def state_size(self) -> int:
+        """Bytes of the segments of the current version, exactly."""
+        return sum(segment.bytes for partition in self.state.partitions for segment in partition)
+
     @property
     def had(self) -> tuple[int, ...] | None:
         """Rows of each input so far; None: the operator has nothing that becomes stale."""

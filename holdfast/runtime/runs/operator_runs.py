@@ -52,6 +52,11 @@ class Remembering(ABC):
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         """Go to the state of `part`; None: the initial state."""
 
+    def state_size(self) -> int:
+        """Bytes of the state now, about. Called between steps, often: it must be cheap. Where a source is, or what a sink has
+        written, is no state that grows."""
+        return 0
+
 
 CLOSING = Slice(None, None, rows=0, bytes=0)
 """Behind the last rows of a source that closes: no rows, but the end of event time."""

@@ -1,20 +1,21 @@
-"""How large a declared state is, estimated from a few samples and the hints of its declaration, without encoding it all.
+"""How large the state of an operator is, estimated from a few samples and the hints of its declarations, without encoding it
+all: it may be asked many times a second.
 
 The size is that of the encoded form. It is exact for single values and for elements of fixed size (float, bool, UUID);
-other elements are sampled: `sample` of them, evenly spread. `element_size` says instead what an element has, `length`
-how many there are, for structures that only their owner knows.
+other elements are sampled: `sample` of them, evenly spread, the first and the last among them. `element_size` says instead
+what an element has, `length` how many there are, for structures that only their owner knows. Plain attributes are sampled
+too (sampled_size.py).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable
-from itertools import islice
+from collections.abc import Callable, Collection
 from typing import Any
 from uuid import UUID
 
-from holdfast.state.values import codec
+from holdfast.errors import StateError
 from holdfast.state.variables.declarations import Variable, declared, lives_of
+from holdfast.state.variables.sampled_size import elements_at, header, packed_size, places, sampled_size
 from holdfast.state.variables.variables import Value
 
 FIXED: dict[type, int] = {float: 9, bool: 1, UUID: 18}
@@ -23,13 +24,52 @@ FIXED: dict[type, int] = {float: 9, bool: 1, UUID: 18}
 _TIMED = 10
 """What an event time adds to an element: a pair, and an integer of eight bytes."""
 
+_OURS = frozenset({"_submit", "_hf_live", "_hf_key"})
+"""Attributes of an instance that the runtime put there."""
+
 
 def state_size(instance: Any) -> int:
     """Bytes of the encoded state of an instance's declared variables; of a keyed operator, of the key at work."""
     variables = declared(type(instance))
-    held = lives_of(instance).held()
+    held = lives_of(instance).held() if variables else {}
     sizes = [packed_size(name) + variable_size(variables[name], data) for name, data in held.items()]
-    return 1 + _header(len(sizes)) + sum(sizes)
+    return 1 + header(len(sizes)) + sum(sizes)
+
+
+def whole_size(instance: Any) -> int:
+    """Bytes of all that a Python operator hosted in the driver has to store: declared variables and plain attributes. Those
+    that begin with "_" count only where checkpoint() may return them."""
+    attributes = held_attributes(instance, private=callable(getattr(type(instance), "checkpoint", None)))
+    sizes = [sampled_size(name) + sampled_size(value) for name, value in attributes.items()]
+    return state_size(instance) + sum(sizes)
+
+
+def own_size(instance: Any) -> int:
+    """What the operator's own `state_size()` says. StateError if that is no number of bytes."""
+    size = instance.state_size()
+    if isinstance(size, bool) or not isinstance(size, int | float) or not 0 <= size < float("inf"):
+        raise StateError(
+            f"state_size() of {type(instance).__name__} returned {size!r}, which is no number of bytes.",
+            cure="Return 0 or more, or leave the method out.",
+        )
+    return int(size)
+
+
+def held_attributes(instance: Any, private: bool) -> dict[str, Any]:
+    """Instance attributes by name, without what is not state."""
+    found = {
+        name: getattr(instance, name)
+        for cls in type(instance).__mro__
+        for name in _slots(cls)
+        if hasattr(instance, name)
+    }
+    found |= getattr(instance, "__dict__", {})
+    return {n: v for n, v in found.items() if n not in _OURS and (private or not n.startswith("_"))}
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def variable_size(variable: Variable, payload: Any) -> int:
@@ -37,18 +77,13 @@ def variable_size(variable: Variable, payload: Any) -> int:
     if variable.element_size is not None:
         return _count(variable, payload) * variable.element_size
     if isinstance(variable, Value):
-        return packed_size(payload)
+        return sampled_size(payload)
     count = _count(variable, payload)
     fixed = [FIXED.get(kind) for kind in variable.kinds]
     if None not in fixed:
         timed = _TIMED if variable.needs_time else 0
-        return _header(count) + count * (sum(size or 0 for size in fixed) + timed)
-    return _header(count) + _sampled(variable, payload, count)
-
-
-def packed_size(value: Any) -> int:
-    """Bytes of a value inside an encoded state."""
-    return len(codec.encode(value)) - 1
+        return header(count) + count * (sum(size or 0 for size in fixed) + timed)
+    return header(count) + _sampled(variable, payload, count)
 
 
 def _count(variable: Variable, payload: Any) -> int:
@@ -60,31 +95,11 @@ def _count(variable: Variable, payload: Any) -> int:
 
 
 def _sampled(variable: Variable, payload: Collection[Any], count: int) -> int:
-    elements: Iterable[Any] = payload.items() if isinstance(payload, dict) else payload
-    size: Callable[[Any], int] = _pair_size if isinstance(payload, dict) else packed_size
-    wanted = min(variable.sample, len(payload))
-    # From the middle of each of as many equal stretches.
-    every = len(payload) / wanted
-    places = [int((number + 0.5) * every) for number in range(wanted)]
-    sizes = [size(each) for each in _at(elements, places)]
+    elements: Collection[Any] = payload.items() if isinstance(payload, dict) else payload
+    size: Callable[[Any], int] = _pair_size if isinstance(payload, dict) else sampled_size
+    sizes = [size(each) for each in elements_at(elements, places(len(payload), variable.sample))]
     return round(count * sum(sizes) / len(sizes))
 
 
-def _at(elements: Iterable[Any], places: list[int]) -> list[Any]:
-    if isinstance(elements, list | deque):
-        return [elements[place] for place in places]
-    walk, passed = iter(elements), 0
-    found: list[Any] = []
-    for place in places:
-        found += islice(walk, place - passed, place - passed + 1)
-        passed = place + 1
-    return found
-
-
 def _pair_size(pair: tuple[Any, Any]) -> int:
-    return packed_size(pair[0]) + packed_size(pair[1])
-
-
-def _header(count: int) -> int:
-    """What msgpack writes before the elements of a list or dict."""
-    return 1 if count < 16 else 3 if count < 1 << 16 else 5
+    return sampled_size(pair[0]) + sampled_size(pair[1])

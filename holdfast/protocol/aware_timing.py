@@ -1,0 +1,247 @@
+"""When to establish an epoch, so that little has to be stored: at minima of the state size. Pure; document 002.
+
+Events in, decisions out: no clock, no I/O. Time is cut into *periods*; each has one epoch.
+
+    profiling    for `profiled` periods, and again every `reprofiled_after`: which elements are *dynamic* (their least size is
+                 below half of their average), and how small their sum becomes in each period. The highest of those minima
+                 is the threshold `s_max`. Until it is known epochs come at the ends of periods.
+    alert        begins when the sum is found at or below `s_max`: asked when a period begins, and when a dynamic element fell
+                 by more than half. In alert the sum is only allowed to fall: at the first turning point at which the rates of
+                 change add up to more than 0 the epoch comes, and the alert is over.
+    otherwise    the epoch comes at the end of the period.
+
+Must hold: no period has two epochs; none ends without one; in alert none comes while the sum is foreseen to fall, but at the
+end of the period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.ids import ElementName
+from holdfast.protocol.size_curves import Point, average, between, lowest, total
+from holdfast.protocol.turning_points import Size, Turn
+
+Sizes = Mapping[ElementName, Size]
+"""What the elements answer when they are asked for their sizes."""
+
+Reason = Literal["foreseen increase", "end of period", "profiling"]
+
+
+@dataclass(frozen=True, slots=True)
+class AwareSettings:
+    """How epochs are timed. Seconds; numbers of periods; shares."""
+
+    period_s: float
+    profiled: int = 3
+    reprofiled_after: int = 10
+    relaxation: float = 0.2
+    """`s_max` is at least so far above the lowest minimum, relative to that."""
+    margin: float = 0.1
+    """And at least this share of the way from the lowest minimum to the average above it: 20 % of almost nothing is
+    nothing, and the next minimum may be found a few samples late."""
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The run begins, or goes on from another state."""
+
+    at: float
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """An element reports a turning point, which has become known now; all are asked for their sizes."""
+
+    at: float
+    element: ElementName
+    turn: Turn
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodOver:
+    """It is `period_ends`, or later."""
+
+    at: float
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBegun:
+    """An epoch begins that was not decided here: somebody asked for it."""
+
+    at: float
+
+
+TimingEvent = Began | Turned | PeriodOver | EpochBegun
+
+
+# --- decisions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What profiling found. `average`: of the sum of the dynamic elements."""
+
+    dynamic: frozenset[ElementName]
+    s_max: float
+    s_min: float
+    average: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    at: float
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Establish an epoch now. `size`: of the dynamic elements, or of all while they are not known; `whole`: of all."""
+
+    at: float
+    size: float
+    whole: float
+    reason: Reason
+
+
+Decision = Profiled | Checkpoint
+
+
+class AwareTiming:
+    """One region's policy. `period_ends`: when PeriodOver is due; before Began that is never."""
+
+    def __init__(self, settings: AwareSettings) -> None:
+        self._settings = settings
+        self.profile: Profile | None = None
+        self.alert = False
+        self.period_ends = float("inf")
+        self._taken = False
+        """The period has its epoch."""
+        self._begins: list[float] = []
+        """When the present period began and those before, as far back as is profiled."""
+        self._curves: dict[ElementName, list[Point]] = {}
+        self._periods_since = 0
+        """Periods that ended since the last profile."""
+
+    def handle(self, event: TimingEvent) -> list[Decision]:
+        match event:
+            case Began(at, sizes):
+                self._begins, self._curves, self._periods_since = [], {}, 0
+                self._note(sizes)
+                return self._begin_period(at, sizes, look=True)
+            case Turned():
+                return self._on_turn(event)
+            case PeriodOver(at, sizes):
+                return self._on_period_over(at, sizes)
+            case EpochBegun():
+                self._taken, self.alert = True, False
+                return []
+
+    # --- periods --------------------------------------------------------------------------------------------------
+
+    def _on_period_over(self, at: float, sizes: Sizes) -> list[Decision]:
+        if at < self.period_ends:
+            return []
+        self._note(sizes)
+        self._periods_since += 1
+        forced: list[Decision] = []
+        if not self._taken:
+            forced = [self._checkpoint(at, sizes, "profiling" if self.profile is None else "end of period")]
+        # Right behind an epoch another one would store the same again: the next turning point decides.
+        return forced + self._profile_if_due(at) + self._begin_period(at, sizes, look=not forced)
+
+    def _begin_period(self, at: float, sizes: Sizes, look: bool) -> list[Decision]:
+        self._begins = [*self._begins[-self._settings.profiled :], at]
+        # Periods follow each other without gaps, unless whoever tells the time was away for longer than one.
+        planned = self.period_ends + self._settings.period_s
+        in_time = self.period_ends <= at < planned and len(self._begins) > 1
+        self.period_ends = planned if in_time else at + self._settings.period_s
+        self._taken = self.alert = False
+        self._check_alert(sizes)
+        return self._decide(at, sizes) if look else []
+
+    # --- turning points -------------------------------------------------------------------------------------------
+
+    def _on_turn(self, event: Turned) -> list[Decision]:
+        turn = event.turn
+        curve = self._curves.setdefault(event.element, [])
+        if not curve or turn.at > curve[-1][0]:
+            curve.append((turn.at, turn.size))
+        if self.profile is None or self._taken or event.element not in self.profile.dynamic:
+            return []
+        if not self.alert and turn.halved:
+            # The minimum counts, not what has grown since: it became known a sample later.
+            self._check_alert({**event.sizes, event.element: Size(turn.at, turn.size)})
+        return self._decide(event.at, {**event.sizes, event.element: _after(turn, event)})
+
+    def _check_alert(self, sizes: Sizes) -> None:
+        if self.profile is not None and self.profile.dynamic:
+            self.alert = self._sum(sizes) <= self.profile.s_max
+
+    def _decide(self, at: float, sizes: Sizes) -> list[Decision]:
+        if not self.alert or self._taken:
+            return []
+        assert self.profile is not None
+        rates = sum(size.rate for element, size in sizes.items() if element in self.profile.dynamic)
+        return [self._checkpoint(at, sizes, "foreseen increase")] if rates > 0 else []
+
+    def _checkpoint(self, at: float, sizes: Sizes, reason: Reason) -> Checkpoint:
+        self._taken, self.alert = True, False
+        return Checkpoint(at, self._sum(sizes), sum(size.size for size in sizes.values()), reason)
+
+    def _sum(self, sizes: Sizes) -> float:
+        known = None if self.profile is None else self.profile.dynamic
+        return sum(size.size for element, size in sizes.items() if known is None or element in known)
+
+    # --- profiling ------------------------------------------------------------------------------------------------
+
+    def _note(self, sizes: Sizes) -> None:
+        """Sizes at a period's end belong to the curves as turning points do."""
+        since = self._begins[0] if self._begins else float("-inf")
+        for element, size in sizes.items():
+            curve = self._curves.setdefault(element, [])
+            if not curve or size.at > curve[-1][0]:
+                curve.append((size.at, size.size))
+            # One point before what is profiled, to know how it began.
+            old = sum(at < since for at, _ in curve)
+            del curve[: max(0, old - 1)]
+
+    def _profile_if_due(self, at: float) -> list[Decision]:
+        wait = self._settings.profiled if self.profile is None else self._settings.reprofiled_after
+        begins = self._begins[-self._settings.profiled :]
+        if self._periods_since < max(wait, self._settings.profiled):
+            return []
+        self._periods_since = 0
+        self.profile = profile_of(self._curves, [*begins, at], self._settings)
+        return [Profiled(at, self.profile)]
+
+
+def profile_of(
+    curves: Mapping[ElementName, list[Point]], bounds: list[float], settings: AwareSettings
+) -> Profile:
+    """What the curves of elements say about the periods between `bounds`."""
+    spans = {name: between(curve, bounds[0], bounds[-1]) for name, curve in curves.items() if curve}
+    dynamic = frozenset(name for name, curve in spans.items() if lowest(curve) < average(curve) / 2)
+    if not dynamic:
+        return Profile(dynamic, 0.0, 0.0, 0.0)
+    summed = total(spans[name] for name in dynamic)
+    minima = [
+        lowest(between(summed, since, until)) for since, until in zip(bounds, bounds[1:], strict=False)
+    ]
+    s_min, mean = min(minima), average(summed)
+    s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
+    return Profile(dynamic, s_max, s_min, mean)
+
+
+def _after(turn: Turn, event: Turned) -> Size:
+    """What an element says of itself behind its turning point."""
+    now = event.sizes.get(event.element)
+    return Size(turn.at, turn.size, turn.rate) if now is None else Size(now.at, now.size, turn.rate)
