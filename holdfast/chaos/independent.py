@@ -18,6 +18,7 @@ from random import Random
 
 from holdfast.chaos.checkers import InvariantBroken
 from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, command_line
+from holdfast.chaos.tapes import Floats
 from holdfast.protocol.preserved import Journal, NotRepeated, Preserved
 
 Rows = tuple[int, ...]
@@ -68,11 +69,12 @@ class IndependentSimulator(Teller):
         self,
         seed: int,
         *,
+        rng: Random | None = None,
         journal_class: type[Journal[SimStep]] = Journal,
         link_class: type[Preserved[Rows]] = Preserved,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        self.rng = Random(seed)
+        self.rng = rng or Floats(seed)
         self.seed = seed
         self.trace = trace
         self.rows = self.rng.randint(5, 40)

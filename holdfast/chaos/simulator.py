@@ -21,6 +21,7 @@ from holdfast.chaos.faults import Faults
 from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, added_up, command_line
 from holdfast.chaos.shapes import random_scene
 from holdfast.chaos.store import SimStore
+from holdfast.chaos.tapes import Floats
 from holdfast.chaos.world import SimElement, ToController, ToElement, Uploading, World
 from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
@@ -41,12 +42,13 @@ class Simulator(Teller):
         seed: int,
         *,
         mode: Mode | None = None,
+        rng: Random | None = None,
         world_class: type[World] = World,
         controller_class: type[RegionController] = RegionController,
         store_class: type[SimStore] = SimStore,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        rng = Random(seed)
+        rng = rng or Floats(seed)
         self.seed = seed
         self.random = rng.random
         self.trace = trace

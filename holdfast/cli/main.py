@@ -16,6 +16,7 @@ from holdfast.cli.compact import compact
 from holdfast.cli.options import Json, JsonFile, StoreUrl
 from holdfast.cli.running import explain, run_topology
 from holdfast.cli.savepoint import savepoint
+from holdfast.cli.simulate import simulate
 from holdfast.errors import ConfigError, HoldfastError
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app.command("run")(run_topology)
 app.command()(explain)
 app.command()(savepoint)
 app.command()(compact)
+app.command()(simulate)
 errors = Console(stderr=True)
 
 

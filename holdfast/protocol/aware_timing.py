@@ -16,6 +16,7 @@ end of the period.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -233,9 +234,7 @@ def profile_of(
     if not dynamic:
         return Profile(dynamic, 0.0, 0.0, 0.0)
     summed = total(spans[name] for name in dynamic)
-    minima = [
-        lowest(between(summed, since, until)) for since, until in zip(bounds, bounds[1:], strict=False)
-    ]
+    minima = [lowest(between(summed, since, until)) for since, until in itertools.pairwise(bounds)]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
     return Profile(dynamic, s_max, s_min, mean)

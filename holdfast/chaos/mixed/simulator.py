@@ -29,6 +29,7 @@ from holdfast.chaos.mixed.graph import MixedGraph, random_graph
 from holdfast.chaos.mixed.region import RegionElement, SimRegion
 from holdfast.chaos.mixed.store import BooksRecord, MixedStore
 from holdfast.chaos.outcome import MixedOutcome, SimulationFailed, Teller, added_up, command_line
+from holdfast.chaos.tapes import Floats
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import Account
 from holdfast.protocol.autonomous import AutonomousMachine, Stop
@@ -54,8 +55,10 @@ class MixedSimulator(Teller):
     region_class: type[SimRegion] = SimRegion
     books_class: type[SimBooks] = SimBooks
 
-    def __init__(self, seed: int, *, trace: Callable[[str], None] | None = None) -> None:
-        rng = Random(seed)
+    def __init__(
+        self, seed: int, *, rng: Random | None = None, trace: Callable[[str], None] | None = None
+    ) -> None:
+        rng = rng or Floats(seed)
         self.seed = seed
         self.random = rng.random
         self.trace = trace
