@@ -10,10 +10,12 @@ from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import RegionSettings
 from holdfast.protocol.shape import MODES, Mode
 
-Trigger = Literal["periodic", "operator", "manual"]
+Trigger = Literal["periodic", "operator", "manual", "aware"]
 
-TRIGGERS = ("periodic", "operator", "manual")
-MODES_TO_COME = ("aware", "independent")
+TRIGGERS = ("periodic", "operator", "manual", "aware")
+TIMED = ("periodic", "aware")
+"""Triggers with a period."""
+MODES_TO_COME = ("independent",)
 
 NAME_RULE = "Use letters, digits, '_', '-' and '.', beginning with a letter or digit, at most 100 characters."
 
@@ -69,7 +71,7 @@ def _trigger(trigger: str | None, period: Duration | None) -> Trigger:
         return "periodic"
     if trigger not in TRIGGERS:
         raise TopologyError(f"There is no trigger {trigger!r}.", cure=f"Use one of {', '.join(TRIGGERS)}.")
-    if period is not None and trigger != "periodic":
+    if period is not None and trigger not in TIMED:
         raise TopologyError(
             f"A region with trigger={trigger!r} has no period.",
             cure="Give either period=… or trigger=…, not both.",
@@ -78,6 +80,10 @@ def _trigger(trigger: str | None, period: Duration | None) -> Trigger:
 
 
 def _mode(mode: str) -> Mode:
+    if mode == "aware":
+        raise TopologyError(
+            "'aware' is no mode but a trigger.", cure='Use trigger="aware", with any mode and a period.'
+        )
     if mode in MODES_TO_COME:
         raise TopologyError(f"The mode {mode!r} is not available yet.", cure=f"Use {' or '.join(MODES)}.")
     if mode not in MODES:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from holdfast.ids import ElementName
@@ -104,12 +105,14 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Establish an epoch now. `size`: of the dynamic elements, or of all while they are not known; `whole`: of all."""
+    """Establish an epoch now. `size`: of the dynamic elements, or of all while they are not known; `whole`: of all.
+    `s_max`: what it was compared with, if there are dynamic elements."""
 
     at: float
     size: float
     whole: float
     reason: Reason
+    s_max: float | None = None
 
 
 Decision = Profiled | Checkpoint
@@ -144,6 +147,10 @@ class AwareTiming:
             case EpochBegun():
                 self._taken, self.alert = True, False
                 return []
+
+    def curves(self) -> dict[ElementName, list[Point]]:
+        """Sizes of the elements over the last periods, for people; any thread may ask."""
+        return {name: list(curve) for name, curve in dict(self._curves).items()}
 
     # --- periods --------------------------------------------------------------------------------------------------
 
@@ -195,7 +202,8 @@ class AwareTiming:
 
     def _checkpoint(self, at: float, sizes: Sizes, reason: Reason) -> Checkpoint:
         self._taken, self.alert = True, False
-        return Checkpoint(at, self._sum(sizes), sum(size.size for size in sizes.values()), reason)
+        s_max = self.profile.s_max if self.profile is not None and self.profile.dynamic else None
+        return Checkpoint(at, self._sum(sizes), sum(size.size for size in sizes.values()), reason, s_max)
 
     def _sum(self, sizes: Sizes) -> float:
         known = None if self.profile is None else self.profile.dynamic
@@ -233,9 +241,7 @@ def profile_of(
     if not dynamic:
         return Profile(dynamic, 0.0, 0.0, 0.0)
     summed = total(spans[name] for name in dynamic)
-    minima = [
-        lowest(between(summed, since, until)) for since, until in zip(bounds, bounds[1:], strict=False)
-    ]
+    minima = [lowest(between(summed, since, until)) for since, until in pairwise(bounds)]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
     return Profile(dynamic, s_max, s_min, mean)

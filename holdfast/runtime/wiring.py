@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
@@ -24,12 +25,16 @@ from holdfast.runtime.element.borders import stored_borders
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
+from holdfast.runtime.element.size_watch import SizeWatch
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.queue import Queue
+from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
+from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
 from holdfast.runtime.telling.events import RunEvent, RunStarted
@@ -130,7 +135,12 @@ class Wiring:
         side = self.regions[region.name]
         machine = ElementMachine(region.shape, loop.name)
         driven = region.settings.trigger == "operator"
-        side.lives[loop.name] = RegionLife(loop, machine, side, self._around.engine, driven)
+        life = side.lives[loop.name] = RegionLife(loop, machine, side, self._around.engine, driven)
+        with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
+        if isinstance(side.trigger, AwareTrigger) and with_state:
+            report = partial(side.turned, loop.name)
+            life.sizes = SizeWatch(with_state, self._around.clock, region.settings.period_s, report)
+            side.trigger.watches[loop.name] = life.sizes
 
     # --- where everything goes on -------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ def test_the_choice_of_figure_11() -> None:
     assert policy.alert, "the sum is below s_max; it is foreseen to fall by 20"
     at_4 = {HAU1: Size(4, 40, 60), HAU2: Size(4, 160, 30)}
     (chosen,) = policy.handle(Turned(4, HAU1, Turn(4, 40, 60, halved=True), at_4))
-    assert chosen == Checkpoint(4, 200, 200, "foreseen increase"), "60 + 30 = 90"
+    assert chosen == Checkpoint(4, 200, 200, "foreseen increase", 250), "60 + 30 = 90"
     assert not policy.alert
     # the second period: 32.5 at once
     high = {HAU1: Size(5, 200, 60), HAU2: Size(5, 190, 30)}
@@ -114,7 +114,10 @@ def test_the_choice_of_figure_11() -> None:
     (chosen,) = policy.handle(Turned(6, HAU2, Turn(6, 60, 55, halved=True), at_6))
     assert (chosen.at, chosen.size) == (6, 190)
     # a better minimum later in the period is skipped
-    assert policy.handle(Turned(8, HAU1, Turn(8, 10, 60, True), {HAU1: Size(8, 10, 60), HAU2: Size(8, 60, 9)})) == []
+    assert (
+        policy.handle(Turned(8, HAU1, Turn(8, 10, 60, True), {HAU1: Size(8, 10, 60), HAU2: Size(8, 60, 9)}))
+        == []
+    )
 
 
 def test_without_an_alert_the_epoch_comes_at_the_end_of_the_period() -> None:
@@ -123,14 +126,16 @@ def test_without_an_alert_the_epoch_comes_at_the_end_of_the_period() -> None:
     assert policy.handle(Turned(5, HAU1, Turn(5, 100, 20, True), {HAU1: Size(5, 100, 20)})) == []
     assert policy.handle(PeriodOver(9.9, {HAU1: Size(9.9, 200, 20)})) == [], "it is not over yet"
     assert policy.handle(PeriodOver(10.1, {HAU1: Size(10, 200, 20)})) == [
-        Checkpoint(10.1, 200, 200, "end of period")
+        Checkpoint(10.1, 200, 200, "end of period", 50)
     ]
     assert policy.period_ends == 20, "periods follow each other without gaps"
     policy.handle(PeriodOver(57.0, {HAU1: Size(57, 200, 20)}))
     assert policy.period_ends == 67, "but nobody catches up with those that were slept through"
 
 
-def test_a_turn_that_did_not_halve_is_no_occasion_to_ask_and_elements_that_are_not_dynamic_do_not_count() -> None:
+def test_a_turn_that_did_not_halve_is_no_occasion_to_ask_and_elements_that_are_not_dynamic_do_not_count() -> (
+    None
+):
     policy = profiled(100.0, 10.0, HAU1)
     policy.handle(Began(0, {HAU1: Size(0, 150), STEADY: Size(0, 10**6)}))
     small = {HAU1: Size(5, 90, 20), STEADY: Size(5, 10**6, -(10**6))}
@@ -152,13 +157,18 @@ def test_an_epoch_that_somebody_asked_for_is_the_one_of_its_period() -> None:
 def test_after_a_reset_the_threshold_stays_and_the_curves_begin_anew() -> None:
     policy = profiled(100.0, 10.0, HAU1)
     policy.handle(Began(0, {HAU1: Size(0, 150)}))
-    assert policy.handle(Began(3, {HAU1: Size(3, 20, 5)})) == [Checkpoint(3, 20, 20, "foreseen increase")]
+    assert policy.handle(Began(3, {HAU1: Size(3, 20, 5)})) == [
+        Checkpoint(3, 20, 20, "foreseen increase", 100)
+    ]
     assert policy.period_ends == 13
     fresh = AwareTiming(AwareSettings(10.0, profiled=1))
     fresh.handle(Began(0, {HAU1: Size(0, 0)}))
     fresh.handle(Began(9, {HAU1: Size(9, 70)}))
     assert fresh.handle(PeriodOver(18.5, {})) == [], "what was seen before is forgotten"
-    assert [type(each) for each in fresh.handle(PeriodOver(19, {HAU1: Size(19, 70)}))] == [Checkpoint, Profiled]
+    assert [type(each) for each in fresh.handle(PeriodOver(19, {HAU1: Size(19, 70)}))] == [
+        Checkpoint,
+        Profiled,
+    ]
 
 
 def test_points_are_thinned_to_the_extremes_of_stretches() -> None:
@@ -303,7 +313,9 @@ def test_the_rules_hold_for_random_curves(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(50):
         period = chance.uniform(5, 20)
-        curves = [chance.choice(KINDS)(chance, period * chance.uniform(0.1, 3)) for _ in range(chance.randint(1, 5))]
+        curves = [
+            chance.choice(KINDS)(chance, period * chance.uniform(0.1, 3)) for _ in range(chance.randint(1, 5))
+        ]
         played = play(curves, period, period / chance.choice([20, 50]), period * 16)
         check_rules(played)
         assert len(played.profiles) == 2, "after three periods, and again after ten more"
@@ -320,7 +332,9 @@ def outcome(played: Played) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_of_sawtooth_curves_less_is_stored_than_by_periodic_epochs_and_hardly_more_than_by_an_oracle(seed: int) -> None:
+def test_of_sawtooth_curves_less_is_stored_than_by_periodic_epochs_and_hardly_more_than_by_an_oracle(
+    seed: int,
+) -> None:
     chance = random.Random(1000 + seed)
     sums = [0.0, 0.0, 0.0]
     for _ in range(20):

@@ -18,6 +18,7 @@ from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
+from holdfast.runtime.element.size_watch import SizeWatch
 from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
@@ -60,6 +61,8 @@ class RegionLife(Life):
         self._upload: Future[None] | None = None
         self.error: BaseException | None = None
         """Why it broke last."""
+        self.sizes: SizeWatch | None = None
+        """Set where epochs are timed by the size of state, and the element has some."""
         plan = loop.plan
         connections = (*plan.inputs, *plan.outputs)
         self._links = {c.id for c in connections if c.region is not None and c.region == plan.region}
@@ -130,6 +133,8 @@ class RegionLife(Life):
 
     def _run(self, work: Work) -> None:
         self.loop.run_step(work)
+        if self.sizes is not None:
+            self.sizes.look()
         if self._operator_driven and any(piece.boundary for piece in work.slices.values()):
             self._awaits_epoch = True
             self._region.epoch_wanted()
@@ -159,6 +164,8 @@ class RegionLife(Life):
 
     def rest(self) -> None:
         self._note_exhaustion()
+        if self.sizes is not None and self.machine.may_step:
+            self._guarded(self.sizes.look)
         with self.loop.ends.signals.condition:
             if self._mail:
                 return
@@ -326,6 +333,8 @@ class RegionLife(Life):
             if run.filled:
                 self._region.announce(AttributesFilled(run.name, run.filled, self.loop.plan.region))
         self.loop.metrics.counts = self.loop.worker.counts
+        if self.sizes is not None:
+            self.sizes.anew()
         for id, batches in waiting.captured.items():
             self.loop.ends.inputs[id].put_first([Parcel(batch, batch.rows) for batch in batches])
         for id, batches in waiting.kept.items():
