@@ -14,6 +14,7 @@ from rich.console import Console
 from holdfast.cli import checkpoints
 from holdfast.cli.compact import compact
 from holdfast.cli.options import Json, JsonFile, StoreUrl
+from holdfast.cli.plot import plot
 from holdfast.cli.running import explain, run_topology
 from holdfast.cli.savepoint import savepoint
 from holdfast.errors import ConfigError, HoldfastError
@@ -29,6 +30,7 @@ app.command("run")(run_topology)
 app.command()(explain)
 app.command()(savepoint)
 app.command()(compact)
+app.command()(plot)
 errors = Console(stderr=True)
 
 

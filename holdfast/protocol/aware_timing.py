@@ -16,6 +16,7 @@ end of the period.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,6 +28,9 @@ from holdfast.protocol.turning_points import Size, Turn
 
 Sizes = Mapping[ElementName, Size]
 """What the elements answer when they are asked for their sizes."""
+
+MOST_BEHIND = 4
+"""Points that may have been noted between a turning point and its report."""
 
 Reason = Literal["foreseen increase", "end of period", "profiling"]
 
@@ -180,8 +184,9 @@ class AwareTiming:
     def _on_turn(self, event: Turned) -> list[Decision]:
         turn = event.turn
         curve = self._curves.setdefault(event.element, [])
-        if not curve or turn.at > curve[-1][0]:
-            curve.append((turn.at, turn.size))
+        if (turn.at, turn.size) not in curve[-MOST_BEHIND:]:
+            # It may lie before the end of a period that was noted meanwhile.
+            insort(curve, (turn.at, turn.size))
         if self.profile is None or self._taken or event.element not in self.profile.dynamic:
             return []
         if not self.alert and turn.halved:

@@ -28,11 +28,13 @@ class SizeWatch:
         clock: Clock,
         period_s: float,
         report: Callable[[Turn], None],
+        measure: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._runs = runs
         self._clock = clock
         self._interval_s = min(MOST_S, max(LEAST_S, period_s / LOOKS_PER_PERIOD))
         self._report = report
+        self._measure = measure
         self._detector = TurnDetector()
         self._next = 0.0
         self.looks = 0
@@ -54,9 +56,9 @@ class SizeWatch:
         now = self._clock.monotonic()
         if now < self._next:
             return
-        begun = time.perf_counter()
+        begun = self._measure()
         size = sum(run.state_size() for run in self._runs)
-        took = time.perf_counter() - begun
+        took = self._measure() - begun
         self.looks, self.spent_s = self.looks + 1, self.spent_s + took
         self._next = now + max(self._interval_s, SPARE * took)
         turn = self._detector.sample(now, size)

@@ -52,6 +52,8 @@ class AwareTrigger(Trigger):
         self._asked = False
         """An epoch was decided that has not begun yet."""
         self._points: dict[ElementName, list[Point]] = {}
+        self._told: dict[ElementName, Point] = {}
+        """The last point of each element that was announced."""
         self._decided: deque[EpochDecided] = deque(maxlen=TOLD_DECISIONS)
 
     # --- what happens in the region -----------------------------------------------------------------------------
@@ -70,7 +72,9 @@ class AwareTrigger(Trigger):
     def turned(self, element: ElementName, turn: Turn) -> None:
         if self._at_work:
             sizes = self._sizes()
-            self._points.setdefault(element, []).append((turn.at, turn.size))
+            point = (turn.at, turn.size)
+            if point != self._told.get(element):
+                self._points.setdefault(element, []).append(point)
             self._feed(timing.Turned(self._clock.monotonic(), element, turn, sizes))
 
     def epoch_begun(self) -> None:
@@ -119,9 +123,10 @@ class AwareTrigger(Trigger):
     def _tell_sizes(self, sizes: Mapping[ElementName, Size]) -> None:
         points, self._points = self._points, {}
         for name, size in sizes.items():
-            curve = points.setdefault(name, [])
-            if not curve or curve[-1][0] < size.at:
-                curve.append((size.at, size.size))
+            point, curve = (size.at, size.size), points.setdefault(name, [])
+            if point not in (self._told.get(name), *curve[-1:]):
+                curve.append(point)
+            self._told[name] = point
         most = max(LEAST_POINTS, MOST_POINTS // max(1, len(points)))
         curves = {
             str(name): [[self._wall(at), round(size)] for at, size in thinned(curve, most)]
