@@ -14,6 +14,7 @@ from rich.console import Console
 from holdfast.cli import checkpoints
 from holdfast.cli.compact import compact
 from holdfast.cli.options import Json, JsonFile, StoreUrl
+from holdfast.cli.plot import plot
 from holdfast.cli.running import explain, run_topology
 from holdfast.cli.savepoint import savepoint
 from holdfast.cli.simulate import simulate
@@ -31,6 +32,7 @@ app.command()(explain)
 app.command()(savepoint)
 app.command()(compact)
 app.command()(simulate)
+app.command()(plot)
 errors = Console(stderr=True)
 
 

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from holdfast.cli.sizes import timing_lines
 from holdfast.runtime.job import Job
 from holdfast.runtime.metrics import costs, left_out
 from holdfast.runtime.telling.events import TopologyChanged
@@ -63,7 +64,7 @@ def status_tables(status: Mapping[str, Any]) -> Group:
             str(region["resets"]),
         )  # fmt: skip
         said += [f"region {name}: {region['reason']}"] if region["reason"] else []
-        said += [f"region {name}: {sentence}" for sentence in _changes(region)]
+        said += [f"region {name}: {sentence}" for sentence in (*_changes(region), *timing_lines(region))]
     elements = _table("element", "rows", "rows/s", "steps", "step", "failures", "waits for")
     for name, element in status["elements"].items():
         elements.add_row(

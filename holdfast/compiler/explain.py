@@ -43,8 +43,9 @@ def _count(number: int, noun: str) -> str:
 
 def _region(region: RegionPlan) -> str:
     settings = region.settings
-    when = (
-        f"every {settings.period_s:g} s" if settings.trigger == "periodic" else f"trigger {settings.trigger}"
+    every = f"every {settings.period_s:g} s"
+    when = {"periodic": every, "aware": f"trigger aware, once {every}"}.get(
+        settings.trigger, f"trigger {settings.trigger}"
     )
     alone = "" if region.group is None else f", one element of region {region.group}"
     return "\n".join(
@@ -209,6 +210,8 @@ def epoch_delay(settings: RegionSettings) -> str:
     match settings.trigger:
         case "periodic":
             return f"after each epoch, ≈ {settings.period_s:g} s"
+        case "aware":
+            return f"after each epoch, when the state is small, at most ≈ {2 * settings.period_s:g} s"
         case "operator":
             return "after each epoch, when the source asks for one"
         case "manual":

@@ -10,9 +10,11 @@ from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import RegionSettings
 from holdfast.protocol.shape import MODES, Mode
 
-Trigger = Literal["periodic", "operator", "manual"]
+Trigger = Literal["periodic", "operator", "manual", "aware"]
 
-TRIGGERS = ("periodic", "operator", "manual")
+TRIGGERS = ("periodic", "operator", "manual", "aware")
+TIMED = ("periodic", "aware")
+"""Triggers with a period."""
 
 NAME_RULE = "Use letters, digits, '_', '-' and '.', beginning with a letter or digit, at most 100 characters."
 
@@ -68,7 +70,7 @@ def _trigger(trigger: str | None, period: Duration | None) -> Trigger:
         return "periodic"
     if trigger not in TRIGGERS:
         raise TopologyError(f"There is no trigger {trigger!r}.", cure=f"Use one of {', '.join(TRIGGERS)}.")
-    if period is not None and trigger != "periodic":
+    if period is not None and trigger not in TIMED:
         raise TopologyError(
             f"A region with trigger={trigger!r} has no period.",
             cure="Give either period=… or trigger=…, not both.",
@@ -77,6 +79,10 @@ def _trigger(trigger: str | None, period: Duration | None) -> Trigger:
 
 
 def _mode(mode: str) -> Mode:
+    if mode == "aware":
+        raise TopologyError(
+            "'aware' is no mode but a trigger.", cure='Use trigger="aware", with any mode and a period.'
+        )
     if mode not in MODES:
         raise TopologyError(f"There is no mode {mode!r}.", cure=f"Use one of {', '.join(MODES)}.")
     return mode

@@ -85,11 +85,11 @@ class HostedSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class RegionSettings:
-    """The arguments of `.consistent(…)`. Seconds throughout. `trigger` is "periodic", "operator" or "manual"."""
+    """The arguments of `.consistent(…)`. Seconds throughout. `trigger` is "periodic", "operator", "manual" or "aware"."""
 
     name: str | None = None
     period_s: float = 2.0
-    trigger: Literal["periodic", "operator", "manual"] = "periodic"
+    trigger: Literal["periodic", "operator", "manual", "aware"] = "periodic"
     mode: Mode = "async"
     drain_timeout_s: float = 180.0
     reset_timeout_s: float = 180.0

@@ -205,8 +205,8 @@ class Stream(
     ) -> Stream:
         """Start a region at the operator that made this stream; everything reachable belongs to it.
 
-        Epochs are established every `period` (default 2 s), or as `trigger` says: "operator" (the source decides) or
-        "manual". `mode`: who waits meanwhile: nobody ("async"), each element for its own part ("token"), the sources
+        Epochs are established every `period` (default 2 s), or as `trigger` says: "operator" (the source decides),
+        "manual", or "aware" (once in each period, when the state is small). `mode`: who waits meanwhile: nobody ("async"), each element for its own part ("token"), the sources
         for the whole ("drain"). Regions that meet are one region and must have the same settings. `.autonomous()` ends it.
         The newest `keep` epochs stay in the store, those younger than `keep_for`, and those with a name (savepoints).
         `restore_within`: how long a restore may take; checkpoints are formed accordingly, and you are warned

@@ -16,9 +16,10 @@ end of the period.
 
 from __future__ import annotations
 
-import itertools
+from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from holdfast.ids import ElementName
@@ -27,6 +28,9 @@ from holdfast.protocol.turning_points import Size, Turn
 
 Sizes = Mapping[ElementName, Size]
 """What the elements answer when they are asked for their sizes."""
+
+MOST_BEHIND = 4
+"""Points that may have been noted between a turning point and its report."""
 
 Reason = Literal["foreseen increase", "end of period", "profiling"]
 
@@ -105,12 +109,14 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Establish an epoch now. `size`: of the dynamic elements, or of all while they are not known; `whole`: of all."""
+    """Establish an epoch now. `size`: of the dynamic elements, or of all while they are not known; `whole`: of all.
+    `s_max`: what it was compared with, if there are dynamic elements."""
 
     at: float
     size: float
     whole: float
     reason: Reason
+    s_max: float | None = None
 
 
 Decision = Profiled | Checkpoint
@@ -146,6 +152,10 @@ class AwareTiming:
                 self._taken, self.alert = True, False
                 return []
 
+    def curves(self) -> dict[ElementName, list[Point]]:
+        """Sizes of the elements over the last periods, for people; any thread may ask."""
+        return {name: list(curve) for name, curve in dict(self._curves).items()}
+
     # --- periods --------------------------------------------------------------------------------------------------
 
     def _on_period_over(self, at: float, sizes: Sizes) -> list[Decision]:
@@ -174,8 +184,9 @@ class AwareTiming:
     def _on_turn(self, event: Turned) -> list[Decision]:
         turn = event.turn
         curve = self._curves.setdefault(event.element, [])
-        if not curve or turn.at > curve[-1][0]:
-            curve.append((turn.at, turn.size))
+        if (turn.at, turn.size) not in curve[-MOST_BEHIND:]:
+            # It may lie before the end of a period that was noted meanwhile.
+            insort(curve, (turn.at, turn.size))
         if self.profile is None or self._taken or event.element not in self.profile.dynamic:
             return []
         if not self.alert and turn.halved:
@@ -196,7 +207,8 @@ class AwareTiming:
 
     def _checkpoint(self, at: float, sizes: Sizes, reason: Reason) -> Checkpoint:
         self._taken, self.alert = True, False
-        return Checkpoint(at, self._sum(sizes), sum(size.size for size in sizes.values()), reason)
+        s_max = self.profile.s_max if self.profile is not None and self.profile.dynamic else None
+        return Checkpoint(at, self._sum(sizes), sum(size.size for size in sizes.values()), reason, s_max)
 
     def _sum(self, sizes: Sizes) -> float:
         known = None if self.profile is None else self.profile.dynamic
@@ -234,7 +246,7 @@ def profile_of(
     if not dynamic:
         return Profile(dynamic, 0.0, 0.0, 0.0)
     summed = total(spans[name] for name in dynamic)
-    minima = [lowest(between(summed, since, until)) for since, until in itertools.pairwise(bounds)]
+    minima = [lowest(between(summed, since, until)) for since, until in pairwise(bounds)]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
     return Profile(dynamic, s_max, s_min, mean)

@@ -5,8 +5,8 @@ A curve is its points (time, size) in the order of time. Before the first and be
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def thinned(curve: Curve, most: int) -> list[Point]:
     stretches = max(1, most // 2)
     cuts = [number * len(curve) // stretches for number in range(stretches + 1)]
     kept: set[Point] = set()
-    for begin, end in itertools.pairwise(cuts):
+    for begin, end in pairwise(cuts):
         part = curve[begin:end]
         kept |= {min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])}
     return sorted(kept)

@@ -28,14 +28,18 @@ from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.repeating import Repeating
+from holdfast.runtime.element.size_watch import SizeWatch
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.preserved_queue import PreservedQueue
 from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.program_memory import compare_program
+from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
+from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
 from holdfast.runtime.telling.beginning_events import ProgramChanged
@@ -148,7 +152,13 @@ class Wiring:
         driven = region.settings.trigger == "operator"
         repeating = None if region.group is None else Repeating(loop.worker, loop.ends)
         loop.worker.hurries = repeating is None
-        side.lives[loop.name] = RegionLife(loop, machine, side, self._around.engine, driven, repeating)
+        life = RegionLife(loop, machine, side, self._around.engine, driven, repeating)
+        side.lives[loop.name] = life
+        with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
+        if isinstance(side.trigger, AwareTrigger) and with_state:
+            report = partial(side.turned, loop.name)
+            life.sizes = SizeWatch(with_state, self._around.clock, region.settings.period_s, report)
+            side.trigger.watches[loop.name] = life.sizes
 
     # --- where everything goes on -------------------------------------------------------------------------------
 

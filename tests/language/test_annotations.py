@@ -65,6 +65,12 @@ def test_all_settings_arrive() -> None:
     assert settings == RegionSettings("pay", 8.0, "periodic", "drain", 1.0, 2.5, 1, retries_own=True)
 
 
+def test_timing_aware_has_a_period_and_any_mode() -> None:
+    settings = region_settings(trigger="aware", period="5 seconds", mode="token")
+    assert (settings.trigger, settings.period_s, settings.mode) == ("aware", 5.0, "token")
+    assert region_settings(trigger="aware").period_s == RegionSettings().period_s
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -72,9 +78,12 @@ def test_all_settings_arrive() -> None:
         ({"period": 0}, "period must be more than 0 s"),
         ({"drain_timeout": -1}, "drain_timeout must be more than 0 s"),
         ({"reset_timeout": "x"}, "reset_timeout='x' is no duration"),
-        ({"trigger": "sometimes"}, "There is no trigger 'sometimes'. Use one of periodic, operator, manual"),
+        (
+            {"trigger": "sometimes"},
+            "There is no trigger 'sometimes'. Use one of periodic, operator, manual, aware",
+        ),
         ({"trigger": "operator", "period": 2}, "Give either period=… or trigger=…, not both"),
-        ({"mode": "aware"}, "There is no mode 'aware'. Use one of async, token, drain, independent"),
+        ({"mode": "aware"}, "'aware' is no mode but a trigger. Use trigger=\"aware\""),
         ({"mode": "fast"}, "There is no mode 'fast'"),
         ({"max_consecutive_resets": 0}, "must be a whole number above 0"),
         ({"max_consecutive_resets": 1.5}, "must be a whole number above 0"),

@@ -105,7 +105,7 @@ def test_the_choice_of_figure_11() -> None:
     assert policy.alert, "the sum is below s_max; it is foreseen to fall by 20"
     at_4 = {HAU1: Size(4, 40, 60), HAU2: Size(4, 160, 30)}
     (chosen,) = policy.handle(Turned(4, HAU1, Turn(4, 40, 60, halved=True), at_4))
-    assert chosen == Checkpoint(4, 200, 200, "foreseen increase"), "60 + 30 = 90"
+    assert chosen == Checkpoint(4, 200, 200, "foreseen increase", 250), "60 + 30 = 90"
     assert not policy.alert
     # the second period: 32.5 at once
     high = {HAU1: Size(5, 200, 60), HAU2: Size(5, 190, 30)}
@@ -126,7 +126,7 @@ def test_without_an_alert_the_epoch_comes_at_the_end_of_the_period() -> None:
     assert policy.handle(Turned(5, HAU1, Turn(5, 100, 20, True), {HAU1: Size(5, 100, 20)})) == []
     assert policy.handle(PeriodOver(9.9, {HAU1: Size(9.9, 200, 20)})) == [], "it is not over yet"
     assert policy.handle(PeriodOver(10.1, {HAU1: Size(10, 200, 20)})) == [
-        Checkpoint(10.1, 200, 200, "end of period")
+        Checkpoint(10.1, 200, 200, "end of period", 50)
     ]
     assert policy.period_ends == 20, "periods follow each other without gaps"
     policy.handle(PeriodOver(57.0, {HAU1: Size(57, 200, 20)}))
@@ -157,7 +157,9 @@ def test_an_epoch_that_somebody_asked_for_is_the_one_of_its_period() -> None:
 def test_after_a_reset_the_threshold_stays_and_the_curves_begin_anew() -> None:
     policy = profiled(100.0, 10.0, HAU1)
     policy.handle(Began(0, {HAU1: Size(0, 150)}))
-    assert policy.handle(Began(3, {HAU1: Size(3, 20, 5)})) == [Checkpoint(3, 20, 20, "foreseen increase")]
+    assert policy.handle(Began(3, {HAU1: Size(3, 20, 5)})) == [
+        Checkpoint(3, 20, 20, "foreseen increase", 100)
+    ]
     assert policy.period_ends == 13
     fresh = AwareTiming(AwareSettings(10.0, profiled=1))
     fresh.handle(Began(0, {HAU1: Size(0, 0)}))

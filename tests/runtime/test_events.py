@@ -52,6 +52,7 @@ def example(kind: str) -> e.RunEvent:
     values["Mapping[str, Any]"] = {"state": "ended"}
     values["Mapping[str, str]"] = {"orders": "epoch 3"}
     values["Mapping[str, Mapping[str, Sequence[str]]]"] = {"sums": {"new": ["most"], "gone": ["least"]}}
+    values["Mapping[str, Sequence[Sequence[float]]]"] = {"sums": [[1.5, 20.0], [2.5, 10.0]]}
     cls = e.KINDS[kind]
     return cls(**{field.name: values[str(field.type).removesuffix(" | None")] for field in fields(cls)})
 

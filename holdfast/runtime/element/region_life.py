@@ -17,6 +17,7 @@ from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
 from holdfast.runtime.element.repeating import Repeating
+from holdfast.runtime.element.size_watch import SizeWatch
 from holdfast.runtime.element.uploading import Uploading
 from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
@@ -61,6 +62,8 @@ class RegionLife(Life):
         self._uploading = Uploading(loop.worker, region, self.send)
         self.error: BaseException | None = None
         """Why it broke last."""
+        self.sizes: SizeWatch | None = None
+        """Set where epochs are timed by the size of state, and the element has some."""
         plan = loop.plan
         connections = (*plan.inputs, *plan.outputs)
         self._links = {c.id for c in connections if c.region is not None and c.region == plan.region}
@@ -136,6 +139,8 @@ class RegionLife(Life):
 
     def _run(self, work: Work) -> None:
         self.loop.run_step(work)
+        if self.sizes is not None:
+            self.sizes.look()
         if self._operator_driven and any(piece.boundary for piece in work.slices.values()):
             self._awaits_epoch = True
             self._region.epoch_wanted()
@@ -165,6 +170,8 @@ class RegionLife(Life):
 
     def rest(self) -> None:
         self._note_exhaustion()
+        if self.sizes is not None and self.machine.may_step:
+            self._guarded(self.sizes.look)
         with self.loop.ends.signals.condition:
             if self._mail:
                 return
@@ -341,6 +348,8 @@ class RegionLife(Life):
             if run.filled:
                 self._region.announce(AttributesFilled(run.name, run.filled, self.loop.plan.region))
         self.loop.metrics.counts = self.loop.worker.counts
+        if self.sizes is not None:
+            self.sizes.anew()
         for id, batches in waiting.captured.items():
             self.loop.ends.inputs[id].put_first([Parcel(batch, batch.rows) for batch in batches])
         for id, batches in waiting.kept.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from holdfast.checkpoint.manifest import Manifest
@@ -16,13 +16,16 @@ from holdfast.compiler.plan import RegionPlan
 from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
 from holdfast.failpoints import fp
 from holdfast.ids import INITIAL_EPOCH, Attempt, ElementName, Epoch
+from holdfast.language.annotations import TIMED
 from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
+from holdfast.protocol.turning_points import Turn
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.failures import Cause, is_fatal, is_no_space, may_pass, parked_error, story_of
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.metrics import RegionMetrics
+from holdfast.runtime.region.aware_trigger import trigger_of
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.fallback import look
 from holdfast.runtime.region.restoring import Restoring
@@ -50,7 +53,7 @@ class Region:
     ) -> None:
         self.plan = plan
         self.lives: dict[ElementName, RegionLife] = {}
-        period = plan.settings.period_s if plan.settings.trigger == "periodic" else float("inf")
+        period = plan.settings.period_s if plan.settings.trigger in TIMED else float("inf")
         self.metrics = RegionMetrics(plan.name, clock, period)
         self.controller = RegionController(
             plan.shape, plan.settings.mode, plan.settings.max_consecutive_resets
@@ -60,7 +63,7 @@ class Region:
         self._clock = clock
         self.announce = announce
         self._on_fatal = on_fatal
-        self._events: deque[messages.ControllerEvent] = deque()
+        self._events: deque[messages.ControllerEvent | Callable[[], None]] = deque()
         self._timers: Timers[messages.ControllerEvent | Callable[[], None]] = Timers(clock)
         self._saved: messages.ControllerRecord | None = None
         self._start: messages.Start | None = None
@@ -73,6 +76,8 @@ class Region:
         self.restoring = Restoring(plan, epochs, clock, announce)
         self.change: events.TopologyChanged | None = None
         self.naming = Naming(plan.name, epochs.savepoints, announce)
+        wake = partial(self._timers.set, "period")
+        self.trigger = trigger_of(plan, clock, announce, self.epoch_wanted, wake)
         self.done = threading.Event()
 
     # --- RegionSide: what loops ask -----------------------------------------------------------------------------
@@ -81,13 +86,16 @@ class Region:
     def epoch(self) -> Epoch:
         return INITIAL_EPOCH if self.manifest is None else self.manifest.epoch
 
-    def tell(self, event: messages.ControllerEvent) -> None:
+    def tell(self, event: messages.ControllerEvent | Callable[[], None]) -> None:
         with self._signals.condition:
             self._events.append(event)
             self._signals.condition.notify_all()
 
     def epoch_wanted(self) -> None:
         self.tell(messages.EpochDue())
+
+    def turned(self, element: ElementName, turn: Turn) -> None:
+        self.tell(partial(self.trigger.turned, element, turn))
 
     def rows_replayed(self, rows: int) -> None:
         self.metrics.rows_replayed += rows
@@ -125,6 +133,7 @@ class Region:
         except BaseException as error:
             self._on_fatal(error)
         finally:
+            self.trigger.halt()
             self.naming.give_up("the run ended before it")
             self.done.set()
             self._signals.notify()
@@ -185,6 +194,7 @@ class Region:
             **self.metrics.as_dict(now, self.controller.phase.value, self._cause.reason),
             **self.restoring.status(),
             "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
+            **self.trigger.status(),
             **({} if self.change is None else {"topology_changed": encode(self.change)[1]}),
         }
 
@@ -192,9 +202,7 @@ class Region:
 
     def _next_event(self) -> messages.ControllerEvent | None:
         with self._signals.condition:
-            if self._events:
-                return self._events.popleft()
-            what = self._timers.due()
+            what = self._events.popleft() if self._events else self._timers.due()
             if what is None:
                 self._clock.wait(self._signals.condition, self._timers.wait_s(0.1))
         if callable(what):
@@ -280,7 +288,7 @@ class Region:
     def _begin_epoch(self, command: messages.BeginEpoch) -> None:
         self._begun = self._clock.monotonic()
         self.naming.begin(drained=command.style == "drain")
-        self._timers.cancel("period")
+        self.trigger.epoch_begun()
         self._send(command)
 
     def _go_on(self, command: messages.Resume | messages.GoOn) -> None:
@@ -288,20 +296,14 @@ class Region:
             self._timers.cancel("reset")
             told = self.restoring.done(command.epoch)
             self.announce(events.Restored(self.plan.name, command.epoch, command.attempt, **told))
-            self._set_period(first=True)
+            self.trigger.go_on()
             if self.naming.waiting:
                 self.tell(messages.EpochDue(drained=True))
         self._send(command)
 
-    def _set_period(self, first: bool = False) -> None:
-        if self.metrics.period_s < float("inf"):
-            # Elements that have epochs of their own shall not all have them at the same time.
-            share = random.random() if first and self.plan.group is not None else 1.0
-            self._timers.set("period", share * self.metrics.period_s, messages.EpochDue())
-
     def _begin_reset(self, command: messages.BeginReset) -> None:
         self.restoring.begin()
-        self._timers.cancel("period")
+        self.trigger.halt()
         for life in self.lives.values():
             life.borders.throw_away(False)
         if command.consecutive == 1:
@@ -354,7 +356,7 @@ class Region:
                 self.wait_for_space(str(error), lambda: False)
             self.tell(messages.CommitFailed(epoch, story_of(error), may_pass(error)))
             return
-        self._set_period()
+        self.trigger.epoch_over()
         self.tell(messages.Committed(epoch))
 
     def _await_space(self, reason: str) -> None:

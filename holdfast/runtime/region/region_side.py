@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from holdfast.checkpoint.parts import ElementPart
-from holdfast.ids import Attempt, Epoch
+from holdfast.ids import Attempt, ElementName, Epoch
 from holdfast.protocol.messages import ControllerEvent
+from holdfast.protocol.turning_points import Turn
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.telling.events import RunEvent
 
@@ -22,6 +23,8 @@ class RegionSide(Protocol):
     def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> OnTheWay: ...
 
     def epoch_wanted(self) -> None: ...
+
+    def turned(self, element: ElementName, turn: Turn) -> None: ...
 
     def rows_replayed(self, rows: int) -> None: ...
 

@@ -357,10 +357,8 @@ class HostedRun(Remembering):
 
     def _taken_over(self, stored: Mapping[str, Any]) -> Any:
         """The stored state, for an operator whose attributes may be others now."""
-        state, fresh = (
-            codec.decode(stored["state"]),
-            instance_state.fresh_attributes(self.instance, self._pristine),
-        )
+        state = codec.decode(stored["state"])
+        fresh = instance_state.fresh_attributes(self.instance, self._pristine)
         if fresh is None or type(state) is not dict:
             return state
         taken = taken_over(self.name, state, stored.get("attributes"), fresh, declared(type(self.instance)))
@@ -387,8 +385,7 @@ class HostedRun(Remembering):
             return
         if self.clock is not None and threading.get_ident() != self._caller:
             self._stray = TopologyError(
-                f"operator {self.name!r} submitted a row from a thread of its own, but somebody behind it goes by the"
-                " event time of its input: such a row has no place in it.",
+                f"operator {self.name!r} submitted a row from a thread of its own: behind it event time of its input counts.",
                 cure=f"Submit in process(), or declare event time again behind {self.name!r}: .event_time('at', delay=…).",
             )
             raise self._stray

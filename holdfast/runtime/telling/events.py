@@ -10,19 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-KINDS: dict[str, type[RunEvent]] = {}
-"""Every kind this version knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunEvent:
-    """Something that happened in a run. One subclass per kind; a field that is None is not stored."""
-
-    kind: ClassVar[str] = ""
-
-    def __init_subclass__(cls) -> None:
-        KINDS[cls.kind] = cls
-
+from holdfast.runtime.telling.run_event import KINDS as KINDS
+from holdfast.runtime.telling.run_event import RunEvent as RunEvent
+from holdfast.runtime.telling.timing_events import EpochDecided as EpochDecided
+from holdfast.runtime.telling.timing_events import StateSizes as StateSizes
+from holdfast.runtime.telling.timing_events import TimingProfiled as TimingProfiled
 
 # --- the run ------------------------------------------------------------------------------------------------------------
 

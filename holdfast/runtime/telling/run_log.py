@@ -107,6 +107,15 @@ def _line_of_region(event: e.RunEvent) -> Line | None:
             last = "" if event.last is None else f"; element {event.last!r} was last"
             text = "region %r published epoch %s in %.0f ms, %s bytes%s"
             return DEBUG, text, (event.region, event.epoch, event.ms, event.bytes, last)
+        case e.EpochDecided(region, reason, _, size, state, s_max):
+            text = "region %r wants an epoch, %s: %s bytes, %s in all, threshold %s"
+            return DEBUG, text, (region, reason, size, state, "—" if s_max is None else s_max)
+        case e.TimingProfiled(region, _, s_max, s_min, average, dynamic):
+            text = "region %r is on the alert below %s bytes (least %s, average %s); dynamic: %s"
+            return INFO, text, (region, s_max, s_min, average, ", ".join(dynamic) or "no element")
+        case e.StateSizes(region, curves):
+            points = sum(map(len, curves.values()))
+            return DEBUG, "sizes of %s elements of region %r: %s points", (len(curves), region, points)
         case e.EpochAborted(region, epoch, reason):
             return WARNING, "region %r gives epoch %s up: %s", (region, epoch, reason)
         case e.EpochWithdrawn(region, epoch, to, reason):

@@ -1,0 +1,66 @@
+"""How large an element's state is, looked at between steps, and its turning points as they become known.
+
+Must hold: looking takes at most about 2 % of the time: after a look that took long the next one comes later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.clock import Clock
+from holdfast.protocol.turning_points import Size, Turn, TurnDetector
+from holdfast.runtime.runs.operator_runs import Remembering
+
+LEAST_S, MOST_S = 0.02, 0.5
+"""Between two looks, at least and at most, unless a look takes long."""
+LOOKS_PER_PERIOD = 100
+SPARE = 50
+"""So many times as long as a look took, nobody looks."""
+
+
+class SizeWatch:
+    """Of one element. Its thread calls `look` and `anew`; others may read `latest`, `looks` and `spent_s`."""
+
+    def __init__(
+        self,
+        runs: Sequence[Remembering],
+        clock: Clock,
+        period_s: float,
+        report: Callable[[Turn], None],
+        measure: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._runs = runs
+        self._clock = clock
+        self._interval_s = min(MOST_S, max(LEAST_S, period_s / LOOKS_PER_PERIOD))
+        self._report = report
+        self._measure = measure
+        self._detector = TurnDetector()
+        self._next = 0.0
+        self.looks = 0
+        self.spent_s = 0.0
+        """For looking, in all."""
+
+    @property
+    def latest(self) -> Size | None:
+        return self._detector.latest
+
+    def anew(self) -> None:
+        """The element has another state now."""
+        self._detector.forget()
+        self._next = float("-inf")
+        self.look()
+
+    def look(self) -> None:
+        """Between two steps: sample the size, if it is time."""
+        now = self._clock.monotonic()
+        if now < self._next:
+            return
+        begun = self._measure()
+        size = sum(run.state_size() for run in self._runs)
+        took = self._measure() - begun
+        self.looks, self.spent_s = self.looks + 1, self.spent_s + took
+        self._next = now + max(self._interval_s, SPARE * took)
+        turn = self._detector.sample(now, size)
+        if turn is not None:
+            self._report(turn)
