@@ -26,6 +26,13 @@ def simulate(
     keep: Annotated[
         Path | None, typer.Option(help="Write the shortest failing schedule to this file, as a tape.")
     ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead: how messages and time grow with regions of these sizes.", metavar="N,N,…"
+        ),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="With --sizes: draw it into this file.")] = None,
     as_json: JsonFile = None,
 ) -> None:
     """Run the protocol's state machines through random schedules with crashes; no Spark, no disk.
@@ -33,6 +40,8 @@ def simulate(
     A schedule that breaks an invariant is made shorter and told. Exit code 1 if there is one."""
     from holdfast.chaos import simulate as many
 
+    if sizes is not None:
+        return _grow(sizes, plot, as_json)
     if mode not in many.MODES:
         raise ConfigError(f"there is no mode {mode!r}.", cure=f"Use one of {MODES}.")
     if tape is not None or tell:
@@ -54,6 +63,33 @@ def simulate(
             Path(as_json).write_text(json.dumps(result, indent=1))
         print(_sentences(result))
     raise typer.Exit(1 if result["violations"] else 0)
+
+
+def _grow(sizes: str, plot: Path | None, as_json: str | None) -> None:
+    from holdfast.chaos.scale import WIDTH, grown
+    from holdfast.protocol.shape import TOGETHER
+
+    if not all(size.strip().isdigit() and int(size) >= WIDTH for size in sizes.split(",")):
+        raise ConfigError(
+            f"{sizes!r} are no sizes.", cure=f"Give numbers of elements from {WIDTH} on: 10,100,1000"
+        )
+    found = [grown(int(size), mode) for mode in TOGETHER for size in sizes.split(",")]
+    if plot is not None:
+        from holdfast.chaos.scale_plot import draw
+
+        draw(found, plot)
+    if as_json is not None:
+        data = json.dumps([each.as_dict() for each in found])
+        print(data) if as_json == "-" else Path(as_json).write_text(data)
+    if as_json != "-":
+        print(
+            f"{'mode':6} {'elements':>9} {'epoch: messages':>16} {'time':>7} {'recovery: messages':>19} {'time':>7}"
+        )
+        for each in found:
+            print(
+                f"{each.mode:6} {each.elements:>9,} {each.epoch_messages:>16,} {each.epoch_time:>7,.0f}"
+                f" {each.recovery_messages:>19,} {each.recovery_time:>7,.0f}"
+            )
 
 
 def _tell(mode: str, seed: int, tape: Path | None) -> int:
