@@ -109,5 +109,6 @@ def planned(op: Operator, plan: Plan) -> Planned[Any]:
         number=plan.source_index.get(op.name),
         origins=tuple({plan.source_index[name]: name for name in names} for names in origins),
         aside=frozenset(port for name, port in plan.aside if name == op.name),
+        stamped_ports=frozenset(s.port for s in plan.stamped if s.operator == op.name),
         offsets_us={port: us for (name, port), us in plan.offsets_us.items() if name == op.name},
     )

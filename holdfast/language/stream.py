@@ -33,7 +33,7 @@ from holdfast.language.operators.columns import key_names
 from holdfast.language.operators.event_time import EventTimeVerbs
 from holdfast.language.operators.hosted_python import HostedVerbs
 from holdfast.language.operators.joins import JoinVerbs
-from holdfast.language.operators.keyed_python import KeyedVerbs
+from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.schema import to_arrow

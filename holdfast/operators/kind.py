@@ -102,6 +102,8 @@ class Planned(Generic[S]):
     """Who stamped the rows of each port, by number."""
     aside: frozenset[int] = frozenset()
     """Ports whose rows do not move event time on: it travels beside them."""
+    stamped_ports: frozenset[int] = frozenset()
+    """Its outputs that carry positions."""
     offsets_us: Mapping[int, int] = field(default_factory=dict)
     """Ports at which event time is not quite what the column says."""
 

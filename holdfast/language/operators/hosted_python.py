@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+import pyarrow as pa
+
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
@@ -39,13 +41,7 @@ def hosted_spec(
 ) -> HostedSpec:
     """`schema`: of its one output port, or None; then `schemas` are those of its ports."""
     make, label = maker(operator)
-    if schema is not None and schemas:
-        raise TopologyError(f"{label} was given schema and schemas.", cure="Give one of them.")
-    names = _names(schemas, label) if isinstance(schemas, Mapping) else ()
-    given = list(schemas.values()) if isinstance(schemas, Mapping) else list(schemas)
-    columns = tuple(
-        to_arrow(each, f"the schema of {label}") for each in ([schema] if schema is not None else given)
-    )
+    columns, names = output_columns(schema, schemas, label)
     known = inspect.isclass(operator) or any(hasattr(operator, method) for method in PROCESS)
     sample = operator if known else make()
     makes_tables = hasattr(sample, "process_batch")
@@ -59,6 +55,18 @@ def hosted_spec(
         names,
         untimed(sample),
     )
+
+
+def output_columns(
+    schema: Any, schemas: Schemas, label: str
+) -> tuple[tuple[pa.Schema, ...], tuple[str, ...]]:
+    """(columns of each output port, their names if they have some), of an operator that has one or several."""
+    if schema is not None and schemas:
+        raise TopologyError(f"{label} was given schema and schemas.", cure="Give one of them.")
+    names = _names(schemas, label) if isinstance(schemas, Mapping) else ()
+    given = list(schemas.values()) if isinstance(schemas, Mapping) else list(schemas)
+    wanted = [schema] if schema is not None else given
+    return tuple(to_arrow(each, f"the schema of {label}") for each in wanted), names
 
 
 def untimed(operator: Any) -> str:
@@ -89,9 +97,9 @@ class Streams(list["Stream"]):
         self.names = tuple(names)
 
     @staticmethod
-    def made_by(first: Stream, spec: HostedSpec) -> Streams:
-        ports = range(len(spec.schemas))
-        return Streams([replace(first, ref=StreamRef(first.ref.operator, p)) for p in ports], spec.names)
+    def made_by(first: Stream, schemas: Sequence[Any], names: Sequence[str]) -> Streams:
+        ports = range(len(schemas))
+        return Streams([replace(first, ref=StreamRef(first.ref.operator, p)) for p in ports], names)
 
     @property
     def errors(self) -> Stream:
@@ -163,4 +171,4 @@ class HostedVerbs(Verbs):
         if not spec.schemas:
             raise TopologyError(f"apply() of {spec.label} has no schema.", cure="Give schema or schemas=….")
         made = self._then(spec, name, outputs=len(spec.ports))
-        return made if schema is not None else Streams.made_by(made, spec)
+        return made if schema is not None else Streams.made_by(made, spec.schemas, spec.names)

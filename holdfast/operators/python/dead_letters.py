@@ -52,8 +52,10 @@ class Guard(Generic[S]):
         except Exception as error:
             if is_outage(error):
                 raise
+            where = self._outbox.where
             self._undo(before)
             self._outbox.failed.append(letter(self._operator, row, error))
+            self._outbox.failed_at.append(where)
         else:
             self._since.append(work)
 

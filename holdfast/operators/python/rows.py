@@ -72,6 +72,10 @@ class Outbox:
         """Rows as `OutputForm.row` gives them, and tables, in their order."""
         self.failed: list[tuple[Any, ...]] = []
         """Rows of the stream of errors."""
+        self.failed_at: list[Any] = []
+        """What `where` was for each of them."""
+        self.where: Any = None
+        """Where in the input is what is being processed, if somebody wants to know."""
         self._given = [0] * len(self._forms)
         self.came: list[tuple[tuple[int, ...], int]] = []
         """Watermarks that were reached, with how many rows of each port there were then."""
@@ -85,14 +89,7 @@ class Outbox:
                 f"operator {self._operator!r} submitted a row while it processed {self.closed_by}.",
                 cure="Rows of control ports change state only: submit when the next row of a data port comes.",
             )
-        number = self._ports.get(port)
-        if number is None:
-            near = difflib.get_close_matches(str(port), [str(each) for each in self._ports], 1)
-            raise TopologyError(
-                f"operator {self._operator!r} submitted to port {port!r}, but has "
-                f"{', '.join(map(repr, self._ports)) or 'no output ports'}.",
-                cure=f"Did you mean {near[0]!r}?" if near else "Give it a schema where the operator is used.",
-            )
+        number = self.number_of(port)
         form, items = self._forms[number], self._items[number]
         if isinstance(item, pa.RecordBatch):
             item = pa.Table.from_batches([item])
@@ -107,6 +104,18 @@ class Outbox:
             count = 1
         self._given[number] += count
         return count
+
+    def number_of(self, port: int | str) -> int:
+        """An output port, given as its number or its name."""
+        number = self._ports.get(port)
+        if number is None:
+            near = difflib.get_close_matches(str(port), [str(each) for each in self._ports], 1)
+            raise TopologyError(
+                f"operator {self._operator!r} submitted to port {port!r}, but has "
+                f"{', '.join(map(repr, self._ports)) or 'no output ports'}.",
+                cure=f"Did you mean {near[0]!r}?" if near else "Give it a schema where the operator is used.",
+            )
+        return number
 
     def time_came(self, mark: int) -> None:
         """Event time has come to this watermark: what is submitted from now on is behind it."""
@@ -144,7 +153,7 @@ class Outbox:
 
     def take_failed(self) -> pa.Table:
         """The rows of the stream of errors."""
-        failed, self.failed = self.failed, []
+        failed, self.failed, self.failed_at = self.failed, [], []
         return OutputForm(self._operator, ERRORS).rows(failed)
 
     # --- back to before a row that failed ---
