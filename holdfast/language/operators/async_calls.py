@@ -29,6 +29,18 @@ FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 5.0
 
 
+class CalledRow(dict[str, Any]):
+    """A row as services like it, a dict, which is asked as rows of other Python operators are too: `row.id`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"this row has no column {name!r}; it has {', '.join(self)}")
+
+    def asDict(self) -> dict[str, Any]:
+        return dict(self)
+
+
 class AsyncMap(Operator):
     """Hosted in the driver. `fn(row)` is a function, called in threads, or a coroutine function. No state."""
 
@@ -54,7 +66,7 @@ class AsyncMap(Operator):
             self._loop = (
                 asyncio.new_event_loop()
             )  # one for the operator's life: clients of services belong to a loop
-        return self._loop.run_until_complete(self._all(table.to_pylist()))
+        return self._loop.run_until_complete(self._all([CalledRow(row) for row in table.to_pylist()]))
 
     def close(self) -> None:
         if self._pool is not None:
@@ -131,7 +143,7 @@ class AsyncVerbs(Verbs):
     ) -> Stream:
         """Call a service for each row, `concurrency` calls at a time: `orders.async_map(ask, "id long, risk double")`.
 
-        `fn(row)` takes a dict and returns a row (dict or tuple), a list of rows, or None; an `async def` runs in an event
+        `fn(row)` takes a dict (`row.id` is `row["id"]`) and returns a row (dict or tuple), a list of rows, or None; an `async def` runs in an event
         loop, any other function in threads. A call may take `timeout`; one that fails is made again `retries` times, after
         0.1 s, 0.2 s, … at most 5 s. What fails then fails the step, as in other Python operators. Rows leave in the order in
         which they came, or with `ordered=False` as calls end. Runs in the driver, without state; the calls of a step end
