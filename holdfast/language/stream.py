@@ -283,7 +283,10 @@ class Written:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise no_such_name("What a sink returns", name, {}, ["errors", "name"])
+            ends = dict.fromkeys(
+                dir(Stream), "A sink ends its stream: use the stream that you wrote to it once more."
+            )
+            raise no_such_name("What a sink returns", name, ends, ["errors", "name"])
 
 
 def attach(spec: Spec, streams: Sequence[Stream], name: str | None = None, outputs: int = 1) -> Stream:

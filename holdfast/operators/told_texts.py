@@ -41,6 +41,12 @@ def text_of(value: Any) -> str:
     return _other(value)
 
 
+def shown(value: Any, longest: int = 80) -> str:
+    """The same in one line, for people."""
+    text = " ".join(DIGEST.sub("", text_of(value)).split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def _inner(value: Any) -> str:
     """Of a list within a list the values that are there, in a row."""
     if isinstance(value, tuple | list):

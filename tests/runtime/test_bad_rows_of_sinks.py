@@ -226,7 +226,7 @@ def test_errors_that_nobody_asked_for_are_refused() -> None:
         _ = written.errors
     with pytest.raises(TopologyError, match="on_error='drop' is not known"):
         rows.sink(hf.MemorySink("none"), name="other", on_error="drop")  # type: ignore[arg-type]
-    with pytest.raises(AttributeError, match=r"What a sink returns has no attribute 'filter'"):
+    with pytest.raises(AttributeError, match=r"no attribute 'filter'. A sink ends its stream"):
         written.filter("a")  # type: ignore[attr-defined]
 
 

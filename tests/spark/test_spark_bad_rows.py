@@ -52,6 +52,18 @@ def test_bad_rows_are_told_once_and_the_others_written_once(spark: Any, tmp_path
     assert sorted(row["n"] for row in found["function"]) == [1, 3, 5, 7, 9]
 
 
+def test_what_spark_says_about_the_users_own_line_is_told_with_the_sink(spark: Any, tmp_path: Path) -> None:
+    topology = hf.Topology("bad")
+    rows = topology.source(hf.Rows(ROWS, "n long, k string, at timestamp"), name="rows")
+    sink = hf.ForeachBatch(lambda frame, step: frame.select("nope").count())
+    rows.consistent("r", period=0.5).sink(sink, name="out")
+    with pytest.raises(
+        hf.RegionParkedError, match=r"failed twice in the same way.*sink 'out'.*`nope`"
+    ) as caught:
+        topology.run(spark, store=f"file:{tmp_path}/store", until="available")
+    assert 'frame.select("nope")' in str(caught.value)
+
+
 def test_a_check_that_fails_in_a_task_is_told_with_the_sink(spark: Any, tmp_path: Path) -> None:
     def check(table: Any) -> Any:
         return table.column("nope")  # what is shown

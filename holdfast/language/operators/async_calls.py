@@ -29,6 +29,22 @@ FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 5.0
 
 
+class CalledRow(dict[str, Any]):
+    """A row as services like it, a dict, which is asked as rows of other Python operators are too: `row.id`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"this row has no column {name!r}; it has {', '.join(self)}")
+
+    def asDict(self) -> dict[str, Any]:
+        return dict(self)
+
+
+def called_rows(table: pa.Table) -> list[dict[str, Any]]:
+    return [CalledRow(row) for row in table.to_pylist()]
+
+
 class AsyncMap(Operator):
     """Hosted in the driver. `fn(row)` is a function, called in threads, or a coroutine function. No state."""
 
@@ -50,7 +66,7 @@ class AsyncMap(Operator):
 
     def process_batch(self, table: pa.Table, port: int) -> Iterable[Any]:
         """All calls for these rows; the first that fails for good ends the others and is raised."""
-        return self._loop_of_its_own().run_until_complete(self._all(table.to_pylist()))
+        return self._loop_of_its_own().run_until_complete(self._all(called_rows(table)))
 
     def _loop_of_its_own(self) -> asyncio.AbstractEventLoop:
         """One for the operator's life: clients of services belong to a loop."""
@@ -116,7 +132,7 @@ class OrderedAsyncMap(AsyncMap):
 
     def process_each(self, table: pa.Table, port: int) -> list[list[Any]]:
         """The rows that each row became."""
-        return self._loop_of_its_own().run_until_complete(self._results(table.to_pylist()))[0]
+        return self._loop_of_its_own().run_until_complete(self._results(called_rows(table)))[0]
 
 
 def as_rows(result: Any) -> list[Any]:
@@ -146,7 +162,7 @@ class AsyncVerbs(Verbs):
     ) -> Stream:
         """Call a service for each row, `concurrency` calls at a time: `orders.async_map(ask, "id long, risk double")`.
 
-        `fn(row)` takes a dict and returns a row (dict or tuple), a list of rows, or None; an `async def` runs in an event
+        `fn(row)` takes a dict (`row.id` is `row["id"]`) and returns a row (dict or tuple), a list of rows, or None; an `async def` runs in an event
         loop, any other function in threads. A call may take `timeout`; one that fails is made again `retries` times, after
         0.1 s, 0.2 s, … at most 5 s. What fails then fails the step, as in other Python operators. Rows leave in the order in
         which they came, or with `ordered=False` as calls end. Runs in the driver, without state; the calls of a step end
