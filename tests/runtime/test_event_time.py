@@ -118,6 +118,7 @@ def results(here: Path) -> dict[str, list[tuple[Any, ...]]]:
     return {**found, "sorted": [(row["id"],) for row in ordered]}
 
 
+@pytest.mark.sampled(per=["rows_per_step"])
 @pytest.mark.parametrize("apart", ["together", "apart"])
 @pytest.mark.parametrize("rows_per_step", [3, 13, 300])
 def test_what_time_decides_does_not_depend_on_steps_or_elements(
@@ -127,6 +128,7 @@ def test_what_time_decides_does_not_depend_on_steps_or_elements(
     assert results(tmp_path) == expected()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("apart", ["together", "apart"])
 def test_after_kills_it_is_the_same(apart: str, tmp_path: Path) -> None:
     kills = ["step.end=kill@9", "ckpt.op.put_done=kill@5", "sink.commit.applied=kill@2"]
