@@ -105,9 +105,9 @@ class DatabaseSink(StagedSink):
             0,
             int(context.token),
         )
-        whose = f"hf_{_digest(context.topology, context.sink, self._wanted.table)}_"
+        self._entry = self._backend.start(self._entry if self.is_staged else None) or self._entry
+        whose = f"hf_{_digest(context.topology, context.sink, self._entry.target)}_"
         self._prefix = f"{whose}{_digest(context.job_id)}_" if self.is_staged else f"{whose}now_"
-        self._backend.start(self._entry if self.is_staged else None)
         if not self.is_staged:
             self._backend.drop([name for name in self._backend.stages(self._prefix) if self._is_old(name)])
 
