@@ -114,6 +114,7 @@ class PostgresBackend(Backend):
             connection.execute(f"CREATE TABLE {stage} ({self._stage_columns()})")
             for statement in self.move.apply(stage, [0]):
                 connection.execute(f"EXPLAIN {statement}")
+            self._try_values(connection, stage)
 
     @property
     def move(self) -> Move:
@@ -205,15 +206,19 @@ class PostgresBackend(Backend):
                     f"a row has no value in {name!r}, which {self._where} needs.",
                     cure="Filter such rows before the sink, or fill the column.",
                 )
+        self._try_values(connection, f"{source}{written}")
+
+    def _try_values(self, connection: Connection, source: str) -> None:
+        """Put values that may not fit into a table of the same types, thrown away: the server itself says whether they do."""
+        assert self._found is not None
         risky = [name for name, how in self._fits.items() if how != "same"]
         if risky:
-            # A table of the same types, thrown away: the server itself says whether each value fits.
             listed = ", ".join(map(quoted, risky))
             connection.execute(
                 f"CREATE TEMP TABLE {CHECK} ON COMMIT DROP AS SELECT {listed} FROM {self._found.relation} WHERE false"
             )
             connection.execute(
-                f"INSERT INTO {CHECK} ({listed}) SELECT {self.move.selected(risky)} FROM {source}{written}"
+                f"INSERT INTO {CHECK} ({listed}) SELECT {self.move.selected(risky)} FROM {source}"
             )
 
     # --- the ledger ---
