@@ -149,6 +149,10 @@ class DatabaseSink(StagedSink):
         fp("sink.write")
         return self._writer(step)
 
+    def task_columns(self) -> Sequence[str] | None:
+        # With a key rows need their positions, which only some have.
+        return None if self.wants_positions else self._backend.columns.names
+
     def adopt(self, step: StepId, written: Sequence[Any]) -> None:
         self._take(written)
 
