@@ -242,6 +242,11 @@ class Sink(ABC):
         Either `adopt` follows, or nothing of the step counts."""
         return None
 
+    def task_columns(self) -> Sequence[str] | None:
+        """The columns that its task writer takes, if tasks may also read the rows by themselves: several times faster where
+        they can, right behind a source of files. None: such rows come by `write_spark`."""
+        return None
+
     def adopt(self, step: StepId, written: Sequence[Any]) -> None:
         """The step consists of what these tasks wrote: the answers of the task writers that won."""
         raise ConfigError(

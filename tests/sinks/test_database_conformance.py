@@ -12,7 +12,7 @@ import pytest
 from postgres_server import PostgresServer
 
 from holdfast import failpoints
-from holdfast.errors import FencedError
+from holdfast.errors import DamagedError, FencedError
 from holdfast.ids import Attempt, Epoch
 from holdfast.language.connectors import Sink, StepId
 from holdfast.sinks import DatabaseSink, ForeachBatch
@@ -21,6 +21,7 @@ from holdfast.testing.sink_conformance import (
     SINK_FAILPOINTS,
     MiniRun,
     SinkConformance,
+    context,
     opened_sink,
     rows,
 )
@@ -150,6 +151,59 @@ def test_an_older_store_is_refused(place: Place) -> None:
     with pytest.raises(Exception, match="older than the output"):
         opened_sink(sink_of(place.url, place.table), token=2, epoch=1)
     assert len(place.rows()) == 4
+
+
+def test_a_table_by_its_other_name_is_the_same_table(postgres: PostgresServer) -> None:
+    """A commit whose last step is missing, and a program that now writes the table's name with its schema."""
+    postgres.run("DROP TABLE IF EXISTS public.renamed")
+    first = opened_sink(sink_of(postgres.url, "renamed"))
+    first.write_arrow(rows(0), StepId(Attempt(0), 1))
+    prepared = first.prepare(Epoch(1), first.seal(Epoch(1)))
+    failpoints.arm("sink.commit.applied=raise")
+    try:
+        with pytest.raises(failpoints.FaultInjected):
+            first.commit(Epoch(1), prepared)
+    finally:
+        failpoints.disarm()
+    opened_sink(sink_of(postgres.url, "public.renamed"), 2, 1, prepared)
+    assert sorted(postgres.rows("SELECT n FROM public.renamed")) == [(0,), (1,)]
+
+
+def test_another_table_does_not_get_what_waits_for_the_first(place: Place) -> None:
+    first = opened_sink(sink_of(place.url, place.table))
+    first.write_arrow(rows(0), StepId(Attempt(0), 1))
+    first.commit(Epoch(1), first.prepare(Epoch(1), first.seal(Epoch(1))))
+    first.write_arrow(rows(2), StepId(Attempt(0), 2))
+    prepared = first.prepare(Epoch(2), first.seal(Epoch(2)))
+    first.commit(Epoch(2), prepared)
+    with pytest.raises(DamagedError, match="is gone"):
+        opened_sink(sink_of(place.url, f"{place.table}_other"), 2, 2, prepared)
+    assert place.query(f"SELECT count(*) FROM {place.table}_other") == [(0,)]
+
+
+def test_a_program_with_other_columns_does_not_show_what_waits(place: Place) -> None:
+    first = opened_sink(sink_of(place.url, place.table))
+    first.write_arrow(rows(0), StepId(Attempt(0), 1))
+    prepared = first.prepare(Epoch(1), first.seal(Epoch(1)))
+    other = DatabaseSink(place.url, place.table)
+    other.check_columns(SCHEMA.remove(1))
+    with pytest.raises(DamagedError, match="waits for"):
+        opened_sink(other, 2, 1, prepared)
+    assert place.rows() == []
+    opened_sink(sink_of(place.url, place.table), 3, 1, prepared)
+    assert len(place.rows()) == 2
+
+
+def test_a_stage_that_somebody_removed_is_noticed_before_anything_changes(place: Place) -> None:
+    first = opened_sink(sink_of(place.url, place.table))
+    first.write_arrow(rows(0), StepId(Attempt(0), 1))
+    prepared = first.prepare(Epoch(1), first.seal(Epoch(1)))
+    first._backend.drop([prepared["staged"]])
+    again = sink_of(place.url, place.table)
+    again.open(context(2))
+    with pytest.raises(DamagedError, match="is gone"):
+        again.verify(Epoch(1), prepared)
+    assert again.is_withheld(Epoch(1), prepared), "a run may go on from the epoch before"
 
 
 class TestInTransaction(SinkConformance):

@@ -78,6 +78,9 @@ def test_rows_arrive_once_whatever_fails(
     topology = hf.Topology("tables")
     source = hf.Files(str(files), "parquet", COLUMNS, max_files_per_step=2)
     rows = topology.source(source, name="rows").consistent(period=0.2)
+    rows.sink(
+        hf.DatabaseSink(postgres.url, f"{schema}.raw", create=True), name="raw"
+    )  # tasks read files themselves
     rows = rows.map_arrow(fail_once, COLUMNS).filter("id >= 0")
     rows.sink(hf.DatabaseSink(postgres.url, f"{schema}.added", create=True), name="added")
     rows.sink(hf.DatabaseSink(file, "added", create=True), name="added_file")
@@ -102,6 +105,9 @@ def test_rows_arrive_once_whatever_fails(
     assert [r[:2] + r[3:5] for r in found] == [(w["id"], w["k"], w["at"], w["local"]) for w in wanted]
     assert [Decimal(r[2]) for r in found] == [w["price"] for w in wanted]
     assert [r[5] for r in found] == [None if w["tags"] is None else f'["{w["tags"][0]}"]' for w in wanted]
+    assert postgres.rows(f"SELECT id, at, tags::text FROM {schema}.raw ORDER BY id") == [
+        (r[0], r[3], r[5]) for r in found
+    ]
     ids = sqlite3.connect(tmp_path / "d.db").execute("SELECT id FROM added ORDER BY id").fetchall()
     assert ids == [(w["id"],) for w in wanted]
     sums_found = postgres.rows(f"SELECT k, n, total::text FROM {schema}.sums")
@@ -113,6 +119,26 @@ def test_rows_arrive_once_whatever_fails(
         f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' AND tablename LIKE 'hf%'"
     )
     assert left == []
+
+
+def test_the_last_row_of_a_key_is_the_last_in_the_source_whichever_task_has_it(
+    spark: Any, postgres: PostgresServer, schema: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    # Spark begins with the largest file, which is the second of its step.
+    for file, count in enumerate([10, 200_000, 50, 7]):
+        numbers = range(file * 1_000_000, file * 1_000_000 + count)
+        table = pa.table({"k": [n % 10 for n in numbers], "v": list(numbers)})
+        pq.write_table(table, tmp_path / "in" / f"{file}.parquet")
+    topology = hf.Topology("order")
+    source = hf.Files(str(tmp_path / "in"), "parquet", "k long, v long", max_files_per_step=4)
+    rows = topology.source(source, name="rows").consistent(period=5)
+    rows.filter("v % 2 = 0").sink(
+        hf.DatabaseSink(postgres.url, f"{schema}.t", "upsert", key="k", create=True), name="out"
+    )
+    topology.run(spark, store=f"file:{tmp_path}/store", until="available")
+    wanted = [(k, 3_000_000 + k if k < 7 else 2_000_040 + k) for k in range(0, 10, 2)]
+    assert postgres.rows(f"SELECT k, v FROM {schema}.t ORDER BY k") == wanted
 
 
 def test_what_a_task_refuses_is_told_as_it_was_and_explained_before(

@@ -153,7 +153,8 @@ class Evaluation:
         if frame is None or op.name in self._outcome.sink_rows:
             return
         fp("sink.write")
-        if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
+        is_stamped = any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams)
+        if is_stamped and not op.spec.sink.wants_positions:
             frame = self._engine.strip(frame)
         run = self._worker.runs[op.name]
         assert isinstance(run, SinkRun)

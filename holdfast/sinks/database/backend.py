@@ -76,9 +76,10 @@ class Backend(ABC):
     columns: Columns
 
     @abstractmethod
-    def start(self, entry: Entry | None) -> None:
+    def start(self, entry: Entry | None) -> Entry | None:
         """Look at everything before anything is written; make the table, if asked, and the ledger. ConfigError in one
-        sentence. `entry`: whose row of the ledger it will be; None outside of regions."""
+        sentence. `entry`: whose row of the ledger it will be, returned with the table's full name: one table has one row,
+        however it is called; None outside of regions, where there is no ledger."""
 
     @abstractmethod
     def ingest(self) -> Ingest:

@@ -105,9 +105,9 @@ class DatabaseSink(StagedSink):
             0,
             int(context.token),
         )
-        whose = f"hf_{_digest(context.topology, context.sink, self._wanted.table)}_"
+        self._entry = self._backend.start(self._entry if self.is_staged else None) or self._entry
+        whose = f"hf_{_digest(context.topology, context.sink, self._entry.target)}_"
         self._prefix = f"{whose}{_digest(context.job_id)}_" if self.is_staged else f"{whose}now_"
-        self._backend.start(self._entry if self.is_staged else None)
         if not self.is_staged:
             self._backend.drop([name for name in self._backend.stages(self._prefix) if self._is_old(name)])
 
@@ -148,6 +148,10 @@ class DatabaseSink(StagedSink):
     def task_writer(self, step: StepId) -> TaskWriter | None:
         fp("sink.write")
         return self._writer(step)
+
+    def task_columns(self) -> Sequence[str] | None:
+        # With a key rows need their positions, which only some have.
+        return None if self.wants_positions else self._backend.columns.names
 
     def adopt(self, step: StepId, written: Sequence[Any]) -> None:
         self._take(written)

@@ -97,7 +97,7 @@ def error_of(error: sqlite3.Error, address: Address, table: str, starting: bool)
         return ConnectionError(f"{address.shown} is locked by somebody else. It is tried again.")
     if "full" in text:
         return NoSpaceError(f"{where}: no space left.", cure="Free some space.")
-    if isinstance(error, sqlite3.IntegrityError | OverflowError):
+    if isinstance(error, sqlite3.IntegrityError):
         return InputError(
             f"{where} does not take a row: {text}.",
             cure="Nothing of its epoch was written. Change the constraint or the rows that are in the way, and run again.",
@@ -148,7 +148,7 @@ class SqliteBackend(Backend):
 
     # --- a run begins ---
 
-    def start(self, entry: Entry | None) -> None:
+    def start(self, entry: Entry | None) -> Entry | None:
         path = Path(self._address.url)
         if not path.exists() and not (self._wanted.create and path.parent.is_dir()):
             raise ConfigError(
@@ -156,15 +156,19 @@ class SqliteBackend(Backend):
                 cure="Correct the path, or give create=True in a directory that exists.",
             )
         with self._connected(starting=True) as connection:
-            if entry is not None and _exists(connection, LEDGER):
-                accept(_read(connection, entry), entry, self._where)
+            if entry is not None:
+                entry = replace(entry, target=self._wanted.table.lower())
+                if _exists(connection, LEDGER):
+                    accept(_read(connection, entry), entry, self._where)
             with transaction(connection):
                 self._check_table(connection)
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} ({LEDGER_COLUMNS})")
+                if entry is not None:
+                    connection.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} ({LEDGER_COLUMNS})")
                 connection.execute(f"CREATE TABLE __hf_try ({self._stage_columns()})")
                 for statement in self.move.apply("__hf_try", [0]):
                     connection.execute(f"EXPLAIN {statement}")
                 connection.execute("DROP TABLE __hf_try")
+        return entry
 
     def _check_table(self, connection: sqlite3.Connection) -> None:
         for each in self.columns.data:

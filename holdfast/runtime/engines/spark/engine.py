@@ -181,6 +181,8 @@ class SparkEngine(Engine):
         return *dealt_out(rows, sink), [rows]
 
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
+        if isinstance(frame, ReadableRows) and self._keyed.deliver(sink, frame, step):
+            return None
         return sink.write_spark(as_frame(frame), step)
 
     def keyed_step(

@@ -49,15 +49,21 @@ class PostgresBackend(Backend):
 
     # --- a run begins ---
 
-    def start(self, entry: Entry | None) -> None:
+    def start(self, entry: Entry | None) -> Entry | None:
         self._check_types()
         with self._connections.use(starting=True) as connection:
-            if entry is not None and (schema := self._place_of_ledger(connection)) is not None:
-                self._schema = schema
-                accept(self._read(connection, entry), entry, self._where)
-            self._find(connection)
-            self._make_ledger(connection)
+            found = tables.find(connection, self._wanted.table)
+            schema = found.schema if found is not None else self._schema_to_be(connection)
+            self._schema = self._staging or schema
+            if entry is not None:
+                entry = replace(entry, target=f"{schema}.{tables.split_name(self._wanted.table)[1]}")
+                if tables.find(connection, f"{self._schema}.{LEDGER}") is not None:
+                    accept(self._read(connection, entry), entry, self._where)
+            self._use(connection, found)
+            if entry is not None:
+                self._make_ledger(connection)
             self._try_statements(connection)
+        return entry
 
     def _check_types(self) -> None:
         for each in self.columns.data:
@@ -67,17 +73,17 @@ class PostgresBackend(Backend):
                     cure="Cast or drop it before the sink.",
                 )
 
-    def _place_of_ledger(self, connection: Connection) -> str | None:
-        """The schema in which a ledger is already; it is that of the table, if no other was chosen."""
-        schema = self._staging or tables.split_name(self._wanted.table)[0]
+    def _schema_to_be(self, connection: Connection) -> str:
+        """Where the table would be made."""
+        schema = tables.split_name(self._wanted.table)[0] or tables.current_schema(connection)
         if schema is None:
-            found = tables.find(connection, self._wanted.table)
-            schema = found.schema if found is not None else tables.current_schema(connection)
-        there = schema is not None and tables.find(connection, f"{schema}.{LEDGER}") is not None
-        return schema if there else None
+            raise ConfigError(
+                f"{self._where}: the search path of this user has no schema.", cure="Write 'schema.table'."
+            )
+        return schema
 
-    def _find(self, connection: Connection) -> None:
-        found = tables.find(connection, self._wanted.table)
+    def _use(self, connection: Connection, found: tables.Found | None) -> None:
+        """Take the table, made if there is none and that was asked for, if the columns fit."""
         if found is None and self._wanted.create:
             schema, name = tables.split_name(self._wanted.table)
             relation = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
@@ -88,7 +94,7 @@ class PostgresBackend(Backend):
                 f"there is no {self._where}.", cure="Correct the name, make the table, or give create=True."
             )
         self._fits = tables.fits_of(found, self.columns, self._where)
-        self._found, self._schema = found, self._staging or found.schema
+        self._found = found
         if others := tables.others_unique(found, self.columns.key):
             logger.warning(
                 "%s: a row that repeats a value of %s ends the run", self._where, ", ".join(others)
@@ -108,6 +114,7 @@ class PostgresBackend(Backend):
             connection.execute(f"CREATE TABLE {stage} ({self._stage_columns()})")
             for statement in self.move.apply(stage, [0]):
                 connection.execute(f"EXPLAIN {statement}")
+            self._try_values(connection, stage)
 
     @property
     def move(self) -> Move:
@@ -199,15 +206,19 @@ class PostgresBackend(Backend):
                     f"a row has no value in {name!r}, which {self._where} needs.",
                     cure="Filter such rows before the sink, or fill the column.",
                 )
+        self._try_values(connection, f"{source}{written}")
+
+    def _try_values(self, connection: Connection, source: str) -> None:
+        """Put values that may not fit into a table of the same types, thrown away: the server itself says whether they do."""
+        assert self._found is not None
         risky = [name for name, how in self._fits.items() if how != "same"]
         if risky:
-            # A table of the same types, thrown away: the server itself says whether each value fits.
             listed = ", ".join(map(quoted, risky))
             connection.execute(
                 f"CREATE TEMP TABLE {CHECK} ON COMMIT DROP AS SELECT {listed} FROM {self._found.relation} WHERE false"
             )
             connection.execute(
-                f"INSERT INTO {CHECK} ({listed}) SELECT {self.move.selected(risky)} FROM {source}{written}"
+                f"INSERT INTO {CHECK} ({listed}) SELECT {self.move.selected(risky)} FROM {source}"
             )
 
     # --- the ledger ---
