@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import holdfast as hf
@@ -29,17 +28,25 @@ class Held(hf.Operator):
     seen = hf.Value(int, default=0)
     held = hf.List(int)
 
+    def made(self, n: int) -> tuple[int, ...]:
+        return (n,)
+
     def process(self, row: Any, port: int) -> Any:
         self.seen += 1
-        out = [(n,) for n in self.held]
+        out = [self.made(n) for n in self.held]
         self.held.clear()
         self.held.append(row.n)
         return out
 
     def drain(self) -> Any:
-        out = [(n,) for n in self.held]
+        out = [self.made(n) for n in self.held]
         self.held.clear()
         return out
+
+
+class Tens(Held):
+    def made(self, n: int) -> tuple[int, ...]:
+        return (n, n // 10)
 
 
 class Sends(hf.Operator):
@@ -93,11 +100,8 @@ class Place:
 
 
 def chain(place: Place) -> None:
-    held = place.source("numbers").apply(Held, "n long", name="held")
-    keyed = held.map_arrow(
-        lambda table: table.append_column("k", pc.divide(table["n"], 10)), SCHEMA, name="tens"
-    )
-    place.sink(keyed.isolate().aggregate("k", total=hf.sum("n"), emit="each", name="total"), "last")
+    tens = place.source("numbers").apply(Tens, SCHEMA, name="tens")
+    place.sink(tens.isolate().aggregate("k", total=hf.sum("n"), emit="each", name="total"), "last")
 
 
 def diamond(place: Place) -> None:

@@ -15,7 +15,13 @@ import importlib
 
 from pyspark import daemon
 
-IMPORTED = ("pyspark.worker", "pandas", "pyarrow.dataset", "pyarrow.parquet", "holdfast.runtime.engines.spark.stage")
+IMPORTED = (
+    "pyspark.worker",
+    "pandas",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "holdfast.runtime.engines.spark.stage",
+)
 """The last one imports all that holdfast's tasks need; pandas comes with the first array that pyarrow makes of a list."""
 
 
