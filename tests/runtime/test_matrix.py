@@ -21,19 +21,6 @@ from holdfast.testing import run_local
 
 FILE = Path(program.__file__)
 
-FAILURES = {
-    "an element, before its step": "step.begin=raise@7",
-    "an element, after its step": "step.end=raise@11",
-    "two elements": "step.end=raise@6;step.begin=raise@13",
-    "while draining": "drain.begin=raise@1",
-    "the store, at a part": "ckpt.op.put=raise@2",
-    "the store, at the manifest": "ckpt.manifest.fsynced=raise@1",
-    "the sink, while preparing": "sink.prepare=raise@1",
-    "the commit": "sink.commit.begin=raise@1",
-    "the reset after a failure": "step.end=raise@9;reset.begin=raise@{again}",
-}
-"""`{again}`: the first hit of a failpoint of resets after those with which the run begins."""
-
 DEATHS = {
     "in a step": "step.end=kill@9",
     "while a part is stored": "ckpt.op.put_done=kill@2",
@@ -46,7 +33,7 @@ CELLS = [
     (topology, mode, failure)
     for topology in program.TOPOLOGIES
     for mode in MODES
-    for failure in FAILURES
+    for failure in program.FAILURES
     if not (topology == "cycle" and mode == "independent")
 ]
 DEADLY = [(topology, mode, death) for topology in program.TOPOLOGIES for mode in EXACT for death in DEATHS]
@@ -61,7 +48,7 @@ def elements(topology: str, mode: Any, here: Path) -> int:
 
 @pytest.mark.parametrize(("topology", "mode", "failure"), CELLS)
 def test_a_failure_changes_no_result(topology: str, mode: Any, failure: str, tmp_path: Path) -> None:
-    faults = FAILURES[failure].format(again=elements(topology, mode, tmp_path) + 1)
+    faults = program.FAILURES[failure].format(again=elements(topology, mode, tmp_path) + 1)
     arm(faults)
     try:
         status = run_local(

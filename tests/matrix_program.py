@@ -18,6 +18,20 @@ from holdfast.testing import run_local
 ROWS = 60
 KEYS = 4
 SCHEMA = "n long, k long"
+FAILURES = {
+    "an element, before its step": "step.begin=raise@7",
+    "an element, after its step": "step.end=raise@11",
+    "two elements": "step.end=raise@6;step.begin=raise@13",
+    "while draining": "drain.begin=raise@1",
+    "the store, at a part": "ckpt.op.put=raise@2",
+    "the store, at the manifest": "ckpt.manifest.fsynced=raise@1",
+    "the sink, while preparing": "sink.prepare=raise@1",
+    "the commit": "sink.commit.begin=raise@1",
+    "the reset after a failure": "step.end=raise@9;reset.begin=raise@{again}",
+}
+"""`{again}`: the first hit of a failpoint of resets after those with which the run begins."""
+
+
 Golden = dict[str, list[tuple[int, ...]]]
 Build = Callable[["Place"], None]
 
