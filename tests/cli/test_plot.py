@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import run_command
-from holdfast.cli.plot import lives_of
+from holdfast.cli.state_picture import lives_of
 from holdfast.runtime.telling import events as e
 from holdfast.store.urls import open_store
 
