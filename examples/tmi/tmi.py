@@ -94,7 +94,7 @@ def build(
     *,
     period: float = 2.0,
     trigger: Any = "aware",
-    rows_per_step: int = 250,
+    rows_per_step: int = 2_000,
     batch: int = 10_000,
 ) -> hf.Topology:
     """The topology over the files in `here`/in, writing to `here`/out."""

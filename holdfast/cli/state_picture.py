@@ -72,10 +72,18 @@ def draw(lives: list[Life], region: str, out: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("s")
     axes.set_ylabel(name)
-    axes.set_title(f"State of region {region}, and where its epochs came")
+    figure.suptitle(f"State of region {region}, and where its epochs came", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(handles.values(), handles.keys(), frameon=False, loc="upper right")
+    axes.legend(
+        handles.values(),
+        handles.keys(),
+        frameon=False,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=3,
+        fontsize=8,
+    )
     figure.tight_layout()
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
