@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.clock import Clock
+from holdfast.compiler.plan import RegionPlan
 from holdfast.ids import ElementName, RegionName
 from holdfast.protocol import aware_timing as timing
 from holdfast.protocol.size_curves import Point, thinned, total
 from holdfast.protocol.turning_points import Size, Turn
 from holdfast.runtime.element.size_watch import SizeWatch
-from holdfast.runtime.region.triggers import Trigger, Wake
+from holdfast.runtime.region.triggers import PeriodicTrigger, Trigger, Wake
 from holdfast.runtime.telling.events import EpochDecided, StateSizes, TimingProfiled
 from holdfast.runtime.telling.feed import Announce
 
@@ -162,3 +163,16 @@ class AwareTrigger(Trigger):
 
     def _wall(self, at: float) -> float:
         return round(self._clock.wall() - (self._clock.monotonic() - at), 3)
+
+
+def trigger_of(
+    plan: RegionPlan, clock: Clock, announce: Announce, due: Callable[[], None], wake: Wake
+) -> Trigger:
+    """What lets the epochs of a region begin. `due` asks for one."""
+    match plan.settings.trigger:
+        case "periodic":
+            return PeriodicTrigger(plan.settings.period_s, due, wake)
+        case "aware":
+            return AwareTrigger(plan.name, plan.settings.period_s, clock, announce, due, wake)
+        case _:
+            return Trigger()

@@ -25,13 +25,12 @@ from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.failures import Cause, is_fatal, is_no_space, may_pass, parked_error, story_of
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.metrics import RegionMetrics
-from holdfast.runtime.region.aware_trigger import AwareTrigger
+from holdfast.runtime.region.aware_trigger import trigger_of
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.fallback import look
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.timers import Timers
-from holdfast.runtime.region.triggers import PeriodicTrigger, Trigger
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
 
@@ -75,20 +74,9 @@ class Region:
         self.restoring = Restoring(plan, epochs, clock, announce)
         self.change: events.TopologyChanged | None = None
         self.naming = Naming(plan.name, epochs.savepoints, announce)
-        self.trigger = self._trigger()
+        wake = partial(self._timers.set, "period")
+        self.trigger = trigger_of(plan, clock, announce, self.epoch_wanted, wake)
         self.done = threading.Event()
-
-    def _trigger(self) -> Trigger:
-        wake, period_s = partial(self._timers.set, "period"), self.plan.settings.period_s
-        match self.plan.settings.trigger:
-            case "periodic":
-                return PeriodicTrigger(period_s, self.epoch_wanted, wake)
-            case "aware":
-                return AwareTrigger(
-                    self.plan.name, period_s, self._clock, self.announce, self.epoch_wanted, wake
-                )
-            case _:
-                return Trigger()
 
     # --- RegionSide: what loops ask -----------------------------------------------------------------------------
 
@@ -366,6 +354,7 @@ class Region:
     def _await_space(self, reason: str) -> None:
         self._cause = Cause(reason)
         self.announce(events.RegionPaused(self.plan.name, reason))
+        self.trigger.halt()
         for life in self.lives.values():
             life.pause()
 
@@ -382,6 +371,7 @@ class Region:
 
     def _park(self, reason: str) -> None:
         self._cause = replace(self._cause, reason=reason or self._cause.reason)
+        self.trigger.halt()
         for life in self.lives.values():
             life.loop.interrupt()
             life.borders.throw_away(True)
