@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from app_data import APPS, GEOLIFE, WITHOUT_DATA, place
+from app_data import APPS, GEOLIFE, WITHOUT_DATA, place, prepare_tmi
 from paced import Pace, pace_sources, run_paced
 
 from holdfast.cli.main import run_command
@@ -28,6 +28,13 @@ PROGRAM = Path(__file__).with_name("tmi_program.py")
 STEP_S, PERIOD_S = 0.05, 2.2
 """A batch is full after 2 s."""
 KILLS = ["step.end=kill@60", "sink.commit.begin=kill@2"]
+
+
+def whole(here: Path) -> Path:
+    """A directory with all positions."""
+    (here / "in").mkdir(parents=True)
+    prepare_tmi(here, None)
+    return here
 
 
 def run(here: Path, trigger: str) -> list[e.RunEvent]:
@@ -45,8 +52,8 @@ def stored(heard: list[e.RunEvent]) -> list[int]:
 
 
 def test_epochs_at_minima_store_less_than_half_of_what_periodic_ones_do(tmp_path: Path) -> None:
-    heard = run(place(tmp_path / "aware", APP), "aware")
-    aware, periodic = stored(heard), stored(run(place(tmp_path / "periodic", APP), "periodic"))
+    heard = run(whole(tmp_path / "aware"), "aware")
+    aware, periodic = stored(heard), stored(run(whole(tmp_path / "periodic"), "periodic"))
     count = min(len(aware), len(periodic))
     assert count >= 14
     ratio = sum(aware[:count]) / sum(periodic[:count])
@@ -59,7 +66,7 @@ def test_epochs_at_minima_store_less_than_half_of_what_periodic_ones_do(tmp_path
     sizes = [event.size for event in heard if isinstance(event, e.EpochDecided)][3:]
     print(f"size at an epoch over the average: {sum(sizes) / len(sizes) / profiled[0].average:.3f}")
     picture = tmp_path / "state.png"
-    url = f"file:{tmp_path / 'aware' / 'tmi' / 'store'}"
+    url = f"file:{tmp_path / 'aware' / 'store'}"
     assert run_command(["plot", url, "--state-size", "--out", str(picture)]) == 0
     assert picture.stat().st_size > 10_000
 
