@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from holdfast.language.topology import Topology as Topology
     from holdfast.runtime.engines.spark.state_reader import read_state as read_state
     from holdfast.sinks import ConsoleSink as ConsoleSink
+    from holdfast.sinks import DatabaseSink as DatabaseSink
     from holdfast.sinks import FileSink as FileSink
     from holdfast.sinks import ForeachBatch as ForeachBatch
     from holdfast.sinks import MemorySink as MemorySink
@@ -104,7 +105,7 @@ _NAMES = {
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
     "sources": "Files Beacon Rows",
-    "sinks": "FileSink MemorySink ConsoleSink ForeachBatch",
+    "sinks": "FileSink DatabaseSink MemorySink ConsoleSink ForeachBatch",
     "state.values.user_classes": "register_dataclass register_enum",
     "errors": "HoldfastError RegionParkedError",
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv from the locked requirements, installs holdfast into it in
 # editable mode, finds a Java that Spark can run on, and, where it may, installs
-# the Redis server that the tests of the Redis store start (without one they
-# are skipped, and say so).
+# the Redis and PostgreSQL servers that tests start (without Redis its tests are
+# skipped, and say so; without PostgreSQL its tests fail, and say so).
 #
 # Safe to call at any time and from several places at once: it does only what
 # is missing, and says nothing when nothing is.
@@ -17,6 +17,7 @@ REQUIREMENTS_STAMP="$VENV/.requirements-stamp"
 PROJECT_STAMP="$VENV/.project-stamp"
 JAVA_RECORD="$VENV/holdfast-java-home"
 REDIS_STAMP="$VENV/.redis-stamp"
+POSTGRES_STAMP="$VENV/.postgres-stamp"
 MIN_JAVA=17
 cd "$ROOT"
 
@@ -213,6 +214,28 @@ install_redis() {
     fi
 }
 
+# --- PostgreSQL --------------------------------------------------------------
+
+# Ready, too, when it was tried once and could not be had: it is not needed to run.
+postgres_is_ready() {
+    { command -v initdb && command -v postgres; } >/dev/null 2>&1 || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null \
+        || [[ -f "$POSTGRES_STAMP" || "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null 2>&1
+}
+
+# Never fails the setup. No cluster is made and no service is started: the tests do both for themselves.
+install_postgres() {
+    say "installing postgresql for the tests of database sinks"
+    export DEBIAN_FRONTEND=noninteractive
+    mkdir -p /etc/postgresql-common
+    [[ -f /etc/postgresql-common/createcluster.conf ]] \
+        || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+    if ! { apt-get -qq update && RUNLEVEL=1 apt-get -qq -y --no-install-recommends install postgresql; } \
+        >/dev/null 2>&1; then
+        say "postgresql could not be installed; the tests of PostgreSQL sinks will fail and say so."
+        write_file "$POSTGRES_STAMP" "could not be installed; remove this file to try again"
+    fi
+}
+
 # --- all together ------------------------------------------------------------
 
 requirements_hash="$(content_hash <requirements.txt)"
@@ -221,7 +244,7 @@ project_hash="$({ cat pyproject.toml && printf '%s\n' "$ROOT"; } | content_hash)
 requirements_are_ready() { [[ -x "$VENV/bin/python" ]] && stamp_is "$REQUIREMENTS_STAMP" "$requirements_hash"; }
 project_is_ready() { [[ -x "$VENV/bin/holdfast" ]] && stamp_is "$PROJECT_STAMP" "$project_hash"; }
 
-if requirements_are_ready && project_is_ready && java_is_ready && redis_is_ready; then
+if requirements_are_ready && project_is_ready && java_is_ready && redis_is_ready && postgres_is_ready; then
     exit 0
 fi
 
@@ -239,3 +262,4 @@ requirements_are_ready || install_requirements "$requirements_hash"
 project_is_ready || install_project "$project_hash"
 java_is_ready || find_java
 redis_is_ready || install_redis
+postgres_is_ready || install_postgres

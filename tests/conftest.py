@@ -1,15 +1,14 @@
-"""One small Spark session for all tests that need no process of their own, and what tests tell at the end of the run."""
+"""One small Spark session for all tests that need no process of their own, and who runs first."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-pytest_plugins = ["sampling", "chaos_table"]
+pytest_plugins = ["sampling", "told_tables", "chaos_table", "eager_workers", "fast_places", "postgres_server"]
 
 SESSION = {
     "spark.ui.enabled": "false",
@@ -41,34 +40,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first, so that no process is left with a long one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
-
-
-# --- tables at the end of the run -----------------------------------------------------------------------------------
-
-TOLD: dict[str, list[str]] = {}
-"""Title → lines. Tests run in several processes; those of the others come when they end."""
-
-
-@pytest.fixture
-def tell() -> Callable[..., None]:
-    """tell(title, *lines) adds lines to the report at the end of the test run."""
-    return lambda title, *lines: TOLD.setdefault(title, []).extend(lines)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In a process of its own: hand over what was told."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["told"] = TOLD
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    for title, lines in getattr(node, "workeroutput", {}).get("told", {}).items():
-        TOLD.setdefault(title, []).extend(lines)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for title, lines in TOLD.items():
-        terminalreporter.section(title)
-        for line in lines:
-            terminalreporter.write_line(line)

@@ -1,8 +1,8 @@
 """Which cases of a large set a run takes: all of them in `make chaos`, in `make test` a sample drawn by a seed.
 
-Two ways to say so. A test with a long list of cases takes the fixture `extent` and runs what `extent.of(cases)` gives. A
+Three ways to say so. A test with a long list of cases takes the fixture `extent` and runs what `extent.of(cases)` gives. A
 test that is parametrised has the marker `sampled`: of its cases `keep` are drawn, or with `per` that many for each value of
-those parameters. Every run draws anew and prints its seed; HOLDFAST_SAMPLE=n repeats the draws of an earlier one.
+those parameters. A test of properties has `examples(count)` instead of hypothesis' own settings, and half as many in `make test`. Every run draws anew and prints its seed; HOLDFAST_SAMPLE=n repeats the draws of an earlier one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 SEED = "HOLDFAST_SAMPLE"
 
@@ -23,7 +24,7 @@ Case = TypeVar("Case")
 
 @dataclass
 class Extent:
-    """All cases of a test, or a sample of them. `told` is for the report at the end of the run."""
+    """All cases of a test, or a sample of them. `told` is for the tables of the run."""
 
     everything: bool
     name: str
@@ -57,8 +58,32 @@ def extent(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Any:
         tell("samples", *made.told)
 
 
+@dataclass
+class Asked:
+    """What this run was asked for, known before tests are imported."""
+
+    everything: bool = False
+
+
+ASKED = Asked()
+
+
+def examples(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Above `given`: so many examples when everything is asked for, else half of them; hypothesis draws anew each time."""
+    most = settings(max_examples=count if ASKED.everything else (count + 1) // 2)
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        sized: Callable[..., None] = most(test)
+        return pytest.mark.chaos(sized) if ASKED.everything else sized
+
+    return decorate
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Processes of xdist find the seed in their environment."""
+    ASKED.everything = "not chaos" not in config.option.markexpr
+    settings.register_profile("no deadline", deadline=None)  # a busy machine is no defect
+    settings.load_profile("no deadline")
     os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1 << 32)))
 
 
@@ -67,7 +92,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cases of a `sampled` test that were not drawn are chaos tests; if those are asked for, so are all of its cases."""
     groups: dict[Hashable, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -75,9 +100,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             assert isinstance(item, pytest.Function)
             values = tuple(repr(item.callspec.params[name]) for name in marker.kwargs.get("per", ()))
             groups[item.nodeid.partition("[")[0], values, marker.kwargs.get("keep", 1)].append(item)
-    everything = "not chaos" not in config.option.markexpr
     for (name, values, keep), cases in groups.items():
-        drawn = [] if everything else draw(name, values, range(len(cases)), keep)
+        drawn = [] if ASKED.everything else draw(name, values, range(len(cases)), keep)
         for number, item in enumerate(cases):
             if number not in drawn:
                 item.add_marker(pytest.mark.chaos)

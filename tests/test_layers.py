@@ -42,7 +42,12 @@ NEIGHBOURS = {
 LIBRARIES: dict[int, set[str]] = {WORDS: set(), PARTS: {"numpy", "pyarrow", "msgpack"}}
 
 # Libraries that only the files beginning with a path may use, whatever their layer.
-LIBRARY_HOMES = {"redis": "store/redis", "fsspec": "store/objects", "isal": "durable"}
+LIBRARY_HOMES = {
+    "redis": "store/redis",
+    "fsspec": "store/objects",
+    "isal": "durable",
+    "adbc_driver_postgresql": "sinks/database/postgres",
+}
 
 SPARK_HOMES = ("runtime/engines/spark", "sources", "sinks", "bench", "demo")
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.bench.checkpoints.all import PARTS, bench_checkpoint
+from holdfast.bench.subjects.database import bench_database
 from holdfast.bench.subjects.join import bench_join
 from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
 from holdfast.bench.subjects.state_growth import bench_state_growth
@@ -22,6 +23,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "window": bench_window,
     "join": bench_join,
     "stream-join": bench_stream_join,
+    "database": bench_database,
     "checkpoint": bench_checkpoint,
     **PARTS,
 }

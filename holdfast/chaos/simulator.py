@@ -21,11 +21,12 @@ from holdfast.chaos.faults import Faults
 from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, added_up, command_line
 from holdfast.chaos.shapes import random_scene
 from holdfast.chaos.store import SimStore
+from holdfast.chaos.tapes import Floats
 from holdfast.chaos.world import SimElement, ToController, ToElement, Uploading, World
 from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.protocol.phases import ProtocolViolation
-from holdfast.protocol.shape import MODES, Mode
+from holdfast.protocol.shape import TOGETHER, Mode
 
 EPOCHS_MIN = 5
 TICKS_MAX = 30_000
@@ -41,17 +42,18 @@ class Simulator(Teller):
         seed: int,
         *,
         mode: Mode | None = None,
+        rng: Random | None = None,
         world_class: type[World] = World,
         controller_class: type[RegionController] = RegionController,
         store_class: type[SimStore] = SimStore,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        rng = Random(seed)
+        rng = rng or Floats(seed)
         self.seed = seed
         self.random = rng.random
         self.trace = trace
         self.scene = random_scene(rng)
-        self.mode: Mode = mode or rng.choices(MODES, (3, 4, 9))[0]
+        self.mode: Mode = mode or rng.choices(TOGETHER, (3, 4, 9))[0]
         self.resets_max = rng.choice((0, 1, 2, 5, 5))
         self.checkers = Checkers(self.scene)
         self.store = store_class(self.scene, self.checkers)

@@ -85,5 +85,9 @@ BOOKS = "books"
 """The accounts of all elements outside of regions, as of the beginning or the end of a run."""
 
 
+PROGRAM = "program"
+"""What the operators of the last run's program were told, for people (`compiler/description.py`), as JSON."""
+
+
 def record_name(of: RecordOf, name: str) -> str:
     return f"{of}.{name}"

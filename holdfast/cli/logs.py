@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.runtime.telling.events import RunEvent, encode
+from holdfast.runtime.telling.events import RunEvent
+from holdfast.runtime.telling.stored_events import encode
 
 LEVELS = ("debug", "info", "warning", "error")
 

@@ -17,6 +17,7 @@ from holdfast.cli.options import Json, JsonFile, StoreUrl
 from holdfast.cli.plot import plot
 from holdfast.cli.running import explain, run_topology
 from holdfast.cli.savepoint import savepoint
+from holdfast.cli.simulate import simulate
 from holdfast.errors import ConfigError, HoldfastError
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app.command("run")(run_topology)
 app.command()(explain)
 app.command()(savepoint)
 app.command()(compact)
+app.command()(simulate)
 app.command()(plot)
 errors = Console(stderr=True)
 

@@ -21,7 +21,8 @@ def plot(
 ) -> None:
     """Draw what a store's event log tells."""
     from holdfast.cli.state_picture import draw, lives_of
-    from holdfast.runtime.telling.events import StateSizes, decode
+    from holdfast.runtime.telling.events import StateSizes
+    from holdfast.runtime.telling.stored_events import decode
     from holdfast.store.urls import open_store
 
     if not state_size:

@@ -17,7 +17,8 @@ from rich.text import Text
 from holdfast.cli.sizes import timing_lines
 from holdfast.runtime.job import Job
 from holdfast.runtime.metrics import costs, left_out
-from holdfast.runtime.telling.events import TopologyChanged, decode
+from holdfast.runtime.telling.events import TopologyChanged
+from holdfast.runtime.telling.stored_events import decode
 
 REFRESH_S = 0.5
 
@@ -55,7 +56,7 @@ def status_tables(status: Mapping[str, Any]) -> Group:
         "region", "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)",
     )  # fmt: skip
-    said = []
+    said = list(status.get("program_changed", ()))
     for name, region in status["regions"].items():
         regions.add_row(
             name, region["phase"], str(region["epoch"]), _seconds(region["age_s"]),

@@ -9,14 +9,8 @@ from typing import Any
 
 from holdfast.errors import ConfigError
 from holdfast.protocol.size_curves import Point, average, total
-from holdfast.runtime.telling.events import (
-    EpochDecided,
-    OtherEvent,
-    RunEvent,
-    RunStarted,
-    StateSizes,
-    TimingProfiled,
-)
+from holdfast.runtime.telling.events import EpochDecided, RunEvent, RunStarted, StateSizes, TimingProfiled
+from holdfast.runtime.telling.stored_events import OtherEvent
 
 LINE, EPOCH, THRESHOLD, AVERAGE = "#2c6fbb", "#c0392b", "#27ae60", "#b0b7c3"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.runtime.telling.events import EpochPublished, decode
+from holdfast.runtime.telling.events import EpochPublished
+from holdfast.runtime.telling.stored_events import decode
 from holdfast.store.base import Event
 from holdfast.store.urls import open_store
 

@@ -71,7 +71,7 @@ def _outputs(operator: Operator, inputs: list[pa.Schema], analyser: Analyser) ->
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    text = lines[0] if lines else type(error).__name__
+    text = lines[0].rstrip("; ") if lines else type(error).__name__  # Spark shows its plan behind a semicolon
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.compiler.analyse import Analyser, analyse
-from holdfast.compiler.fusion import Element, connect, fuse, plan_region
+from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
@@ -19,6 +19,7 @@ from holdfast.language.graph import Graph, Operator, StreamRef
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.kind import Planned
 from holdfast.operators.kinds import keyed_kind, kind_of
+from holdfast.operators.python.hosted_clock import Clock
 from holdfast.operators.shared.logic import KeyedLogic
 
 
@@ -31,7 +32,7 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
     check_identity(graph, regions.of)
     stamped = find_stamped(graph)
     schemas = analyse(graph, analyser)
-    elements = fuse(graph, regions)
+    regions, elements = independent(regions, fuse(graph, regions))
     connections = connect(graph, regions, elements)
     return Plan(
         graph=graph,
@@ -46,6 +47,7 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
         aside=settled.aside,
         offsets_us=settled.offsets_us,
         timed=settled.timed,
+        clocked=settled.clocked,
     )
 
 
@@ -83,6 +85,18 @@ def logic_of(op: Operator, plan: Plan) -> KeyedLogic:
     return keyed_kind(op).logic(planned(op, plan))
 
 
+def clock_of(op: Operator, plan: Plan) -> Clock | None:
+    """Event time in an operator in the driver, if it hands it on to somebody who goes by it."""
+    if op.name not in plan.clocked:
+        return None
+    found = planned(op, plan)
+    ports = {}
+    for port, timing in plan.clocked[op.name].items():
+        delays = [(str(name), us) for name, us in timing.delays_us.items()]
+        ports[port] = found.timed_port(port, (), timing.column or "", delays, timing.idle_us)
+    return Clock(ports)
+
+
 def planned(op: Operator, plan: Plan) -> Planned[Any]:
     """What the passes found out about an operator."""
     found = find_origins(plan.graph)
@@ -95,5 +109,6 @@ def planned(op: Operator, plan: Plan) -> Planned[Any]:
         number=plan.source_index.get(op.name),
         origins=tuple({plan.source_index[name]: name for name in names} for names in origins),
         aside=frozenset(port for name, port in plan.aside if name == op.name),
+        stamped_ports=frozenset(s.port for s in plan.stamped if s.operator == op.name),
         offsets_us={port: us for (name, port), us in plan.offsets_us.items() if name == op.name},
     )

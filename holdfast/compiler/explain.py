@@ -47,9 +47,10 @@ def _region(region: RegionPlan) -> str:
     when = {"periodic": every, "aware": f"trigger aware, once {every}"}.get(
         settings.trigger, f"trigger {settings.trigger}"
     )
+    alone = "" if region.group is None else f", one element of region {region.group}"
     return "\n".join(
         [
-            f"region {region.name}: mode {settings.mode}, {when}",
+            f"region {region.name}: mode {settings.mode}, {when}{alone}",
             f"  starts   {', '.join(region.starts)}",
             f"  members  {', '.join(region.members)}",
         ]
@@ -125,7 +126,7 @@ def _quoted(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
-Guarantee = Literal["exactly-once", "at-least-once", "best effort"]
+Guarantee = Literal["exactly-once", "exactly-once for single failures", "at-least-once", "best effort"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +158,22 @@ def _guarantee(
     plan: Plan, operator: Operator, spec: SinkSpec, region: RegionPlan | None, behind: Behind
 ) -> SinkGuarantee:
     if region is None:
-        return SinkGuarantee(operator.name, "best effort", _alone(plan, operator, behind), "at once")
+        reason = "; ".join(filter(None, [_alone(plan, operator, behind), spec.sink.alone]))
+        return SinkGuarantee(operator.name, "best effort", reason, "at once")
     reason = f"in region {region.name}; {spec.sink.reason}"
     ports = _best_effort_ports(plan, operator.name, region, behind)
+    promised: Guarantee = "exactly-once"
+    if _is_fed_alone(plan, operator.name, behind):
+        promised = "exactly-once for single failures"
+        reason = (
+            f"in region {region.group}, whose elements fail and restart alone; {spec.sink.reason}; a death of the driver may"
+            " cost or repeat what went between elements since their own epochs, those lost are counted"
+        )
     if ports:
         reason += f"; but rows that enter by {', '.join(ports)} are best effort"
     if spec.sink.guarantee == "exactly-once":
         visible = spec.sink.when_visible(epoch_delay(region.settings))
-        return SinkGuarantee(operator.name, "exactly-once", reason, visible)
+        return SinkGuarantee(operator.name, promised, reason, visible)
     return SinkGuarantee(operator.name, "at-least-once", reason, "at once")
 
 
@@ -185,10 +194,15 @@ def _best_effort_ports(plan: Plan, sink: OperatorName, region: RegionPlan, behin
     return [
         f"port {port} of {name}"
         for c in plan.connections
-        if regions[c.target] == region.name and regions[c.source] != region.name
+        if regions[c.target] == region.name and regions[c.source] != region.name and not c.preserved
         for name, port in c.ports
         if sink in behind[name]
     ]
+
+
+def _is_fed_alone(plan: Plan, sink: OperatorName, behind: Behind) -> bool:
+    """True if rows reach a sink between elements that have epochs of their own."""
+    return any(sink in behind[name] for c in plan.connections if c.preserved for name, _ in c.ports)
 
 
 def epoch_delay(settings: RegionSettings) -> str:

@@ -9,10 +9,10 @@ then leads to a larger depth, and no cycle over data can arise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.compiler.plan import ConnectionPlan, RegionPlan
-from holdfast.compiler.regions import Region, Regions
+from holdfast.compiler.regions import Region, Regions, check_names_differ
 from holdfast.compiler.traverse import Edge, edges, edges_into, topological
 from holdfast.ids import ConnectionId, ElementName, OperatorName, RegionName
 from holdfast.language.graph import Graph, StreamRef
@@ -78,7 +78,28 @@ def fuse(graph: Graph, regions: Regions) -> tuple[Element, ...]:
     return tuple(sorted(found, key=lambda element: element.depth))
 
 
-Key = tuple[StreamRef, ElementName, bool, RegionName | None]
+def independent(regions: Regions, elements: tuple[Element, ...]) -> tuple[Regions, tuple[Element, ...]]:
+    """Mode `independent`: each element of such a region is a region of its own."""
+    alone = {region.name: region for region in regions.regions if region.settings.mode == "independent"}
+    made: list[Region] = []
+    found: list[Element] = []
+    for element in elements:
+        if element.region not in alone:
+            found.append(element)
+            continue
+        group = alone[element.region]
+        name = RegionName(f"{group.name}.{element.name}")
+        settings = replace(group.settings, name=name)
+        starts = tuple(start for start in group.starts if start in element.operators)
+        made.append(Region(name, settings, element.operators, starts or element.operators[:1], group.name))
+        found.append(replace(element, region=name))
+    others = [region for region in regions.regions if region.name not in alone]
+    of = {**regions.of, **{member: region.name for region in made for member in region.members}}
+    check_names_differ((*others, *made))
+    return Regions((*others, *made), of), tuple(found)
+
+
+Key = tuple[StreamRef, ElementName, bool, RegionName | None, bool]
 
 
 def connect(graph: Graph, regions: Regions, elements: Iterable[Element]) -> tuple[ConnectionPlan, ...]:
@@ -98,18 +119,19 @@ def connect(graph: Graph, regions: Regions, elements: Iterable[Element]) -> tupl
             ports=tuple(where),
             control=key[2],
             region=key[3],
+            preserved=key[4],
         )
         for key, where in ports.items()
     )
 
 
 def _key(edge: Edge, target: ElementName, regions: Regions) -> Key:
-    return edge.stream, target, edge.control, regions.along(edge)
+    return edge.stream, target, edge.control, regions.along(edge), regions.preserves(edge)
 
 
 def _new_id(key: Key, taken: set[str]) -> ConnectionId:
     """`orders.0--totals`, safe in file names; a number behind it where names would make two alike."""
-    stream, target, control, _ = key
+    stream, target, control, _, _ = key
     base = f"{stream.operator}.{stream.port}--{target}" + ("--control" if control else "")
     found, number = base, 1
     while found in taken:
@@ -126,4 +148,4 @@ def plan_region(
     names = tuple(element.name for element in elements if element.region == region.name)
     links = tuple(Link(c.id, c.source, c.target, c.control) for c in connections if c.region == region.name)
     shape = RegionShape(region.name, names, links)
-    return RegionPlan(region.name, region.settings, region.members, region.starts, shape)
+    return RegionPlan(region.name, region.settings, region.members, region.starts, shape, region.group)

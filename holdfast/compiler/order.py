@@ -54,7 +54,7 @@ def find_stamped(graph: Graph) -> frozenset[StreamRef]:
             for port in operator.inputs:
                 check_ordered(graph, operator, ordering, port, origins)
                 stamp_back(graph, port, stamped)
-        elif kind_of(operator).role == "hosted":
+        elif kind_of(operator).takes_positions(operator):
             for port in operator.inputs:
                 if origins_at(port, origins) is not None:
                     stamp_back(graph, port, stamped)
@@ -90,9 +90,7 @@ def check_ordered(
             f" {culprit.name!r} does not keep positions.",
             cure=ordering.lost,
         )
-    unordered = sorted(
-        name for name in found if not kind_of(graph.operators[name]).orders(graph.operators[name])
-    )
+    unordered = _unordered(graph, port)
     if unordered and ordering.several is not None:
         raise TopologyError(
             f"Operator {operator.name!r} {ordering.why}, but what {unordered[0]!r} makes comes in no order.",
@@ -104,6 +102,21 @@ def check_ordered(
             f" {', '.join(map(repr, sorted(found)))}.",
             cure=ordering.several,
         )
+
+
+def _unordered(graph: Graph, port: InputPort) -> list[OperatorName]:
+    """Those on the way from where positions begin whose rows come in no order."""
+    found: set[OperatorName] = set()
+    todo, seen = list(port.streams), set(port.streams)
+    while todo:
+        producer = graph.operators[todo.pop().operator]
+        if not kind_of(producer).orders(producer):
+            found.add(producer.name)
+        if not kind_of(producer).stamps(producer):
+            before = [stream for stream in producer.inputs[0].streams if stream not in seen]
+            seen.update(before)
+            todo += before
+    return sorted(found)
 
 
 def _where_lost(graph: Graph, port: InputPort, origins: Mapping[OperatorName, Origins]) -> Operator:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from holdfast.ids import ConnectionId, ElementName, OperatorName, RegionName
 from holdfast.language.graph import Graph, Operator, RegionSettings, StreamRef
 from holdfast.operators.fingerprint import Fingerprint
+from holdfast.operators.kind import Timing
 from holdfast.protocol.shape import RegionShape
 
 
@@ -25,6 +26,9 @@ class ConnectionPlan:
     control: bool
     region: RegionName | None
     """The region both ends belong to; None: the connection crosses a border or lies outside of regions."""
+    preserved: bool = False
+    """It joins two elements of a region in mode `independent`: what went along it is kept until the receiver's epochs cover
+    it, and sent again if the receiver fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class RegionPlan:
     members: tuple[OperatorName, ...]
     starts: tuple[OperatorName, ...]
     shape: RegionShape
+    group: RegionName | None = None
+    """The region as the user wrote it, if this is one element of it that has epochs of its own: mode `independent`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +79,5 @@ class Plan:
     """Input ports at which event time is not quite what the column says."""
     timed: Mapping[StreamRef, frozenset[OperatorName]] = field(default_factory=dict)
     """Streams beside whose rows event time travels, with the operators that read it."""
+    clocked: Mapping[OperatorName, Mapping[int, Timing]] = field(default_factory=dict)
+    """Operators in the driver that hand event time on, with that of each data port."""

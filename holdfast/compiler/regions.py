@@ -27,6 +27,8 @@ class Region:
     settings: RegionSettings
     members: tuple[OperatorName, ...]
     starts: tuple[OperatorName, ...]
+    group: RegionName | None = None
+    """The region as the user wrote it, if this is one element of it that has epochs of its own: mode `independent`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,14 @@ class Regions:
 
     regions: tuple[Region, ...]
     of: Mapping[OperatorName, RegionName]
+
+    def preserves(self, edge: Edge) -> bool:
+        """True if the edge joins two elements of a region in mode `independent`: what goes along it can be sent again."""
+        group = {region.name: region.group for region in self.regions}
+        source, target = (self.of.get(name) for name in (edge.source, edge.target))
+        if source is None or target is None or source == target or edge.autonomous:
+            return False
+        return group[source] is not None and group[source] == group[target]
 
     def along(self, edge: Edge) -> RegionName | None:
         """The region whose markers travel along the edge; None: the edge is autonomous or crosses a border."""
@@ -52,6 +62,8 @@ def find_regions(graph: Graph) -> Regions:
     check_ports(graph, result, found)
     for region in regions:
         check_starts(graph, region)
+        if region.settings.mode == "independent":
+            check_independent(graph, region, found)
     return result
 
 
@@ -167,4 +179,24 @@ def check_starts(graph: Graph, region: Region) -> None:
             f"Region {region.name!r} has trigger='operator' and {len(region.starts)} starts:"
             f" {', '.join(map(repr, region.starts))}.",
             cure="Use period=… for a region with several starts, or keep the parts separate with .autonomous().",
+        )
+
+
+def check_independent(graph: Graph, region: Region, found: tuple[Edge, ...]) -> None:
+    """Elements that restart alone must do again what they did: no cycles, and nothing that comes by itself."""
+    cure = "Use mode='async', 'token' or 'drain'."
+    members = set(region.members)
+    leaving = edges_from(found)
+    for edge in found:
+        inside = edge.control and edge.source in members and edge.target in members
+        if inside and edge.source in reachable(edge.target, leaving, lambda _: True):
+            raise TopologyError(
+                f"Region {region.name!r} has a cycle, through the control port of {edge.target!r}, and mode='independent'.",
+                cure=cure,
+            )
+    if region.settings.trigger != "periodic":
+        raise TopologyError(
+            f"Region {region.name!r} has mode='independent', in which each element has its own epochs, and"
+            f" trigger={region.settings.trigger!r}.",
+            cure=f"Give period=…, or another mode. {cure}",
         )

@@ -8,7 +8,7 @@ that moved time on may be missing on the way, times travel beside the rows: only
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.compiler.order import Origins, check_ordered, find_origins, origins_at
@@ -27,43 +27,60 @@ Timings = Mapping[StreamRef, Timing | None]
 class Settled:
     """The graph whose operators all know their event time; the ports that take times beside their rows, those whose rows go
     by another column than time does, and those where times are not quite what the column says; the streams beside which
-    times travel, with those who read them."""
+    times travel, with those who read them; and the event time of each data port of operators that hand it on."""
 
     graph: Graph
     taking: frozenset[tuple[OperatorName, int]]
     aside: frozenset[tuple[OperatorName, int]]
     offsets_us: Mapping[tuple[OperatorName, int], int]
     timed: Mapping[StreamRef, frozenset[OperatorName]]
+    clocked: Mapping[OperatorName, Mapping[int, Timing]]
+
+
+@dataclass
+class _Ports:
+    """What `Settled` says about ports, as far as it is known."""
+
+    taking: set[tuple[OperatorName, int]] = field(default_factory=set)
+    aside: set[tuple[OperatorName, int]] = field(default_factory=set)
+    offsets: dict[tuple[OperatorName, int], int] = field(default_factory=dict)
+
+    def follow(self, name: OperatorName, port: int, timing: Timing, column: str | None) -> None:
+        """A port goes by the watermark of its stream, and its rows by a column."""
+        own = timing.tells and column in (DECLARED, timing.column)
+        if not (own and timing.direct):
+            self.taking.add((name, port))
+        if not own:
+            self.aside.add((name, port))
+        if column == DECLARED and timing.offset_us:
+            self.offsets[name, port] = timing.offset_us
 
 
 def settle_times(graph: Graph) -> Settled:
     """Tell every operator what it was not told itself; TopologyError if nobody said it."""
     operators = dict(graph.operators)
     timings: dict[StreamRef, Timing | None] = {}
-    taking: set[tuple[OperatorName, int]] = set()
-    aside: set[tuple[OperatorName, int]] = set()
-    offsets: dict[tuple[OperatorName, int], int] = {}
+    ports = _Ports()
+    handing: dict[OperatorName, Mapping[int, Timing]] = {}
     origins = find_origins(graph)
     for name in topological(graph):
         op = operators[name]
         given = [at_port(port, timings) for port in op.inputs]
         if isinstance(op.spec, EventTimeSpec):
-            made: Timing | None = _declared(op.spec, _ordered(graph, op, origins))
+            made: list[Timing | None] = [_declared(op.spec, _ordered(graph, op, origins))]
         else:
             if isinstance(op.spec, UsesTime):
-                op = operators[name] = replace(op, spec=_told(op, given, graph))
+                op = operators[name] = replace(op, spec=_told(op, given, graph, timings))
                 for port, timing, column in _followed(graph.operators[name], given):
-                    own = timing.tells and column in (DECLARED, timing.column)
-                    if not (own and timing.direct):
-                        taking.add((name, port))
-                    if not own:
-                        aside.add((name, port))
-                    if column == DECLARED and timing.offset_us:
-                        offsets[name, port] = timing.offset_us
-            made = kind_of(op).timing(op, given)
-        timings.update({StreamRef(name, port): made for port in range(op.outputs)})
+                    ports.follow(name, port, timing, column)
+            made = kind_of(op).timings(op, given)
+            if kind_of(op).role == "hosted" and any(made):
+                data = [(port, timing) for port, timing in enumerate(given) if not op.inputs[port].control]
+                handing[name] = {port: timing for port, timing in data if timing is not None}
+        timings.update({StreamRef(name, port): each for port, each in enumerate(made)})
     settled = replace(graph, operators=operators)
-    return Settled(settled, frozenset(taking), frozenset(aside), offsets, _timed(settled, taking))
+    timed, clocked = _timed(settled, ports, handing)
+    return Settled(settled, frozenset(ports.taking), frozenset(ports.aside), ports.offsets, timed, clocked)
 
 
 def at_port(port: InputPort, timings: Timings) -> Timing | None:
@@ -110,26 +127,34 @@ def _declared(spec: EventTimeSpec, origins: frozenset[OperatorName]) -> Timing:
     return Timing(spec.on, delays, spec.idle_us, direct=True)
 
 
-def _told(op: Operator, given: Sequence[Timing | None], graph: Graph) -> Any:
+def _told(op: Operator, given: Sequence[Timing | None], graph: Graph, timings: Timings) -> Any:
     """The spec with what the streams know."""
     spec = op.spec
     assert isinstance(spec, UsesTime)
     columns = list(spec.times())
-    if columns and DECLARED in columns and given[0] is None and (timeless := spec.without()) is not None:
+    nowhere = given[0] is None or given[0].column is None
+    if columns and DECLARED in columns and nowhere and (timeless := spec.without()) is not None:
         return timeless
     for port, column in enumerate(columns):
         timing = given[port] if port < len(given) else None
         if column == DECLARED and timing is None:
-            where = _where_lost(graph, op.inputs[port])
+            where = _where_lost(graph, op.inputs[port], timings)
             if where is not None:
+                why = kind_of(where).untimed(where) or "makes rows of its own"
                 raise TopologyError(
                     f"Operator {op.name!r} ({op.kind}) goes by event time, which was declared, but {where.kind}"
-                    f" {where.name!r} makes rows of its own.",
+                    f" {where.name!r} {why}.",
                     cure=f"Declare it again behind {where.name!r}: .event_time('at', delay='30 seconds').",
                 )
             raise TopologyError(
                 f"Operator {op.name!r} ({op.kind}) goes by event time, but nobody said where it is.",
                 cure="Say it once, behind the source: .event_time('at', delay='30 seconds'); or here: on='at', delay=30.",
+            )
+        if column == DECLARED and timing is not None and timing.column is None:
+            raise TopologyError(
+                f"Operator {op.name!r} ({op.kind}) goes by event time, but the column in which it was declared is not"
+                " among those of its rows.",
+                cure="Let the operator that makes the rows give that column, with its type; or name another one: on='ended'.",
             )
         if timing is None and spec.follows():
             raise TopologyError(
@@ -138,7 +163,8 @@ def _told(op: Operator, given: Sequence[Timing | None], graph: Graph) -> Any:
                 cure="Say it once, behind the source: .event_time('at', delay='30 seconds'); or here: delay=30."
                 " delay=0: whatever is not in the order of time is late.",
             )
-        columns[port] = timing.column if column == DECLARED and timing is not None else column
+        if column == DECLARED and timing is not None and timing.column is not None:
+            columns[port] = timing.column
     if not spec.follows():
         return spec.told(tuple(columns), None, None)
     delays = {
@@ -148,19 +174,18 @@ def _told(op: Operator, given: Sequence[Timing | None], graph: Graph) -> Any:
     return spec.told(tuple(columns), tuple(sorted(delays.items())), min(idle, default=None))
 
 
-def _where_lost(graph: Graph, port: InputPort) -> Operator | None:
+def _where_lost(graph: Graph, port: InputPort, timings: Timings) -> Operator | None:
     """The operator behind which a declared event time is not known any more, if it was declared at all."""
-    seen: set[OperatorName] = set()
-    todo = [(stream.operator, graph.operators[stream.operator]) for stream in port.streams]
+    seen: set[StreamRef] = set()
+    todo = [stream for stream in port.streams if timings.get(stream) is None]
     while todo:
-        name, last = todo.pop()
-        op = graph.operators[name]
-        if isinstance(op.spec, EventTimeSpec):
-            return last
-        if name not in seen:
-            seen.add(name)
-            keeps = kind_of(op).carries(op) and not kind_of(op).stamps(op)
-            todo += [(s.operator, last if keeps else op) for before in op.inputs for s in before.streams]
+        stream = todo.pop()
+        op = graph.operators[stream.operator]
+        before = [each for input_port in op.inputs for each in input_port.streams]
+        if any(timings.get(each) is not None for each in before):
+            return op
+        seen.add(stream)
+        todo += [each for each in before if each not in seen]
     return None
 
 
@@ -178,11 +203,13 @@ def _followed(op: Operator, given: Sequence[Timing | None]) -> list[tuple[int, T
 
 
 def _timed(
-    graph: Graph, taking: set[tuple[OperatorName, int]]
-) -> Mapping[StreamRef, frozenset[OperatorName]]:
-    """The ports' streams and all they come from, back to where time is known; with those who read their times."""
+    graph: Graph, ports: _Ports, handing: Mapping[OperatorName, Mapping[int, Timing]]
+) -> tuple[Mapping[StreamRef, frozenset[OperatorName]], Mapping[OperatorName, Mapping[int, Timing]]]:
+    """(the ports' streams and all they come from, back to where time is known, with those who read their times; those of
+    the operators that hand time on which somebody needs). The ports of the latter are added to the others."""
     timed: dict[StreamRef, frozenset[OperatorName]] = {}
-    todo = [(s, name) for name, port in taking for s in graph.operators[name].inputs[port].streams]
+    clocked: dict[OperatorName, Mapping[int, Timing]] = {}
+    todo = [(s, name) for name, port in ports.taking for s in graph.operators[name].inputs[port].streams]
     while todo:
         stream, reader = todo.pop()
         known = timed.get(stream, frozenset())
@@ -190,7 +217,13 @@ def _timed(
         producer = graph.operators[stream.operator]
         if not known and not knows_time(producer):
             todo += [(before, producer.name) for before in producer.inputs[0].streams]
-    return timed
+        elif producer.name in handing and producer.name not in clocked:
+            clocked[producer.name] = handing[producer.name]
+            for port, timing in handing[producer.name].items():
+                ports.follow(producer.name, port, timing, None if timing.column is None else DECLARED)
+                if (producer.name, port) in ports.taking:
+                    todo += [(before, producer.name) for before in producer.inputs[port].streams]
+    return timed, clocked
 
 
 def knows_time(op: Operator) -> bool:

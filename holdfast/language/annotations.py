@@ -15,7 +15,6 @@ Trigger = Literal["periodic", "operator", "manual", "aware"]
 TRIGGERS = ("periodic", "operator", "manual", "aware")
 TIMED = ("periodic", "aware")
 """Triggers with a period."""
-MODES_TO_COME = ("independent",)
 
 NAME_RULE = "Use letters, digits, '_', '-' and '.', beginning with a letter or digit, at most 100 characters."
 
@@ -84,10 +83,8 @@ def _mode(mode: str) -> Mode:
         raise TopologyError(
             "'aware' is no mode but a trigger.", cure='Use trigger="aware", with any mode and a period.'
         )
-    if mode in MODES_TO_COME:
-        raise TopologyError(f"The mode {mode!r} is not available yet.", cure=f"Use {' or '.join(MODES)}.")
     if mode not in MODES:
-        raise TopologyError(f"There is no mode {mode!r}.", cure=f"Use {' or '.join(MODES)}.")
+        raise TopologyError(f"There is no mode {mode!r}.", cure=f"Use one of {', '.join(MODES)}.")
     return mode
 
 

@@ -111,12 +111,12 @@ class Builder:
         return StreamRef(stream.operator, 1)
 
     def errors_of(self, stream: StreamRef) -> StreamRef:
-        """The stream of rows at which a Python operator failed."""
+        """The stream of rows at which a Python operator or a sink failed."""
         known = self._operators.get(stream.operator)
         if known is None or getattr(known.spec, "on_error", "fail") != "stream":
             raise TopologyError(
                 f"The stream {str(stream)!r} has no errors of its own.",
-                cure='Ask the stream of a Python operator that was told on_error="stream".',
+                cure='Ask the stream of a Python operator, or what a sink returns, that was told on_error="stream".',
             )
         return StreamRef(stream.operator, known.outputs - 1)
 

@@ -77,6 +77,15 @@ TaskWriter = Callable[[pa.Table, int, int], Any]
 plain data that `Sink.adopt` understands. What attempts write that are not adopted never counts."""
 
 
+RowCheck = Callable[[pa.Table], Sequence[str | None]]
+"""Of each row of a table why it cannot be written, None if it can; in any process. Picklable, and a function of the row alone:
+the same rows get the same answers, however they are cut."""
+
+
+def _refuse_nothing(row: Any, error: Exception | str) -> None:
+    raise error if isinstance(error, Exception) else ConfigError(f"a row was refused: {error}.")
+
+
 class Source(ABC):
     """Where rows come from. All methods are called by one thread at a time, in the driver.
 
@@ -179,6 +188,9 @@ class SinkContext:
         fn(i) for i in items
     ]
     """Run an importable function over items where the data lies (Spark tasks), in background priority."""
+    refuse: Callable[[Any, Exception | str], None] = _refuse_nothing
+    """Called within `write_*`: this row (a mapping or a Row) was not written and will not be; why. With on_error="stream" it is
+    in the stream of errors, with the step; else the error is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +213,10 @@ class Sink(ABC):
     """What the sink can promise inside a region."""
     reason: ClassVar[str] = "it cannot take a written row back"
     """Why, for `explain()`."""
+    alone: ClassVar[str] = ""
+    """What is particular to the sink outside of regions, for `explain()`."""
+    wants_positions: bool = False
+    """True if rows should come with their positions, where they have any: it keeps the last row of a key."""
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Refuse, with a ConfigError, rows that cannot be written. Called when the topology is compiled, before `open`."""
@@ -216,9 +232,19 @@ class Sink(ABC):
     def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
         """The same without Spark."""
 
+    def row_check(self) -> RowCheck | None:
+        """With on_error="stream": which rows cannot be written, asked before each write; they never reach `write_*`. None: all can.
+        What only writing can tell is told by `SinkContext.refuse`."""
+        return None
+
     def task_writer(self, step: StepId) -> TaskWriter | None:
         """A way for the tasks that make the rows to write them at once; None: only `write_spark`.
         Either `adopt` follows, or nothing of the step counts."""
+        return None
+
+    def task_columns(self) -> Sequence[str] | None:
+        """The columns that its task writer takes, if tasks may also read the rows by themselves: several times faster where
+        they can, right behind a source of files. None: such rows come by `write_spark`."""
         return None
 
     def adopt(self, step: StepId, written: Sequence[Any]) -> None:

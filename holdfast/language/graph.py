@@ -55,6 +55,7 @@ class SourceSpec(Spec):
 @dataclass(frozen=True, slots=True)
 class SinkSpec(Spec):
     sink: Sink
+    on_error: OnError = "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class HostedSpec(Spec):
     on_error: OnError = "fail"
     names: tuple[str, ...] = ()
     """Of the output ports, if they have some."""
+    untimed: str = ""
+    """Why the event time of its input does not go on behind it, after "but it …"; "": it does."""
 
     @property
     def ports(self) -> tuple[pa.Schema, ...]:

@@ -24,6 +24,7 @@ Input ports are numbered in the order written: data ports first, then control po
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -117,7 +118,7 @@ def maker(operator: Any) -> tuple[Callable[[], Any], str]:
         label = type(operator).__name__
         _check_methods(operator, label)
         pristine = copied(operator)
-        return (lambda: copy.deepcopy(pristine)), label
+        return functools.partial(copy.deepcopy, pristine), label
     if callable(operator):
         _check_callable(operator)
         made = operator()

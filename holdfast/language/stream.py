@@ -25,6 +25,7 @@ from holdfast.language.connectors import Sink
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hints import no_such_name
+from holdfast.language.hosted import OnError, checked_on_error
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregate_verbs import AggregateVerbs
 from holdfast.language.operators.async_calls import AsyncVerbs
@@ -32,7 +33,7 @@ from holdfast.language.operators.columns import key_names
 from holdfast.language.operators.event_time import EventTimeVerbs
 from holdfast.language.operators.hosted_python import HostedVerbs
 from holdfast.language.operators.joins import JoinVerbs
-from holdfast.language.operators.keyed_python import KeyedVerbs
+from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.schema import to_arrow
@@ -64,7 +65,7 @@ class Stream(
 
     @property
     def errors(self) -> Stream:
-        """Rows at which a Python operator told on_error="stream" failed: operator, row (as JSON), error, traceback, time."""
+        """Rows at which a Python operator or a sink told on_error="stream" failed: operator, row (as JSON), error, traceback, time."""
         return replace(self, ref=self._builder.errors_of(self.ref))
 
     # --- stateless operators ---
@@ -169,8 +170,10 @@ class Stream(
 
     # --- the end ---
 
-    def sink(self, sink: Sink, name: str | None = None) -> None:
-        """Write the rows to the outside world."""
+    def sink(self, sink: Sink, name: str | None = None, *, on_error: OnError = "fail") -> Written:
+        """Write the rows to the outside world.
+
+        With `on_error="stream"` rows that the sink cannot write are in `.errors` of what this returns, and the others are written."""
         if not isinstance(sink, Sink):
             raise TopologyError(
                 f"{sink!r} is not a Sink.", cure="Pass an object whose class derives from Sink."
@@ -180,7 +183,8 @@ class Stream(
                 f"The {type(sink).__name__} is already used by {user!r}.",
                 cure="Make one sink per place, or union the streams before.",
             )
-        self._then(SinkSpec(sink), name, outputs=0)
+        on_error = checked_on_error(on_error, False, type(sink).__name__)
+        return Written(self._then(SinkSpec(sink, on_error), name, outputs=int(on_error == "stream")))
 
     # --- marks on the operator that made this stream ---
 
@@ -258,6 +262,31 @@ class Stream(
 
         def __getattr__(self, name: str) -> Any:
             raise no_such_name("A Stream", name, hints.STREAM, dir(Stream))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What `sink` returns: the rows have left the graph, but for those that the sink refused."""
+
+    _sink: Stream
+
+    @property
+    def name(self) -> str:
+        """Of the sink."""
+        return self._sink.ref.operator
+
+    @property
+    def errors(self) -> Stream:
+        """Rows that a sink told on_error="stream" could not write: operator, row (as JSON), error, traceback, time."""
+        return self._sink.errors
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            ends = dict.fromkeys(
+                dir(Stream), "A sink ends its stream: use the stream that you wrote to it once more."
+            )
+            raise no_such_name("What a sink returns", name, ends, ["errors", "name"])
 
 
 def attach(spec: Spec, streams: Sequence[Stream], name: str | None = None, outputs: int = 1) -> Stream:

@@ -133,7 +133,7 @@ class Topology:
         isolated = any(any_isolated(streams) for streams in data)
         made = self._builder.add(spec, ports, name=name, outputs=len(spec.ports), isolated=isolated)
         first = Stream(self._builder, StreamRef(made))
-        return first if schema is not None else Streams.made_by(first, spec)
+        return first if schema is not None else Streams.made_by(first, spec.schemas, spec.names)
 
     def feedback(self, schema: Any) -> Feedback:
         """A stream that does not exist yet, for a cycle: use `.stream` now, `.complete(stream)` later.

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Collection, Sequence
 
+import pyarrow as pa
+import pyarrow.types as pt
+
+from holdfast.ids import OperatorName
 from holdfast.language.graph import HostedSpec, SinkSpec, SourceSpec
+from holdfast.language.hosted import ERRORS
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, register
+from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, Timing, register
 
 
 @register
@@ -33,9 +38,12 @@ class SinkKind(Kind[SinkSpec]):
     spec = SinkSpec
     role = "sink"
 
+    def takes_positions(self, op: OperatorOf[SinkSpec]) -> bool:
+        return op.spec.sink.wants_positions
+
     def schemas(self, op: OperatorOf[SinkSpec], inputs: Schemas) -> list[pa.Schema]:
         op.spec.sink.check_columns(inputs[0])
-        return []
+        return [ERRORS] if op.spec.on_error == "stream" else []
 
     def what(self, op: OperatorOf[SinkSpec]) -> str:
         return op.spec.sink.describe()
@@ -54,9 +62,34 @@ class HostedKind(Kind[HostedSpec]):
     def schemas(self, op: OperatorOf[HostedSpec], inputs: Schemas) -> list[pa.Schema]:
         return list(op.spec.ports)
 
+    def timings(self, op: OperatorOf[HostedSpec], given: Sequence[Timing | None]) -> list[Timing | None]:
+        """It makes rows of rows it has seen: their watermark is that of its input, which travels beside them. What they have
+        in the column of the event time may be any time."""
+        known = [timing for port, timing in zip(op.inputs, given, strict=True) if not port.control]
+        if op.spec.untimed or not known or None in known:
+            return [None] * op.outputs
+        found = {(timing.column, timing.offset_us) for timing in known if timing is not None}
+        made = [_handed_on(op.name, schema, found) for schema in op.spec.schemas]
+        return [*made, *[None] * (op.outputs - len(made))]
+
+    def untimed(self, op: OperatorOf[HostedSpec]) -> str:
+        several = sum(not port.control for port in op.inputs) > 1
+        return op.spec.untimed or ("has an input without event time" if several else "")
+
+    def takes_positions(self, op: OperatorOf[HostedSpec]) -> bool:
+        return True
+
     def what(self, op: OperatorOf[HostedSpec]) -> str:
         return op.spec.label
 
     def fingerprint(self, op: OperatorOf[HostedSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
         ports = tuple("control" if port.control else "data" for port in op.inputs)
         return Fingerprint(self.name, {"inputs": ports, "outputs": len(op.spec.schemas)})
+
+
+def _handed_on(name: OperatorName, schema: pa.Schema, found: Collection[tuple[str | None, int]]) -> Timing:
+    """The event time of an output. `found`: the columns of the inputs, and what must be added to them."""
+    kept = [(column, us) for column, us in found if column in schema.names]
+    if len(kept) != 1 or not pt.is_timestamp(schema.field(kept[0][0]).type):
+        return Timing(None, {name: 0}, tells=False)
+    return Timing(kept[0][0], {name: 0}, tells=False, offset_us=kept[0][1])

@@ -74,9 +74,9 @@ class Ordering:
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The event time of a stream: its column, the delay of each origin of the rows, and after how long of processing time
-    nobody waits for one of them. `direct`: every row that moved time on is in the stream, with its time."""
+    nobody waits for one of them. No column: rows do not have the declared one any more. `direct`: every row that moved time on is in the stream, with its time."""
 
-    column: str
+    column: str | None
     delays_us: Mapping[OperatorName, int]
     idle_us: int | None = None
     direct: bool = False
@@ -102,6 +102,8 @@ class Planned(Generic[S]):
     """Who stamped the rows of each port, by number."""
     aside: frozenset[int] = frozenset()
     """Ports whose rows do not move event time on: it travels beside them."""
+    stamped_ports: frozenset[int] = frozenset()
+    """Its outputs that carry positions."""
     offsets_us: Mapping[int, int] = field(default_factory=dict)
     """Ports at which event time is not quite what the column says."""
 
@@ -123,8 +125,8 @@ class Planned(Generic[S]):
         delays_us = {n: given.get(name, given.get("", 0)) for n, name in self.origins[port].items()}
         origins: dict[int, str] = dict(self.origins[port])
         schema = self.inputs[port]
-        offset = self.offsets_us.get(port, 0)
-        return TimedPort(by, on, origins, delays_us, idle_us, port in self.aside, schema, offset)
+        offset, aside = self.offsets_us.get(port, 0), port in self.aside or on not in schema.names
+        return TimedPort(by, on, origins, delays_us, idle_us, aside, schema, offset)
 
     def lifetime(self, ttl: Ttl) -> Ttl:
         """A lifetime, and whether its time travels beside the rows."""
@@ -176,13 +178,25 @@ class Kind(ABC, Generic[S]):
         """Why it needs to know the positions of its input rows, if it does."""
         return self.needs_positions
 
+    def takes_positions(self, op: OperatorOf[S]) -> bool:
+        """Whether it makes use of positions where its input has any, and does without where not."""
+        return False
+
     # --- event time ---
+
+    def timings(self, op: OperatorOf[S], given: Sequence[Timing | None]) -> list[Timing | None]:
+        """The event time of each output, from that of each input port."""
+        return [self.timing(op, given)] * op.outputs
 
     def timing(self, op: OperatorOf[S], given: Sequence[Timing | None]) -> Timing | None:
         """The event time of its output. Where positions stay, so does what is known about time: some rows may be missing."""
         if self.stamps(op) or not self.carries(op) or given[0] is None:
             return None
         return given[0] if self.leaves_time(op, given[0]) else replace(given[0], direct=False)
+
+    def untimed(self, op: OperatorOf[S]) -> str:
+        """Why the event time of its input does not go on behind it, after its name; "": nothing special."""
+        return ""
 
     def leaves_time(self, op: OperatorOf[S], given: Timing) -> bool:
         """Whether all rows come out, with the column of the event time as it was."""

@@ -31,6 +31,7 @@ from holdfast.language.operators.stateless import (
 from holdfast.language.operators.values import idle_text
 from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, Timing, refuse, register
 from holdfast.operators.python.user_errors import naming
+from holdfast.operators.told_texts import shown
 
 
 class Frames(Protocol):
@@ -95,6 +96,9 @@ class FilterKind(StatelessKind[FilterSpec]):
     def frames(self, op: OperatorOf[FilterSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
         return [spark.frame(rows).filter(op.spec.condition)]
 
+    def what(self, op: OperatorOf[FilterSpec]) -> str:
+        return shown(op.spec.condition)
+
 
 @register
 class SelectKind(StatelessKind[SelectSpec]):
@@ -111,6 +115,9 @@ class SelectKind(StatelessKind[SelectSpec]):
         missing = [name for name in POSITION_COLUMNS if stamped and name not in selected.columns]
         return [frame.select(*columns, *missing) if missing else selected]
 
+    def what(self, op: OperatorOf[SelectSpec]) -> str:
+        return shown(op.spec.columns)
+
 
 @register
 class WithColumnsKind(StatelessKind[WithColumnsSpec]):
@@ -123,6 +130,9 @@ class WithColumnsKind(StatelessKind[WithColumnsSpec]):
     def frames(self, op: OperatorOf[WithColumnsSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
         columns = {name: spark.column(column) for name, column in op.spec.columns.items()}
         return [spark.frame(rows).withColumns(columns)]
+
+    def what(self, op: OperatorOf[WithColumnsSpec]) -> str:
+        return shown(op.spec.columns)
 
 
 @register
@@ -161,7 +171,9 @@ class RenameKind(StatelessKind[RenameSpec]):
     def timing(self, op: OperatorOf[RenameSpec], given: Sequence[Timing | None]) -> Timing | None:
         """The event time goes on under its new name."""
         time = given[0]
-        return None if time is None else replace(time, column=op.spec.columns.get(time.column, time.column))
+        if time is None or time.column is None:
+            return time
+        return replace(time, column=op.spec.columns.get(time.column, time.column))
 
     def schemas(self, op: OperatorOf[RenameSpec], inputs: Schemas) -> list[pa.Schema]:
         for name in op.spec.columns:
@@ -221,6 +233,9 @@ class TransformKind(StatelessKind[TransformSpec]):
             )
         return [result]
 
+    def what(self, op: OperatorOf[TransformSpec]) -> str:
+        return shown(op.spec.fn)
+
 
 @register
 class SqlKind(StatelessKind[SqlSpec]):
@@ -228,6 +243,9 @@ class SqlKind(StatelessKind[SqlSpec]):
 
     def frames(self, op: OperatorOf[SqlSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
         return [spark.sql(spark.bare(rows), op.spec.query)]
+
+    def what(self, op: OperatorOf[SqlSpec]) -> str:
+        return shown(op.spec.query)
 
 
 @register
@@ -246,7 +264,7 @@ class SplitKind(StatelessKind[SplitSpec]):
         return [frame.filter(reduce(and_, conditions)) for conditions in chosen]
 
     def what(self, op: OperatorOf[SplitSpec]) -> str:
-        return f"into {', '.join(op.spec.names) or op.outputs}"
+        return f"into {', '.join(op.spec.names) or op.outputs}: {shown(op.spec.conditions)}"
 
 
 @register
@@ -263,6 +281,9 @@ class MapArrowKind(StatelessKind[MapArrowSpec]):
     def tables(self, op: OperatorOf[MapArrowSpec], rows: pa.Table) -> list[pa.Table]:
         bare = rows.drop_columns([name for name in POSITION_COLUMNS if name in rows.column_names])
         return [_named(op.name, op.spec.fn, bare).select(op.spec.schema.names).cast(op.spec.schema)]
+
+    def what(self, op: OperatorOf[MapArrowSpec]) -> str:
+        return shown(op.spec.fn)
 
 
 def _named(operator: str, fn: Callable[[pa.Table], pa.Table], rows: pa.Table) -> pa.Table:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from holdfast.ids import ConnectionId, ElementName, RegionName
 
-Mode = Literal["drain", "token", "async"]
+Mode = Literal["drain", "token", "async", "independent"]
 """How a region establishes epochs."""
 
 MarkerKind = Literal["drain", "cascade", "token", "reset"]
 
-MODES: tuple[Mode, ...] = ("drain", "token", "async")
+MODES: tuple[Mode, ...] = ("async", "token", "drain", "independent")
 
-STYLE_OF: Mapping[Mode, MarkerKind] = {"drain": "drain", "token": "cascade", "async": "token"}
+TOGETHER: tuple[Mode, ...] = ("drain", "token", "async")
+"""The modes in which the elements of a region establish an epoch together."""
+
+
+STYLE_OF: Mapping[Mode, MarkerKind] = {
+    "drain": "drain",
+    "token": "cascade",
+    "async": "token",
+    "independent": "cascade",
+}
 """The markers of a mode's ordinary epochs: `drain` and `cascade` go from element to element, a `token` one hop only."""
 
 
@@ -40,14 +49,27 @@ class RegionShape:
     elements: tuple[ElementName, ...]
     links: tuple[Link, ...] = ()
 
+    _into: Mapping[ElementName, tuple[Link, ...]] = field(init=False, repr=False, compare=False)
+    _out_of: Mapping[ElementName, tuple[Link, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Regions may have thousands of elements, each of which asks for its own links.
+        into: dict[ElementName, list[Link]] = {}
+        out_of: dict[ElementName, list[Link]] = {}
+        for link in self.links:
+            into.setdefault(link.target, []).append(link)
+            out_of.setdefault(link.source, []).append(link)
+        object.__setattr__(self, "_into", {name: tuple(links) for name, links in into.items()})
+        object.__setattr__(self, "_out_of", {name: tuple(links) for name, links in out_of.items()})
+
     def data_inputs(self, element: ElementName) -> frozenset[ConnectionId]:
-        return frozenset(link.id for link in self.links if link.target == element and not link.control)
+        return frozenset(link.id for link in self._into.get(element, ()) if not link.control)
 
     def control_inputs(self, element: ElementName) -> frozenset[ConnectionId]:
-        return frozenset(link.id for link in self.links if link.target == element and link.control)
+        return frozenset(link.id for link in self._into.get(element, ()) if link.control)
 
     def outputs(self, element: ElementName) -> tuple[ConnectionId, ...]:
-        return tuple(link.id for link in self.links if link.source == element)
+        return tuple(link.id for link in self._out_of.get(element, ()))
 
     def starts(self) -> tuple[ElementName, ...]:
         """Elements no consistent data link leads into: markers begin there."""

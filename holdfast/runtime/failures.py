@@ -73,7 +73,9 @@ def story_of(error: BaseException) -> str:
     if "Traceback (most recent call last)" in text and inner:
         return inner[-1].strip()[:500]
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {first.strip()}"[:500]
+    return f"{type(error).__name__}: {first.strip().rstrip(';')}"[
+        :500
+    ]  # Spark shows its plan behind a semicolon
 
 
 def own_failure(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import pyarrow as pa
 
@@ -98,7 +98,7 @@ class Job(Run):
                     cure='Pass one: topology.run(store="file:path/to/store").',
                 )
             self._store_schemas()
-            self._wiring = Wiring(self.plan, self._surroundings(identity, token))
+            self._wiring = Wiring(self.graph, self.plan, self._surroundings(identity, token))
             self._wiring.wire()
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
             self._wiring.find_beginnings(self._until == "available")
@@ -121,6 +121,7 @@ class Job(Run):
             {str(name): RegionStatus.of(region.status(now)) for name, region in self.regions.items()},
             {str(name): ElementStatus.of(loop.status(now)) for name, loop in self.loops.items()},
             self._wiring.lost_by_sink(),
+            more=self._wiring.changes(),
         )
 
     def stop(self, timeout: Duration | None = None) -> None:
@@ -134,8 +135,12 @@ class Job(Run):
 
     def ask_to_stop(self) -> None:
         self._stop_asked = True
+        fed = {c.target for c in self.plan.connections if c.preserved}
         for region in self.regions.values():
-            region.stop_when_possible()
+            if fed.isdisjoint(region.lives):
+                region.stop_when_possible()
+            else:
+                region.stop_at_end()
         for life in self._wiring.alone:
             life.stop_when_possible()
 
@@ -206,7 +211,8 @@ class Job(Run):
     def _stands_still(self) -> bool:
         """True if a region is parked and everything else has come to its end, or waits for what is parked."""
         parked = [region for region in self.regions.values() if region.parked]
-        if not parked or not all(region.parked or region.done.is_set() for region in self.regions.values()):
+        groups = {region.plan.group for region in parked} - {None}
+        if not parked or not all(self._is_still(region, groups) for region in self.regions.values()):
             return False
         silent = {name for region in parked for name in region.lives}
         waiting = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
@@ -214,6 +220,13 @@ class Job(Run):
             silent.update(loop.name for loop in starved)
             waiting = [loop for loop in waiting if loop not in starved]
         return not waiting
+
+    def _is_still(self, region: Region, groups: Set[RegionName | None]) -> bool:
+        """True if a region is parked or over, or one of those `groups`, of which a member is parked, and cannot go on."""
+        if region.parked or region.done.is_set():
+            return True
+        loops = [life.loop for life in region.lives.values()]
+        return region.plan.group in groups and all(loop.is_stuck for loop in loops)
 
     def _is_starved(self, loop: ElementLoop, silent: set[ElementName]) -> bool:
         """True if an element outside of regions can only get more to do from elements that are silent."""
@@ -261,7 +274,7 @@ class Job(Run):
             if region.done.is_set():
                 for name in region.plan.shape.elements:
                     self._end_element(name)
-            elif self._until == "available" and not self._stop_asked:
+            elif region.stops_at_end or (self._until == "available" and not self._stop_asked):
                 region.finish_if_exhausted()
 
     def _end_cycles(self) -> None:

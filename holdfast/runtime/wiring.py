@@ -10,13 +10,15 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from holdfast.clock import Clock
-from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
+from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
+from holdfast.compiler.traverse import sinks_behind
 from holdfast.errors import HoldfastError
-from holdfast.ids import ConnectionId, ElementName, OwnerToken, RegionName
+from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
-from holdfast.language.graph import SinkSpec, SourceSpec
+from holdfast.language.graph import Graph, SinkSpec, SourceSpec
 from holdfast.protocol.accounts import TakenByRegion
 from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.element.account_books import AccountBooks
@@ -25,11 +27,14 @@ from holdfast.runtime.element.borders import stored_borders
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
+from holdfast.runtime.element.repeating import Repeating
 from holdfast.runtime.element.size_watch import SizeWatch
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
+from holdfast.runtime.links.preserved_queue import PreservedQueue
 from holdfast.runtime.links.queue import Queue
+from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
@@ -37,7 +42,8 @@ from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
-from holdfast.runtime.telling.events import RunEvent, RunStarted
+from holdfast.runtime.telling.beginning_events import ProgramChanged
+from holdfast.runtime.telling.events import RowsRepeated, RunEvent, RunStarted
 from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
 
@@ -62,14 +68,17 @@ class Surroundings:
 class Wiring:
     """The parts of one run. Changed by `wire` and `find_beginnings` only."""
 
-    def __init__(self, plan: Plan, around: Surroundings) -> None:
-        self.plan = plan
+    def __init__(self, graph: Graph, plan: Plan, around: Surroundings) -> None:
+        self._graph, self.plan = graph, plan
+        self.program_change: ProgramChanged | None = None
         self.regions: dict[RegionName, Region] = {}
         self.loops: dict[ElementName, ElementLoop] = {}
         self._around = around
         self.connections: dict[ConnectionId, Connection] = {
-            c.id: Queue(c.id, around.signals, unbounded=c.control) for c in plan.connections
+            c.id: (PreservedQueue if c.preserved else Queue)(c.id, around.signals, unbounded=c.control)
+            for c in plan.connections
         }
+        self._repeated: list[tuple[ConnectionPlan, int]] = []
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
 
     @property
@@ -114,8 +123,14 @@ class Wiring:
                     token=around.token,
                     check_owner=around.store.check_owner if around.store is not None else lambda: None,
                     run_tasks=around.engine.run_tasks,
+                    refuse=partial(self._refuse, op.name),
                 )
                 op.spec.sink.open(context)
+
+    def _refuse(self, sink: OperatorName, row: Any, error: Exception | str) -> None:
+        """A sink cannot write a row: its element, which is wired after it was opened, tells of it."""
+        runs = (run for loop in self.loops.values() for run in loop.worker.sinks if run.name == sink)
+        next(runs).refusals.refuse(row, error)
 
     def _add_region(self, plan: RegionPlan) -> None:
         around = self._around
@@ -135,7 +150,10 @@ class Wiring:
         side = self.regions[region.name]
         machine = ElementMachine(region.shape, loop.name)
         driven = region.settings.trigger == "operator"
-        life = side.lives[loop.name] = RegionLife(loop, machine, side, self._around.engine, driven)
+        repeating = None if region.group is None else Repeating(loop.worker, loop.ends)
+        loop.worker.hurries = repeating is None
+        life = RegionLife(loop, machine, side, self._around.engine, driven, repeating)
+        side.lives[loop.name] = life
         with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
         if isinstance(side.trigger, AwareTrigger) and with_state:
             report = partial(side.turned, loop.name)
@@ -159,6 +177,8 @@ class Wiring:
         self._number_rows()
         self._books.begin()
         self._create_entries()
+        told = [region.change for region in self.regions.values() if region.change is not None]
+        self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
         self._open_sources()
 
     def _place_sources(self) -> None:
@@ -189,10 +209,14 @@ class Wiring:
 
     def _number_rows(self) -> None:
         """Numbers of rows in connections go on where the settlement left them."""
-        accounts, (sent, _) = self._books.ledger.accounts, self._borders()
+        accounts, (sent, taken) = self._books.ledger.accounts, self._borders()
         for c in self.plan.connections:
             sender, receiver = accounts.get(c.source), accounts.get(c.target)
             row = sent.get(c.id, 0) if sender is None else sender.sent.get(c.id, 0)
+            if c.preserved and taken[c.id].row > row:
+                # The sender stands behind: it sends rows again, with new numbers.
+                self._repeated.append((c, taken[c.id].row - row))
+                row = taken[c.id].row
             self.connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
         for life in self.in_regions:
             life.count_lost(self._books.ledger.border_lost)
@@ -225,6 +249,10 @@ class Wiring:
                 except Exception:
                     logger.warning("%r could not be closed", op.name, exc_info=True)
 
+    def changes(self) -> dict[str, Any]:
+        """For the status: how the program differs from the one before."""
+        return {} if self.program_change is None else {"program_changed": list(self.program_change.changes)}
+
     def how_it_begins(self, until: str | None) -> Iterator[RunEvent]:
         """What is told when all is found and the threads start."""
         sources = {
@@ -237,6 +265,11 @@ class Wiring:
         yield RunStarted(self.plan.graph.name, until, url, tuple(map(str, self.regions)), sources)
         yield from (region.change for region in self.regions.values() if region.change is not None)
         yield from () if store is None else regions_gone(store, self.plan)
+        behind = sinks_behind(self.plan.graph)
+        for c, rows in self._repeated:
+            sinks = tuple(sorted({sink for name, _ in c.ports for sink in behind[name]}))
+            yield RowsRepeated(c.target, rows, self.loops[c.target].plan.region, sinks)
+        yield from () if self.program_change is None else (self.program_change,)
 
     def _place_of(self, loop: ElementLoop, run: SourceRun) -> str:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]

@@ -1,4 +1,4 @@
-"""Where rows go: files (exactly-once), memory, the console, and the user's own function.
+"""Where rows go: files and databases (exactly-once), memory, the console, and the user's own function.
 
 Importing this package needs no Java: pyspark is imported only inside the methods that are handed a frame.
 """
@@ -6,8 +6,9 @@ Importing this package needs no Java: pyspark is imported only inside the method
 from __future__ import annotations
 
 from holdfast.sinks.console import ConsoleSink
+from holdfast.sinks.database.sink import DatabaseSink
 from holdfast.sinks.files import FileSink
 from holdfast.sinks.foreach_batch import ForeachBatch
 from holdfast.sinks.memory import MemorySink
 
-__all__ = ["ConsoleSink", "FileSink", "ForeachBatch", "MemorySink"]
+__all__ = ["ConsoleSink", "DatabaseSink", "FileSink", "ForeachBatch", "MemorySink"]

@@ -6,6 +6,7 @@ until one shows them. What waits when a run ends is shown then: the ledger first
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import defaultdict
@@ -27,11 +28,14 @@ from holdfast.sinks.ledger import Ledger
 from holdfast.sinks.merge import MergeTask, data_files, merge, part_number
 from holdfast.sinks.output.columns import check_columns
 from holdfast.sinks.output.form import Form
+from holdfast.sinks.output.missing import GONE_CURE, Shown
 from holdfast.sinks.output.moves import Moves, damaged
 from holdfast.sinks.output.partitions import escape
 from holdfast.sinks.output.planning import Part, plan_epoch
 from holdfast.sinks.output.rolling import Joint, Piece, Roll, Waiting, plan_rolled
 from holdfast.sinks.staged_files import StagedFileSink
+
+logger = logging.getLogger("holdfast.sinks")
 
 
 class Planned(NamedTuple):
@@ -60,14 +64,17 @@ class EpochFileSink(StagedFileSink):
         self._sums: dict[str, tuple[int, int]] = {}  # of files of these steps and of those being prepared
         self._waiting: dict[int, tuple[Waiting, ...]] = {}
         """What waits after an epoch: of the last one, and of the one before it, should it be prepared again."""
+        self._shown: dict[int, int] = {}
+        """How many files were shown up to an epoch, that one included: of the same two epochs."""
         self._restored: Any = None
+        self._is_looked_at = False
         self._shape = 0
         """Tells the columns that this run writes from those of others."""
 
     def open(self, context: SinkContext) -> None:
         super().open(context)
         self._moves = Moves(self._directory, self._staging)
-        self._waiting = {}
+        self._waiting, self._shown, self._is_looked_at = {}, {}, False
 
     def check_columns(self, schema: pa.Schema) -> None:
         check_columns(schema, self._form.format, self._form.partition_by, str(self._directory))
@@ -91,8 +98,11 @@ class EpochFileSink(StagedFileSink):
         gone = [each.path for each in waiting if each not in kept]
         still = (*kept, *made.waiting)
         self._waiting = {before: waiting, int(epoch): still}
+        shown = self._shown.get(before, 0)
+        self._shown = {before: shown, int(epoch): shown + len(made.files)}
         return {
             "files": made.files,
+            "shown": self._shown[int(epoch)],
             "leftovers": [*sealed, self._staging.relative(merged), *gone],
             "waiting": [each.plain() for each in still],
         }
@@ -221,6 +231,8 @@ class EpochFileSink(StagedFileSink):
 
     def check(self, epoch: Epoch, prepared: Any | None, committed: Epoch | None) -> None:
         newest = max(self._visible(), key=lambda found: found[1], default=None)
+        if newest is None and prepared is not None:
+            self._look_for_output(Shown.of(epoch, prepared, committed, self._is_closed()))
         if newest is not None:
             self._refuse_visible(*newest, epoch, begins=prepared is None and committed is None)
         super().check(epoch, prepared, committed)
@@ -236,8 +248,22 @@ class EpochFileSink(StagedFileSink):
                 for file in found.closing["files"]:
                     self._moves.of(*file)
 
+    def _is_closed(self) -> bool:
+        """The end of a run has shown what waited."""
+        found = Ledger.read(self._ledger)
+        return found is not None and found.closed
+
+    def _look_for_output(self, shown: Shown) -> None:
+        """No file of this sink is visible. Refuse an output that is gone as a whole; tell, once in a run, of one that is empty."""
+        if shown.is_known and shown.files and not self._is_looked_at:
+            logger.warning("sink %r: %s", self._run.sink, shown.emptied(self._directory))
+        self._is_looked_at = True
+        if not shown.is_known and shown.files and not self._staging.unfinished():
+            raise MismatchError(shown.gone(self._directory), cure=GONE_CURE)
+
     def restore(self, epoch: Epoch, prepared: Any | None) -> None:
         self._restored = prepared
+        self._shown = {int(epoch): Shown.of(epoch, prepared or {}, epoch, self._is_closed()).files}
         with translate_os_errors(str(self._staging.home)):
             super().restore(epoch, prepared)
         self._sums.clear()

@@ -26,10 +26,11 @@ from holdfast.durable import (
 )
 from holdfast.errors import ConfigError, NoSpaceError
 from holdfast.failpoints import fp
-from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId, TaskWriter
+from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, SinkContext, StepId, TaskWriter
 from holdfast.sinks.arrow_files import write_table
 from holdfast.sinks.epoch_files import EpochFileSink, partition_of, suffix_of
 from holdfast.sinks.merge import data_files, has_rows
+from holdfast.sinks.output.bad_rows import FileRowCheck
 from holdfast.sinks.output.compaction import finish_if_alone, visible_files
 from holdfast.sinks.output.form import Form
 from holdfast.sinks.output.moves import make_visible_directory
@@ -178,6 +179,9 @@ class FileSink(EpochFileSink):
                 write_table(rows, target, self._form.format, self._form.header, self._options)
         self._written(directory, step)
         return int(table.num_rows)
+
+    def row_check(self) -> RowCheck | None:
+        return FileRowCheck(self._form.format, self._form.partition_by)
 
     def task_writer(self, step: StepId) -> TaskWriter | None:
         if self._form.format != "parquet" or set(self._options) - {"compression"}:

@@ -13,7 +13,7 @@ from holdfast.durable import checksum_file, translate_os_errors
 from holdfast.errors import ConfigError, DamagedError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
-from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, SinkContext, StepId
 from holdfast.sinks.merge import MergeTask, data_files, merge
 from holdfast.sinks.staged_files import StagedFileSink
 
@@ -27,7 +27,7 @@ class ForeachBatch(StagedFileSink):
     Example::
 
         def upsert(df, epoch):
-            df.write.jdbc(…)               # remember `epoch` in the same transaction
+            df.write.jdbc(…)               # remember `epoch` in the same transaction, or use `in_transaction`
 
         orders.sink(ForeachBatch(upsert, per="epoch", staging="staging/upsert"), name="upsert")
 
@@ -36,6 +36,10 @@ class ForeachBatch(StagedFileSink):
     rows of the epoch and its number. If it failed or its success could not be recorded it is called again with the
     same rows and the same number: a function that ignores a number it has done makes the output exactly-once.
     An epoch without rows makes no call.
+
+    With on_error="stream" the function may leave rows out and tell which: `refuse(row, error)` of this sink, with per="step".
+    `check(table)`, a function of a pyarrow.Table, answers for each row why it cannot be written, or None; such rows do not
+    reach the function at all.
     """
 
     guarantee: ClassVar[Literal["exactly-once", "at-least-once"]] = "at-least-once"
@@ -46,6 +50,7 @@ class ForeachBatch(StagedFileSink):
         per: Literal["step", "epoch"] = "step",
         *,
         staging: str | None = None,
+        check: RowCheck | None = None,
     ) -> None:
         if per not in ("step", "epoch"):
             raise ConfigError(f"per={per!r} is unknown.", cure='Use "step" or "epoch".')
@@ -53,7 +58,7 @@ class ForeachBatch(StagedFileSink):
             raise ConfigError(
                 'per="epoch" needs a staging directory.', cure="Give staging='some/shared/directory'."
             )
-        self._fn, self._per = fn, per
+        self._fn, self._per, self._check = fn, per, check
         super().__init__(Path(staging or ".").absolute())
         self._arrow = False
         # The class says why in general; an instance can say it precisely.
@@ -63,11 +68,43 @@ class ForeachBatch(StagedFileSink):
             else "the function is called again after a failure, with another step number"
         )
 
+    @staticmethod
+    def in_transaction(
+        connect: Callable[[], Any],
+        write: Callable[[Any, Any], object],
+        *,
+        staging: str,
+        ledger: str = "holdfast_epochs",
+    ) -> ForeachBatch:
+        """Exactly-once into any database that has transactions, by a DB-API driver.
+
+        Example::
+
+            def write(connection, rows):       # do not commit
+                connection.cursor().executemany("INSERT …", rows.collect())
+
+            orders.sink(ForeachBatch.in_transaction(connect, write, staging="staging/orders"), name="orders_out")
+
+        `connect()` gives a new connection that does not commit by itself. `write` gets it and all rows of an epoch; what it
+        did is committed together with the epoch's number in the table `ledger`, which is made if there is none. An epoch
+        that the ledger has is not written again. Runs in the driver, as `fn` does.
+        """
+        from holdfast.sinks.transactional_batch import TransactionalBatch
+
+        return TransactionalBatch(connect, write, staging, ledger)
+
     def open(self, context: SinkContext) -> None:
         if self._per == "epoch":
             super().open(context)
         else:
             self._context = context
+
+    def row_check(self) -> RowCheck | None:
+        return self._check
+
+    def refuse(self, row: Any, error: Exception | str) -> None:
+        """Called by the function: this row was not written, for this reason; the others were."""
+        self._run.refuse(row, error)
 
     @property
     def is_staged(self) -> bool:

@@ -78,12 +78,17 @@ class Staging:
 
     def refuse_unfinished(self) -> None:
         """A job that has shown nothing here yet has staged nothing either: what is there is another job's."""
-        for entry in self._tokens():
-            if entry != self.owned and {path.name for path in entry.iterdir()} - {"own"}:
-                raise MismatchError(
-                    f"{entry} holds output of another job that is not visible yet.",
-                    cure="Write into another directory.",
-                )
+        for entry in self.unfinished():
+            if entry == self.owned:
+                continue
+            raise MismatchError(
+                f"{entry} holds output of another job that is not visible yet.",
+                cure="Write into another directory.",
+            )
+
+    def unfinished(self) -> list[Path]:
+        """Directories of owners, this one or others, that have staged something."""
+        return [entry for entry in self._tokens() if {path.name for path in entry.iterdir()} - {"own"}]
 
     def refuse_lost(self) -> None:
         """Nobody but a newer owner removes what an owner made first; if there is none, a person has removed it."""

@@ -35,7 +35,8 @@ class Process:
 
     @property
     def _is_pyspark(self) -> bool:
-        return "pyspark.daemon" in self.command or "pyspark/daemon" in self.command
+        """Whichever module the daemon is: it is told what its workers run."""
+        return "pyspark.worker" in self.command or "pyspark/daemon" in self.command
 
 
 def new_tag(prefix: str = "run") -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -113,3 +115,21 @@ def test_a_small_stream_join_benchmark_runs_through() -> None:
     assert result["outputs_equal"]
     assert result["epochs_published"] > 0
     assert result["ratio_vs_spark_default"] > 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.chaos
+def test_a_small_database_benchmark_runs_through() -> None:
+    """In a process of its own: its session fetches a driver when it starts."""
+    program = (
+        "import json, sys; from holdfast.bench.subjects.database import bench_database; "
+        "json.dump(bench_database(pairs=1, seconds=0.1, quiet=True, rows=2_000), sys.stdout)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert result["outputs_equal"]
+    assert result["epochs_published"] > 0
+    assert result["versus_jdbc_append"] > 0
+    assert result["versus_jdbc_tuned"] > 0

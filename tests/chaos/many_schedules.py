@@ -5,13 +5,17 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
 
 from holdfast.chaos.outcome import F, SimulationFailed, added_up
 
 WORKERS = 2
 
 
-def in_processes(simulate: Callable[[range], F], total: F, chunks: Iterable[range]) -> F:
+C = TypeVar("C")
+
+
+def in_processes(simulate: Callable[[C], F], total: F, chunks: Iterable[C]) -> F:
     """The figures of all chunks."""
     with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
         return added_up(total, pool.map(simulate, chunks))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.checkpoint.index import Entry, Place, decode, encode
 from holdfast.errors import DamagedError
@@ -19,7 +20,7 @@ def laid_out(parts: list[tuple[int, Place | None]]) -> list[Entry]:
     return [Entry(offset, size, before) for offset, (size, before) in zip(ends, parts, strict=True)]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.tuples(st.integers(0, 1 << 40), PREVIOUS), max_size=30))
 def test_what_is_encoded_comes_back(parts: list[tuple[int, Place | None]]) -> None:
     entries = laid_out(parts)
@@ -33,7 +34,7 @@ def test_a_few_variables_take_a_few_bytes() -> None:
     assert [entry.form for entry in entries] == ["base", "delta", "delta"]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.binary(max_size=30))
 def test_other_bytes_are_damage_or_a_proper_index(data: bytes) -> None:
     try:

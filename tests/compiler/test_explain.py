@@ -39,7 +39,7 @@ def test_text_shows_regions_elements_and_guarantees() -> None:
         operators
           operator  kind       what                              order
           orders    source     FakeSource                        positions
-          size      split      into big, small                   positions
+          size      split      into big, small: amount > 100     positions
           totals    aggregate  by word: n=count(), emit changes  -
           files     sink       EpochSink                         -
           mail      hosted     Python                            -

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 import holdfast.language.operators.aggregates as agg
 from holdfast.compiler.plan import Plan
@@ -139,7 +140,7 @@ def position(plan: Plan) -> dict[str, int]:
     return {element.name: index for index, element in enumerate(plan.elements)}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(topologies())
 def test_every_graph_fuses_into_an_acyclic_graph_of_elements(t: Topology) -> None:
     plan = compiled(t)
@@ -151,7 +152,7 @@ def test_every_graph_fuses_into_an_acyclic_graph_of_elements(t: Topology) -> Non
     assert len({c.id for c in plan.connections}) == len(plan.connections)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(topologies())
 def test_every_edge_is_fused_or_connected(t: Topology) -> None:
     plan = compiled(t)

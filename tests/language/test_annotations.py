@@ -84,7 +84,6 @@ def test_timing_aware_has_a_period_and_any_mode() -> None:
         ),
         ({"trigger": "operator", "period": 2}, "Give either period=… or trigger=…, not both"),
         ({"mode": "aware"}, "'aware' is no mode but a trigger. Use trigger=\"aware\""),
-        ({"mode": "independent"}, "The mode 'independent' is not available yet. Use drain or token or async"),
         ({"mode": "fast"}, "There is no mode 'fast'"),
         ({"max_consecutive_resets": 0}, "must be a whole number above 0"),
         ({"max_consecutive_resets": 1.5}, "must be a whole number above 0"),

@@ -13,12 +13,12 @@ BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 ROWS = 260
 
 
-def rows(seed: int) -> list[tuple[datetime.datetime, str, int]]:
+def rows(seed: int) -> list[tuple[datetime.datetime | None, str, int]]:
+    """Some without an event time."""
     chance = random.Random(seed)
     lags = [chance.choice([0, 0, 0, 1, 3, 9]) for _ in range(ROWS)]
-    return [
-        (BEGIN + datetime.timedelta(seconds=n / 10 - lags[n]), chance.choice("abcd"), n) for n in range(ROWS)
-    ]
+    times = [BEGIN + datetime.timedelta(seconds=n / 10 - lag) for n, lag in enumerate(lags)]
+    return [(None if n % 40 == 7 else at, chance.choice("abcd"), n) for n, at in enumerate(times)]
 
 
 def main(here: str) -> None:

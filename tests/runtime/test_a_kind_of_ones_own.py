@@ -4,8 +4,6 @@ planned, explained, run, killed, restored and read by the tools as those that co
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from killed import killed_at
 
 import holdfast as hf
 from holdfast.checkpoint.look.describe import describe_epoch, first_rows
@@ -187,9 +186,7 @@ def test_a_step_that_fails_is_repeated_from_the_last_epoch(tmp_path: Path) -> No
     "failpoint", ["step.end=kill@11", "ckpt.op.put_done=kill", "ckpt.epoch.published=kill"]
 )
 def test_a_driver_that_was_killed_goes_on(failpoint: str, tmp_path: Path) -> None:
-    command = [sys.executable, __file__, str(tmp_path), failpoint]
-    killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed_at(failpoint, Path(__file__), str(tmp_path))
     assert written(tmp_path) != expected(), "it was over before it was killed"
     run(str(tmp_path))
     assert written(tmp_path) == expected()
@@ -223,5 +220,4 @@ def test_another_key_is_refused_and_another_number_is_not(tmp_path: Path) -> Non
 
 
 if __name__ == "__main__":
-    arm(sys.argv[2])
     run(sys.argv[1])

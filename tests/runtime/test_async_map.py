@@ -56,6 +56,13 @@ def test_functions_are_called_at_the_same_time_but_not_more_than_allowed(tmp_pat
     assert calls.most == 5
 
 
+def test_rows_are_dicts_that_are_asked_like_rows_of_other_operators(tmp_path: Path) -> None:
+    found = result(lambda row: {"n": row.n, "twice": row["n"] + row.asDict()["n"]}, tmp_path)
+    assert all(row["twice"] == 2 * row["n"] for row in found)
+    with pytest.raises(HoldfastError, match="this row has no column 'm'; it has n"):
+        result(lambda row: {"n": row.m, "twice": 0}, tmp_path / "other")
+
+
 async def backwards(row: dict[str, Any]) -> dict[str, Any]:
     """The first rows take longest."""
     for _ in range(100 - row["n"]):

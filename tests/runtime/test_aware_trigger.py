@@ -23,6 +23,7 @@ from holdfast.runtime.job import Job
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import Remembering
 from holdfast.runtime.telling import events as e
+from holdfast.runtime.telling.stored_events import decode
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, run_local, submit_local
 
@@ -92,7 +93,7 @@ def test_the_threshold_is_told_and_found_again(paced: tuple[str, list[e.RunEvent
 
 def test_the_event_log_has_the_curve_as_turning_points(paced: tuple[str, list[e.RunEvent]]) -> None:
     store, _ = paced
-    logged = [e.decode(event.kind, event.data) for event in open_store(store).events()]
+    logged = [decode(event.kind, event.data) for event in open_store(store).events()]
     curves = [event for event in logged if isinstance(event, e.StateSizes)]
     points = [tuple(point) for event in curves for point in event.curves["pool"]]
     assert len(points) == len(set(points)), "none twice"

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from driven import Driven
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 import holdfast as hf
 from holdfast.language.operators.rows import barrier_schema, barrier_spec
@@ -71,7 +72,7 @@ def logic_of(by: tuple[str, ...], ports: int) -> Barrier:
     return Barrier.plan(by, inputs, barrier_schema(inputs, barrier_spec(by)), stamp)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_the_kth_rows_leave_together(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     by, ports = data.draw(st.sampled_from([("k",), ("k",), ()])), data.draw(st.integers(2, 3))

@@ -64,6 +64,7 @@ def pairs() -> list[tuple[Row, int | None]]:
     return found
 
 
+@pytest.mark.sampled(per=["cut"])
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("cut", CUTS)
 def test_windows_and_keyed_operators_see_all_pairs(cut: tuple[int, int], apart: bool, tmp_path: Path) -> None:
@@ -104,3 +105,40 @@ def test_what_needs_an_order_says_that_it_must_be_made(write: Any, tmp_path: Pat
     write(joined(topology, 5, 5)).sink(MemorySink("unused"), name="out")
     with pytest.raises(TopologyError, match=r"comes in no order.*\.sort\(\)"):
         run_local(topology, store=f"file:{tmp_path}/store")
+
+
+@pytest.mark.parametrize("rows_per_step", [3, 100])
+def test_rows_without_an_event_time_come_out_alone_and_disturb_nobody_behind(
+    rows_per_step: int, tmp_path: Path
+) -> None:
+    """Of the kept side; windows behind the join leave them out, as they do with all such rows."""
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    left = [(n, None if n % 5 == 0 else begin + dt.timedelta(seconds=n)) for n in range(60)]
+    right = [(n, None if n % 7 == 0 else begin + dt.timedelta(seconds=n)) for n in range(60)]
+    topology = hf.Topology("t")
+    streams = [
+        topology.source(hf.Rows(rows, f"id long, at {kind}", rows_per_step=rows_per_step), name=name)
+        .event_time("at", delay=0)
+        .consistent("r", period=0.02)
+        for name, rows, kind in (("left", left, "timestamp"), ("right", right, "timestamp"))
+    ]
+    made = {
+        "interval": streams[0].join(streams[1], "id", within=1, how="left", name="interval"),
+        "asof": streams[0].asof_join(streams[1], "id", name="asof"),
+        "inner": streams[0].join(streams[1], "id", within=1, name="inner"),
+    }
+    for name, joined in made.items():
+        joined.sink(hf.MemorySink(f"{tmp_path}/{name}"), name=f"{name}_out")
+        windows = joined.aggregate([], window=hf.tumbling(60), n=hf.count(), name=f"{name}_windows")
+        windows.sink(hf.MemorySink(f"{tmp_path}/{name}_windows"), name=f"{name}_windows_out")
+    done = run_local(topology, store=f"file:{tmp_path}/store", close=True)
+    met = {n for n in range(60) if n % 5 and n % 7}
+    for name in made:
+        found = sorted((row["id"], row["at_right"]) for row in hf.MemorySink.rows(f"{tmp_path}/{name}"))
+        alone = [] if name == "inner" else [n for n in range(60) if n not in met]
+        wanted = [(n, None) for n in alone] + [(n, begin + dt.timedelta(seconds=n)) for n in met]
+        assert found == sorted(wanted, key=lambda row: row[0])
+        (window,) = hf.MemorySink.rows(f"{tmp_path}/{name}_windows")
+        assert window["n"] == (len(met) if name == "inner" else sum(n % 5 != 0 for n in range(60)))
+        counts = {op: of for element in done["elements"].values() for op, of in element["counts"].items()}
+        assert counts[name]["without_time"] == sum(at is None for _, at in left + right)

@@ -57,7 +57,7 @@ def place(fast_directory: Path) -> Place:
 
 @pytest.fixture
 def note(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Note:
-    """note(losses) puts them into the table at the end of the run, and beside that of `--chaos-table FILE`."""
+    """note(losses) puts them into the tables of the run, and beside that of `--chaos-table FILE`."""
     table: Path | None = request.config.getoption("--chaos-table", default=None)
 
     def add(losses: Sequence[SinkLosses]) -> None:

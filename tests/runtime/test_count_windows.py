@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from driven import Driven, drive
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 import holdfast as hf
 from holdfast.errors import RegionParkedError
@@ -100,7 +101,7 @@ a_row = st.tuples(keys, st.one_of(st.none(), st.integers(-9, 9)))
 shapes = st.sampled_from([(1, 1), (3, 3), (5, 1), (7, 2), (6, 4), (8, 2), (13, 1), (12, 9), (40, 1)])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.data())
 def test_results_depend_neither_on_cuts_nor_on_partitions(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

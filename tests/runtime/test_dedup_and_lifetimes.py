@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from driven import Driven, drive
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 import holdfast as hf
 from holdfast.clock import SystemClock
@@ -104,7 +105,7 @@ def in_steps(driven: Driven, rows: Sequence[Row], data: st.DataObject) -> list[i
     return [end - begin for begin, end in steps]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data())
 def test_the_first_row_of_each_life_passes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -120,7 +121,7 @@ def test_the_first_row_of_each_life_passes(
     assert driven.counts.get("dropped", 0) == len(rows) - len(passed)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_an_aggregate_starts_afresh_after_its_key_was_forgotten(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -138,7 +139,7 @@ def test_an_aggregate_starts_afresh_after_its_key_was_forgotten(
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_changes_tell_what_each_key_of_the_step_has_come_to(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -15,6 +15,7 @@ import holdfast as hf
 from holdfast.cli.store_status import read_status
 from holdfast.clock import Every, ManualClock
 from holdfast.runtime.telling import events as e
+from holdfast.runtime.telling import stored_events
 from holdfast.runtime.telling.feed import Feed
 from holdfast.runtime.telling.run_log import RunLog, line_of
 from holdfast.store.urls import open_store
@@ -59,9 +60,9 @@ def example(kind: str) -> e.RunEvent:
 @pytest.mark.parametrize("kind", sorted(e.KINDS))
 def test_an_event_comes_back_from_its_stored_form(kind: str) -> None:
     event = example(kind)
-    stored, data = e.encode(event)
+    stored, data = stored_events.encode(event)
     assert stored == kind
-    assert e.decode(stored, json.loads(json.dumps(data))) == event
+    assert stored_events.decode(stored, json.loads(json.dumps(data))) == event
 
 
 @pytest.mark.parametrize("kind", sorted(set(e.KINDS) - {"summary"}))
@@ -73,15 +74,17 @@ def test_every_event_has_a_line_for_people(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "data", "wanted"), EARLIER)
 def test_what_earlier_versions_stored_is_read(kind: str, data: dict[str, Any], wanted: object) -> None:
-    assert e.decode(kind, data) == wanted
+    assert stored_events.decode(kind, data) == wanted
 
 
 def test_what_later_versions_store_is_read_as_far_as_it_is_known() -> None:
-    assert e.decode("region.moved", {"to": "Mars"}) == e.OtherEvent("region.moved", {"to": "Mars"})
+    assert stored_events.decode("region.moved", {"to": "Mars"}) == stored_events.OtherEvent(
+        "region.moved", {"to": "Mars"}
+    )
     later = {"region": "r", "reason": "x", "mood": "sad"}
-    assert e.decode("region.parked", later) == e.RegionParked("r", "x")
-    assert isinstance(e.decode("region.parked", {"why": "x"}), e.OtherEvent)
-    assert isinstance(e.decode("summary", {"left_out_bytes": 1 << 20}), e.OtherEvent)
+    assert stored_events.decode("region.parked", later) == e.RegionParked("r", "x")
+    assert isinstance(stored_events.decode("region.parked", {"why": "x"}), stored_events.OtherEvent)
+    assert isinstance(stored_events.decode("summary", {"left_out_bytes": 1 << 20}), stored_events.OtherEvent)
 
 
 def test_status_reads_a_log_with_events_of_other_versions(tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ def test_a_run_goes_on_although_a_subscriber_raises(tmp_path: Path) -> None:
     run_local(made, where, until="available", subscribers=[broken, heard.append])
     assert len(MemorySink.rows("events")) == 50
     MemorySink.clear("events")
-    logged = [e.decode(event.kind, event.data) for event in open_store(where).events()]
+    logged = [stored_events.decode(event.kind, event.data) for event in open_store(where).events()]
     kinds = [type(event) for event in heard]
     assert kinds == [type(event) for event in logged]
     assert kinds[0] is e.RunStarted
@@ -228,7 +231,7 @@ def test_a_changed_topology_is_told_with_what_is_new_and_gone_and_only_then(
     stored = [
         event for event in open_store(f"file:{tmp_path}/store").events() if event.kind == "topology.changed"
     ]
-    assert [e.decode(event.kind, event.data) for event in stored] == [told_last]
+    assert [stored_events.decode(event.kind, event.data) for event in stored] == [told_last]
 
 
 def test_late_rows_are_logged_at_a_readable_rate_with_what_there_is_in_all(

@@ -21,8 +21,9 @@ from faults import fired
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.ids import Epoch, RegionName
-from holdfast.runtime.telling.events import RunEvent, encode
+from holdfast.runtime.telling.events import RunEvent
 from holdfast.runtime.telling.feed import Feed
+from holdfast.runtime.telling.stored_events import encode
 from holdfast.sources import Beacon
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, submit_local

@@ -89,14 +89,16 @@ def run(
 
 
 def ports(delay: int) -> tuple[TimedPort, TimedPort]:
-    left, right = (TimedPort(("k",), "at", of, dict.fromkeys(of, delay * SECOND)) for of in SOURCES)
+    left, right = (
+        TimedPort(("k",), "at", of, dict.fromkeys(of, delay * SECOND), wants_timeless=True) for of in SOURCES
+    )
     return left, right
 
 
 def late_values(rows: list[Row], delay: int) -> list[int]:
-    """Of the rows that come too late to meet anybody: of the kept side none is lost."""
+    """Of the rows that come too late to meet anybody, or have no time: of the kept side none is lost."""
     kept = {value for *_, value in in_time(rows, delay)}
-    return [value for _, second, value in rows if second is not None and value not in kept]
+    return [value for _, _, value in rows if value not in kept]
 
 
 def found(driven: Driven, *names: str) -> Counter[Any]:
@@ -134,6 +136,7 @@ def test_an_interval_join_finds_the_pairs_that_nested_loops_find(seed: int, how:
     assert found(driven, "v", "w") == wanted, f"seed {seed}"
     late = len([r for r in left + right if r[1] is not None]) - len(in_time(left, delay)) - len(rights)
     assert driven.counts.get("late", 0) == late
+    assert driven.counts.get("without_time", 0) == sum(second is None for _, second, _ in left + right)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -164,7 +167,9 @@ def test_an_asof_join_finds_the_latest_row_that_is_not_later(seed: int, tmp_path
     wanted.update((value, None) for value in late_values(left, delay))
     assert found(driven, "v", "w") == wanted, f"seed {seed}"
     times = [row["__hf_ordinal"] for row in driven.emitted]
-    assert all(row["at"].timestamp() * SECOND == row["__hf_ordinal"] for row in driven.emitted)
+    timed = [row for row in driven.emitted if row["at"] is not None]
+    assert all(row["at"].timestamp() * SECOND == row["__hf_ordinal"] for row in timed)
+    assert len(times) - len(timed) == sum(second is None for _, second, _ in left)
     assert {row["__hf_source"] for row in driven.emitted} <= {5}
     assert len(times) == sum(wanted.values())
 

@@ -13,7 +13,7 @@ import driven
 import pyarrow as pa
 import pytest
 from driven import Driven, drive
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from keyed_python_model import (
     BEGIN,
@@ -27,6 +27,7 @@ from keyed_python_model import (
     second,
     table_of,
 )
+from sampling import examples
 
 import holdfast as hf
 from holdfast.errors import RegionParkedError, StateError
@@ -39,7 +40,7 @@ keys = st.sampled_from(["a", "b", "", None, "long enough to be no prefix of anot
 a_row = st.tuples(keys, st.one_of(st.none(), st.integers(-10, 40), st.integers(0, 40)), st.integers(-6, 30))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data())
 def test_every_key_sees_the_same_whatever_the_cuts_and_partitions(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from driven import Driven
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 import holdfast as hf
 from holdfast.operators.aggregates import sessions as logics
@@ -97,7 +98,7 @@ def shape(row: dict[str, Any]) -> Result:
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 90), st.integers(0, 5)), max_size=40)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rows=ROWS, cuts=st.lists(st.integers(1, 9), max_size=20), partitions=st.integers(1, 3))
 def test_sessions_are_those_of_a_loop_over_rows(
     rows: list[Row], cuts: list[int], partitions: int, tmp_path_factory: pytest.TempPathFactory

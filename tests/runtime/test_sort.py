@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from driven import Driven, drive
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 import holdfast as hf
 from holdfast.operators.rows.sorting import Sort
@@ -71,7 +72,7 @@ rising = some_rows.map(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data())
 def test_rows_leave_in_the_order_of_time_whatever_the_cut(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

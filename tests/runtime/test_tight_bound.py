@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.checkpoint.adaptive import Cost, Limits
 from holdfast.checkpoint.restore_time import Speed
@@ -187,7 +188,7 @@ ROOM = st.floats(1.0, 4.0)
 
 
 @given(ROOM, SIZES, st.lists(st.one_of(EPOCH, EPOCH, EPOCH, RESTORE), min_size=5))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_every_epoch_keeps_the_bound_wherever_the_base_alone_does(
     room: float, size: int, schedule: list[tuple[float, float, float] | float]
 ) -> None:
@@ -212,7 +213,7 @@ def test_every_epoch_keeps_the_bound_wherever_the_base_alone_does(
     st.lists(SIZES, min_size=2, max_size=4),
     st.lists(st.one_of(st.lists(EPOCH, min_size=4, max_size=4), RESTORE), min_size=5, max_size=40),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_operators_keep_a_bound_together_wherever_their_bases_do(
     room: float, sizes: list[int], schedule: list[list[tuple[float, float, float]] | float]
 ) -> None:

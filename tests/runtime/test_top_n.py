@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from driven import Driven, drive
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 import holdfast as hf
 from holdfast.language.operators.rows import top_n_schema, top_n_spec
@@ -107,7 +108,7 @@ some_rows = st.one_of(st.lists(a_row, max_size=12), st.lists(a_row, min_size=30,
 orders = st.sampled_from([["-x"], ["x"], ["-s", "x"], ["x", "-s"], ["-at"], ["s", "-n"]])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data())
 def test_a_changed_list_leaves_whole_and_others_do_not(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -151,7 +152,7 @@ def best_of_windows(rows: Sequence[Row], window: TimeWindow, count: int, order: 
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data())
 def test_the_best_of_a_window_leave_when_it_is_complete(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from driven import Driven, drive
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 import holdfast as hf
 from holdfast.language.operators.values import TimeWindow
@@ -118,7 +119,7 @@ a_row = st.tuples(st.integers(0, 1), keys, st.one_of(st.none(), st.integers(-20,
 shapes = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 2), (4, 1)])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(data=st.data())
 def test_results_depend_neither_on_cuts_nor_on_partitions(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

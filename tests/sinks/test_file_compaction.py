@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -15,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from killed import killed_at
 from test_sink_conformance import read, read_file
 from typer.testing import CliRunner
 
@@ -128,9 +127,7 @@ def test_killed_amid_a_swap_nothing_is_lost_or_doubled(
 ) -> None:
     prepared = write(tmp_path, 8)
     size = (tmp_path / names(tmp_path)[0]).stat().st_size
-    given = [sys.executable, str(PROGRAM), str(tmp_path), str(4 * size)]
-    died = subprocess.run(given, env={**os.environ, "HOLDFAST_FP": f"{name}=kill@{hit}"}, timeout=60)
-    assert died.returncode == -9
+    killed_at(f"{name}=kill@{hit}", PROGRAM, str(tmp_path), str(4 * size))
     assert sorted(listed(tmp_path)) == tuples(0, 16)
     assert max(Counter(read(tmp_path)).values()) == 1, "not even a plain listing sees a row twice"
     if after == "run":

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.durable import checksum_file
 from holdfast.errors import DamagedError
@@ -148,7 +149,7 @@ ROWS = st.lists(st.tuples(VALUES, TEXTS, LISTS), max_size=30)
 SCHEMA = pa.schema({"n": pa.int64(), "t": pa.string(), "l": pa.list_(pa.float64())})
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     files=st.lists(st.tuples(ROWS, st.integers(1, 12)), min_size=1, max_size=6),
     compression=st.sampled_from(["none", "snappy", "zstd"]),
@@ -343,6 +344,7 @@ SPARK_COLUMNS = (
 CONDITIONS = ("true", "id = 5123", "id > 5600", "word = '3' and id < 7", "third is null", "id = 400")
 
 
+@pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("timestamps", "options"),

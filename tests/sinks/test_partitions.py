@@ -174,6 +174,7 @@ ODD = [
 ]
 
 
+@pytest.mark.sampled(per=["engine"])
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("engine", "format"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from killed import killed_at
 from test_sink_conformance import FileSinkConformance, read
 
 from holdfast import failpoints
@@ -324,9 +323,7 @@ def test_driver_killed_at_a_failpoint_leaves_one_visible_copy(
     if name == "roll.close.shown":
         deaths = ["roll.close.noted=kill", f"{name}=kill"]
     for token, death in enumerate(deaths, 1):
-        env = {**os.environ, "HOLDFAST_FP": death, "HOLDFAST_FP_LOG": str(log)}
-        given = [sys.executable, str(PROGRAM), str(tmp_path), format, str(token), roll]
-        assert subprocess.run(given, env=env, timeout=60).returncode == -9
+        killed_at(death, PROGRAM, str(tmp_path), format, str(token), roll, HOLDFAST_FP_LOG=str(log))
     assert f"!{name} kill" in log.read_text()
     run = MiniRun(tmp_path / "book.json", lambda: FileSink(str(tmp_path / "out"), format, roll=roll))  # type: ignore[arg-type]
     run.run(token=len(deaths) + 1)

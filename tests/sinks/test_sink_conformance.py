@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -15,6 +13,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
+from killed import killed_at
 
 from holdfast import failpoints
 from holdfast.ids import Epoch
@@ -152,11 +151,7 @@ def test_driver_killed_at_a_failpoint_leaves_one_visible_copy(tmp_path: Path, na
     if name.startswith("reset"):  # a restore worth dying in: there is an epoch to roll forward
         deaths = ["sink.commit.begin=kill@2" if hit == 1 else "sink.prepared=kill@2", f"{name}=kill"]
     for token, death in enumerate(deaths, 1):
-        env = {**os.environ, "HOLDFAST_FP": death, "HOLDFAST_FP_LOG": str(log)}
-        dead = subprocess.run(
-            [sys.executable, str(PROGRAM), str(tmp_path), "csv", str(token)], env=env, timeout=60
-        )
-        assert dead.returncode == -9
+        killed_at(death, PROGRAM, str(tmp_path), "csv", str(token), HOLDFAST_FP_LOG=str(log))
     assert f"!{name} kill" in log.read_text()
     run = MiniRun(tmp_path / "book.json", lambda: FileSink(str(tmp_path / "out"), "csv"))
     run.run(token=len(deaths) + 1)

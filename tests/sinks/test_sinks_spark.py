@@ -45,6 +45,7 @@ def as_text(rows: list[Any]) -> list[str]:
     return sorted(str(tuple(row)) for row in rows)
 
 
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize(
     ("format", "more", "settings"),
     [

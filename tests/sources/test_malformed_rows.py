@@ -355,6 +355,7 @@ def test_only_sources_that_were_told_have_a_stream_of_malformed_rows(tmp_path: P
 # --- with Spark ---
 
 
+@pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", KINDS)
 def test_spark_counts_and_tells_the_same_malformed_rows(spark: Any, tmp_path: Path, kind: str) -> None:
@@ -396,6 +397,7 @@ def test_spark_counts_whatever_columns_and_jobs_read_the_rows(spark: Any, tmp_pa
             assert source.counts() == {"malformed": 4}
 
 
+@pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", KINDS)
 def test_spark_names_the_first_malformed_row(spark: Any, tmp_path: Path, kind: str) -> None:

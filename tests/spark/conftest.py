@@ -75,7 +75,7 @@ def on_spark(spark: Any, tmp_path: Path) -> OnSpark:
 
 @pytest.fixture
 def note_kills(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Callable[[list[Kill]], None]:
-    """note_kills(kills) puts them into the table at the end of the test run."""
+    """note_kills(kills) puts them into the tables of the run."""
     title = f"kills: {request.node.name}"
     tell(title, HEADER)
 

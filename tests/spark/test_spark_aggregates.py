@@ -93,6 +93,7 @@ def final(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     return pa.Table.from_pylist(list(best.values()), table.schema)
 
 
+@pytest.mark.sampled(keep=3)
 @pytest.mark.parametrize("keys", KEYS, ids="-".join)
 def test_any_type_may_be_a_key(keys: tuple[str, ...], on_spark: Any, frame: Any) -> None:
     wanted = {"n": hf.count(), "sum_price": hf.sum("price"), "max_at": hf.max("at")}

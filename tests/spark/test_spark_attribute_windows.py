@@ -65,6 +65,7 @@ def by_hand(files: Path) -> list[list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
 def test_windows_end_by_what_is_in_the_rows(on_spark: Any, files: Path, shuffled: bool) -> None:
     def build(topology: Topology) -> list[Stream]:

@@ -40,7 +40,7 @@ Note = Callable[[Sequence[SinkLosses]], None]
 
 @pytest.fixture
 def note(request: pytest.FixtureRequest, tell: Callable[..., None]) -> Note:
-    """note(losses) puts them into the table at the end of the run, and beside that of `--chaos-table FILE`."""
+    """note(losses) puts them into the tables of the run, and beside that of `--chaos-table FILE`."""
     table: Path | None = request.config.getoption("--chaos-table", default=None)
 
     def add(found: Sequence[SinkLosses]) -> None:

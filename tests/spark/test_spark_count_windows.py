@@ -46,6 +46,7 @@ def by_hand(files: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("shuffled")
 def test_windows_hold_the_last_rows_of_their_keys(on_spark: Any, files: Path) -> None:
     def build(topology: Topology) -> Stream:

@@ -41,6 +41,7 @@ def plain(spark: Any, lines: Path) -> Any:
     return spark.read.schema(SCHEMA).json(str(lines))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("format", ["csv", "json", "parquet"])
 def test_what_a_file_sink_wrote_is_what_spark_would_have_written(
     format: Any, spark: Any, lines: Path, tmp_path: Path

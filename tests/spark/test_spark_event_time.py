@@ -62,6 +62,7 @@ def counted(stream: hf.Stream, seconds: int, name: str, **what: Any) -> hf.Strea
     return stream.aggregate([], window=hf.tumbling(seconds), name=name, **(what or {"n": hf.count()}))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", ["short", "shuffled"])
 def test_rows_that_are_dropped_move_time_on(on_spark: Any, files: Path, way: str, monkeypatch: Any) -> None:
     if way == "shuffled":
@@ -105,3 +106,79 @@ def test_the_end_of_the_input_closes_every_window(on_spark: Any, files: Path) ->
     inner, nested = on_spark.several(build, close=True)
     compare_rows(by_spark(on_spark.spark, files, 1), inner.to_pylist())
     compare_rows(by_spark(on_spark.spark, files, 5), nested.to_pylist())
+
+
+class Rare(hf.Operator):
+    """Rows of the rare key, in the driver."""
+
+    def process(self, row: Any, port: int) -> Any:
+        return row if row.k == "rare" else None
+
+
+def test_time_goes_on_behind_an_operator_in_the_driver(on_spark: Any, files: Path) -> None:
+    """Behind a filter of Spark, whose dropped rows move time on, and without it; together and in another element."""
+    schema = "id long, at timestamp, k string"
+
+    def build(topology: hf.Topology) -> list[hf.Stream]:
+        stream = read(topology, files)
+        rare = stream.apply(Rare, schema, name="rare")
+        filtered = stream.filter("k = 'rare'").apply(Rare, schema, name="again")
+        return [counted(rare, 1, "counted"), counted(filtered.isolate(), 1, "elsewhere")]
+
+    wanted = by_spark(on_spark.spark, files, 1, "k = 'rare'")
+    for table in on_spark.several(build):
+        compare_rows(wanted, table.to_pylist())
+
+
+def keyed_operators() -> tuple[type, type]:
+    """Made here: executors do not have this module."""
+
+    class Gaps(hf.KeyedOperator):
+        """Rows with their number in the key; and by another output, when a key had no row for a second."""
+
+        seen = hf.Value(int, default=0)
+        until = hf.Value(dt.datetime)
+
+        def process(self, row: Any, key: Any) -> Any:
+            if self.until:
+                self.clear_timer(self.until)
+            self.seen += 1
+            self.until = row.at + dt.timedelta(seconds=1)
+            self.set_timer(self.until)
+            return {"id": row.id, "at": row.at, "k": key}
+
+        def on_timer(self, at: Any, key: Any) -> None:
+            self.submit({"k": key, "at": at, "seen": self.seen}, port="gaps")
+
+    class Twice(hf.KeyedOperator):
+        def process(self, row: Any, key: Any) -> Any:
+            return [{"id": row.id, "n": n} for n in range(2)]
+
+    return Gaps, Twice
+
+
+@pytest.mark.parametrize("way", ["short", "shuffled"])
+def test_time_and_order_go_on_behind_keyed_operators(
+    on_spark: Any, files: Path, way: str, monkeypatch: Any
+) -> None:
+    """Windows, a sort behind timers, and a dedup that finds the first of two rows at one place."""
+    if way == "shuffled":
+        monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
+    gaps_of, twice_of = keyed_operators()
+    schemas = {"rows": "id long, at timestamp, k string", "gaps": "k string, at timestamp, seen long"}
+
+    def build(topology: hf.Topology) -> list[hf.Stream]:
+        stream = read(topology, files)
+        made = stream.keyed("k", gaps_of, schemas=schemas, name="gaps")
+        twice = stream.keyed("k", twice_of, "id long, n long", name="twice")
+        return [
+            counted(made["rows"], 1, "counted"),
+            made["gaps"].isolate().sort(name="sorted"),
+            twice.filter("id % 2 = 0").dedup("id", name="once"),
+        ]
+
+    rows, gaps, once = on_spark.several(build, close=True)
+    compare_rows(by_spark(on_spark.spark, files, 1), rows.to_pylist())
+    assert {row["k"]: row["seen"] for row in gaps.to_pylist()} == {"rare": 300, "often": ROWS - 300}
+    assert gaps.column("at").to_pylist() == sorted(gaps.column("at").to_pylist())
+    compare_rows([{"id": n, "n": 0} for n in range(0, ROWS, 2)], once.to_pylist())

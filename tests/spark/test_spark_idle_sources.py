@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SECOND = 1_000_000
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
 def test_nobody_waits_for_a_source_without_rows(on_spark: Any, tmp_path: Path, shuffled: bool) -> None:
     for name in ("rows", "none"):

@@ -55,6 +55,7 @@ def streams(topology: Topology, here: Path) -> tuple[Stream, Stream]:
     return found[0], found[1]
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("shuffled")
 def test_an_interval_join_gives_what_sparks_own_join_gives(
     on_spark: Any, spark: Any, tables: dict[str, pa.Table], tmp_path: Path
@@ -79,6 +80,7 @@ def _near() -> Any:
     return (F.col("k") == F.col("other")) & apart.between(-200_000, 100_000)
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("shuffled")
 def test_an_asof_join_gives_what_pandas_gives_and_windows_may_follow(
     on_spark: Any, tables: dict[str, pa.Table], tmp_path: Path
@@ -102,6 +104,7 @@ def test_an_asof_join_gives_what_pandas_gives_and_windows_may_follow(
     assert (both["w"].fillna(0) == both["w_wanted"]).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("shuffled")
 def test_a_window_join_by_arrival_counts_rows_over_all_partitions(
     on_spark: Any, tables: dict[str, pa.Table], tmp_path: Path

@@ -84,6 +84,7 @@ def by_hand(files: Path, filtered: bool) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
 def test_sessions_end_when_the_watermark_has_passed_them(
     on_spark: Any, files: Path, shuffled: bool, monkeypatch: pytest.MonkeyPatch

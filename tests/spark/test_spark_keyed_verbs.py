@@ -74,6 +74,7 @@ def golden(files: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.sampled
 def test_they_give_on_spark_what_they_give_without(on_spark: Any, files: Path, shuffled: bool) -> None:
     found = on_spark.several(lambda topology: streams(topology, files, shuffled))
     wanted = golden(files)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eager_workers import without_eager_workers
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from holdfast.cli.main import run; run()"]
@@ -81,7 +82,7 @@ def run_program(here: Path, *more: str, environment: dict[str, str] | None = Non
     done = subprocess.run(
         COMMAND + arguments,
         cwd=here,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {}),
+        env=without_eager_workers(os.environ) | {"PYTHONPATH": str(ROOT)} | (environment or {}),
         capture_output=True,
         text=True,
         timeout=280,

@@ -162,6 +162,7 @@ STAMPED = {
 }
 
 
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("case", STAMPED)
 def test_rows_reach_a_python_operator_in_the_order_of_their_source(case: str, on_spark: Any) -> None:
     found = on_spark(lambda topology: numbered(STAMPED[case](source(topology))))

@@ -75,6 +75,7 @@ def test_a_misspelt_column_in_a_task_ends_the_run_at_once(on_spark: Any) -> None
         on_spark(build)
 
 
+@pytest.mark.sampled
 def test_rows_that_fail_in_a_task_are_in_a_stream_of_their_own(on_spark: Any, shuffled: bool) -> None:
     def build(topology: hf.Topology) -> Any:
         made = rows_of(topology).keyed(

@@ -82,6 +82,7 @@ def naive(rows: Any) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("shuffled")
 def test_windows_hold_what_sparks_own_hold(on_spark: Any, spark: Any, files: Path) -> None:
     got = on_spark(lambda t: windowed(read(t, files)))

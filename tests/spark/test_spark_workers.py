@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from eager_workers import without_eager_workers
 
 PROGRAM = Path(__file__).with_name("own_session_program.py")
 ROOT = PROGRAM.parents[2]
@@ -48,52 +50,66 @@ def python_with(directory: Path, customised: str) -> str:
     return str(script)
 
 
-def run_with(python: str, here: Path) -> str:
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "PYSPARK_PYTHON": python,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+CASES = {
+    "no pyarrow": (HIDING.format(name="pyarrow"), "cannot import 'pyarrow'", "Install pyarrow for it"),
+    "no holdfast": (HIDING.format(name="holdfast"), "cannot import 'holdfast'", "addPyFile"),
+    "another version": (OTHER_VERSION, "run Python 3.10", "spark.pyspark.python"),
+    "ends at once": (NOT_AT_ALL, "cannot start Python", "PYSPARK_PYTHON"),
+    "no Python": (None, "there is no", "PYSPARK_PYTHON"),
+}
+"""Name → (what its Python does before all else, what is said, the cure)."""
+HAS_ALL = "has all"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the runs left, each in a directory by its name, and what they were told."""
+
+    here: Path
+    told: dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
+    """One process for all: a JVM takes longer to start than the runs take. Each has a session, and so workers, of its own."""
+    here = tmp_path_factory.mktemp("workers")
+    given = {name: customised for name, (customised, _, _) in CASES.items()} | {HAS_ALL: ""}
+    pythons = [
+        str(here / "nowhere" / "python")
+        if customised is None
+        else python_with(here / f"python-{number}", customised)
+        for number, customised in enumerate(given.values())
+    ]
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(here)],
-        env=environment,
+        [sys.executable, str(PROGRAM)]
+        + [f"{here / name}={python}" for name, python in zip(given, pythons, strict=True)],
+        env=without_eager_workers(os.environ) | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
         text=True,
         timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    lines = done.stdout.strip().splitlines()[-len(given) :]
+    return Tried(here, dict(zip(given, map(json.loads, lines), strict=True)))
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("customised", "said", "cure"),
-    [
-        (HIDING.format(name="pyarrow"), "cannot import 'pyarrow'", "Install pyarrow for it"),
-        (HIDING.format(name="holdfast"), "cannot import 'holdfast'", "addPyFile"),
-        (OTHER_VERSION, "run Python 3.10", "spark.pyspark.python"),
-        (NOT_AT_ALL, "cannot start Python", "PYSPARK_PYTHON"),
-        (None, "there is no", "PYSPARK_PYTHON"),
-    ],
-    ids=["no pyarrow", "no holdfast", "another version", "ends at once", "no Python"],
-)
-def test_it_is_said_before_anything_is_written(
-    customised: str | None, said: str, cure: str, tmp_path: Path
-) -> None:
-    nowhere = str(tmp_path / "nowhere" / "python")
-    python = nowhere if customised is None else python_with(tmp_path / "python", customised)
-    told, advice = run_with(python, tmp_path).strip().splitlines()[-2:]
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_said_before_anything_is_written(name: str, tried: Tried) -> None:
+    _, said, cure = CASES[name]
+    told, advice = tried.told[name]
     assert told.startswith("ConfigError: ")
     assert said in told
     assert cure in advice
-    assert not (tmp_path / "store").exists()
-    assert not (tmp_path / "out").exists()
+    assert not (tried.here / name / "store").exists()
+    assert not (tried.here / name / "out").exists()
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_session_whose_workers_have_all_runs(tmp_path: Path) -> None:
-    assert "ConfigError" not in run_with(python_with(tmp_path / "python", ""), tmp_path)
-    lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
+def test_a_session_whose_workers_have_all_runs(tried: Tried) -> None:
+    assert tried.told[HAS_ALL] == []
+    files = (tried.here / HAS_ALL / "out").glob("*.json")
+    lines = [line for file in files for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["n"] for line in lines) == [1, 2]

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.errors import StateError
 from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, lift, partial, running
@@ -139,7 +140,7 @@ def exact_running_sums(values: list[float]) -> list[float]:
     return [math.fsum(values[: i + 1]) for i in range(len(values))]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(WILD, min_size=1, max_size=12))
 @example([1e300, 1.0, -1e300])
 @example([5e-324, 1e-310, -5e-324])
@@ -155,7 +156,7 @@ def test_within_a_batch_double_sums_lose_nothing(values: list[float]) -> None:
         assert abs(pair(table) - true) <= abs(true) * Fraction(1, 2**100)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40), st.data())
 def test_double_sums_do_not_depend_on_cuts_or_order(values: list[float], data: st.DataObject) -> None:
     batch = pa.table({"k": [1] * len(values), "v": values})
@@ -183,7 +184,7 @@ def test_infinities_and_nan_follow_addition_row_by_row() -> None:
 # --- decimals -------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.none() | st.integers(-(10**27), 10**27), min_size=1, max_size=12), st.integers(0, 12))
 def test_decimals_are_exact(unscaled: list[int | None], cut: int) -> None:
     wide = Context(prec=60)

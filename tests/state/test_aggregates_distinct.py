@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.errors import StateError
 from holdfast.state.aggregates import quantiles
@@ -48,7 +49,7 @@ def different(values: list[Any]) -> list[Any]:
     return sorted(plain, key=lambda v: v.encode() if isinstance(v, str) else v) + nans[:1]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(cases(), st.data())
 def test_sets_do_not_depend_on_cuts_or_order(case: tuple[pa.DataType, Rows], data: st.DataObject) -> None:
     kind, rows = case
@@ -96,7 +97,7 @@ def at_rank(values: list[Any], share: float) -> float | None:
     return known[max(rank, 1) - 1] if known else None
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.tuples(KEYS, st.none() | NUMBERS | SIZES), max_size=25), SHARES, st.data())
 @example([("a", float(n)) for n in range(25)], 0.28, None)
 def test_few_values_give_exact_quantiles(rows: Rows, share: float, data: Any) -> None:
@@ -106,7 +107,7 @@ def test_few_values_give_exact_quantiles(rows: Rows, share: float, data: Any) ->
     assert all(same(found[key], at_rank(values, share)) for key, values in of_keys(rows).items())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(KEYS, st.none() | NUMBERS | SIZES | CLOSE), max_size=40), SHARES, st.data())
 def test_many_values_are_within_the_bound_and_depend_on_nothing_else(
     rows: Rows, share: float, data: st.DataObject

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.errors import StateError
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
@@ -34,7 +35,7 @@ def cases(draw: st.DrawFn) -> tuple[pa.DataType, Rows]:
     return kind, draw(st.lists(st.tuples(KEYS, st.none() | KINDS[kind]), max_size=20))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(cases(), st.data())
 def test_positions_decide_whatever_the_cuts_and_orders(
     case: tuple[pa.DataType, Rows], data: st.DataObject
@@ -50,7 +51,7 @@ def test_positions_decide_whatever_the_cuts_and_orders(
         assert same(everything, [value for value in values if value is not None])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(cases(), st.integers(0, 20))
 def test_running_first_and_last_are_those_of_the_rows_so_far(
     case: tuple[pa.DataType, Rows], cut: int
@@ -66,7 +67,7 @@ def test_running_first_and_last_are_those_of_the_rows_so_far(
     assert all(same(last, so_far[key][-1]) for key, (_, last) in by_key(plan, changed).items())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(0, 9)), min_size=1, max_size=12), st.data()
 )

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.state.aggregates.aggregation import combine, finish, lift, partial, running
 from tests.state.splitting import KEYS, Rows, by_key, merged, of_keys, plan_of, table_of
@@ -41,7 +42,7 @@ def close(found: float | None, true: Fraction | None) -> bool:
     return abs(Fraction(found) - true) <= true * Fraction(TOLERANCE)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(LISTS, st.data())
 def test_the_variance_is_right_to_the_last_digits_for_all_cuts_and_orders(
     rows: Rows, data: st.DataObject
@@ -55,7 +56,7 @@ def test_the_variance_is_right_to_the_last_digits_for_all_cuts_and_orders(
         assert deviation == (None if variance is None else math.sqrt(variance))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(LISTS, st.integers(0, 25))
 @example([("a", 1e15), ("a", 1e15 + 1), ("a", None), ("a", -3.0)], 2)
 def test_running_values_are_those_of_the_rows_so_far(rows: Rows, cut: int) -> None:
@@ -85,14 +86,14 @@ def test_an_outlier_in_front_of_many_values_costs_no_digits() -> None:
     assert close(by_key(plan, state)["a"], exact(values[:500]))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.floats(-1e140, 1e140), st.integers(2, 40), st.data())
 def test_equal_values_have_no_variance_at_all(value: float, count: int, data: st.DataObject) -> None:
     plan = plan_of("stddev", pa.float64())
     assert by_key(plan, merged(plan, table_of([("a", value)] * count, pa.float64()), data)) == {"a": 0.0}
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.lists(st.none() | st.sampled_from([math.inf, -math.inf, math.nan, 1.0, -2.5]), max_size=6), st.data()
 )

@@ -6,9 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from keyed_steps import apply_batch, contents
+from sampling import examples
 from test_compaction import BOUNDS
 
 from holdfast.operators.shared.changes import stored_changes
@@ -88,7 +89,7 @@ def values(rows: list[dict[str, int]]) -> dict[int, int]:
     return {row["k"]: row["__hf_n.count"] for row in rows}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(steps=STEPS, bounds=BOUNDS, events=EVENTS, ages=st.booleans())
 def test_the_log_holds_what_was_changed_since_the_checkpoint_and_nothing_else(
     steps: list[list[int]], bounds: Bounds, events: list[str], ages: bool

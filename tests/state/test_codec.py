@@ -18,8 +18,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.errors import DamagedError, StateError
 from holdfast.state.values import user_classes
@@ -140,7 +141,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(VALUES)
 def test_every_value_comes_back_with_its_exact_types(value: Any) -> None:
     data = check_round_trip(value)

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from keyed_steps import apply_batch, contents
+from sampling import examples
 
 from holdfast.errors import NoSpaceError
 from holdfast.state.aggregates.aggregation import Aggregation, partial
@@ -107,7 +108,7 @@ def expected(model: Counter[int]) -> dict[int, tuple[int, int]]:
     return {key: (count, key * count) for key, count in model.items()}
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(BATCHES, BOUNDS, HASHES, EVENTS)
 def test_every_key_has_its_newest_state_at_every_moment(
     batches: list[list[int]], bounds: Bounds, hashes: int, events: list[str]
@@ -136,7 +137,7 @@ def test_every_key_has_its_newest_state_at_every_moment(
     event(f"steps with a merge under way: {merging // 5 * 5} or more")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(BATCHES, BOUNDS, st.integers(1, 3), st.integers(1, 4), st.sampled_from([1, 7, 1000]))
 def test_a_state_is_dealt_out_again_in_the_middle_of_merges(
     batches: list[list[int]], bounds: Bounds, old: int, new: int, piece_rows: int
@@ -239,7 +240,7 @@ def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     assert list(elsewhere.iterdir()) == []
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 6), min_size=1, max_size=40), min_size=1, max_size=6),
     st.integers(1, 30),

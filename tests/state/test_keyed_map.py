@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from keyed_steps import apply_batch, apply_partial, contents
+from sampling import examples
 
 from holdfast import durable
 from holdfast.errors import DamagedError, NoSpaceError, StateError, StoreError
@@ -109,7 +110,7 @@ def results(output: pa.Table) -> list[tuple[Any, dict[str, Any]]]:
     return [(key_of(row), {name: row[name] for name in names}) for row in output.to_pylist()]
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(BATCHES, BOUNDS, HASHES)
 def test_changes_are_what_a_dict_says(batches: list[list[Row]], bounds: Bounds, hashes: int) -> None:
     model: dict[Any, list[Row]] = {}
@@ -138,7 +139,7 @@ def check_segments(version: Segments) -> None:
         assert (np.diff(table[HASH_COLUMN].to_numpy().astype(object)) >= 0).all()
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(BATCHES, BOUNDS, HASHES, st.randoms(use_true_random=False))
 def test_each_row_gets_the_values_after_it(
     batches: list[list[Row]], bounds: Bounds, hashes: int, random: Any
@@ -167,7 +168,7 @@ def test_each_row_gets_the_values_after_it(
         assert len(contents(version, PLAN)) == len(model)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(ROWS, max_size=30), st.lists(st.integers(0, 30), max_size=4), HASHES, st.integers(1, 4))
 def test_the_state_depends_neither_on_cuts_nor_on_pieces(
     rows: list[Row], cuts: list[int], hashes: int, pieces: int

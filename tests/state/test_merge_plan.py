@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds, Busy, Idle, Work, plan
 
@@ -84,7 +85,7 @@ def runs_max(bounds: Bounds, rows: int) -> int:
     return bounds.fan_in * (bounds.level(rows) + 2)
 
 
-@settings(max_examples=1500, deadline=None)
+@examples(1500)
 @given(STRETCHES, SHARES, BOUNDS, st.sampled_from([None, 1, 7, 50]))
 def test_work_and_runs_stay_bounded(
     stretches: list[tuple[float, int]], shares: list[float], bounds: Bounds, every: int | None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.state.columns.grouping import group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
@@ -32,7 +33,7 @@ def check_search(rows: SortedRows, sought: I64) -> None:
     assert found.tolist() == np.searchsorted(rows.hashes, sought[places]).tolist()
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(HASHES, HASHES)
 def test_a_search_finds_the_first_row_of_each_hash(stored: list[int], others: list[int]) -> None:
     sought = np.unique(np.array([*stored, *others], dtype=np.int64))
@@ -73,7 +74,7 @@ def test_rows_up_to_a_hash_are_counted(stored: list[int], hash_: int) -> None:
     assert rows.upto(None) == 0
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(HASHES, min_size=1, max_size=8), st.booleans())
 def test_rows_are_grouped_in_a_stable_order(stretches: list[list[int]], presorted: bool) -> None:
     hashes = [value for stretch in stretches for value in (sorted(stretch) if presorted else stretch)]

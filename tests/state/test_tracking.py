@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from holdfast.errors import StateError
 from holdfast.state.values import codec
@@ -103,7 +104,7 @@ SUBJECTS: dict[str, tuple[Callable[[], Variable], st.SearchStrategy[Act]]] = {
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data())
 def test_merged_versions_are_what_the_variable_held(subject: str, data: st.DataObject) -> None:
     declare, acts = SUBJECTS[subject]

@@ -78,10 +78,10 @@ def _wake(rows: Iterable[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def bench_place(quiet: bool) -> Iterator[Place]:
+def bench_place(quiet: bool, settings: Mapping[str, str] | None = None) -> Iterator[Place]:
     """A session and a scratch directory that end with the benchmark."""
     with scratch() as root:
-        session = make_session("holdfast bench", settings=SETTINGS)
+        session = make_session("holdfast bench", settings={**SETTINGS, **(settings or {})})
         try:
             yield Place(session, root, Console(stderr=True, quiet=quiet))
         finally:

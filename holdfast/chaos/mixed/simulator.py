@@ -29,12 +29,13 @@ from holdfast.chaos.mixed.graph import MixedGraph, random_graph
 from holdfast.chaos.mixed.region import RegionElement, SimRegion
 from holdfast.chaos.mixed.store import BooksRecord, MixedStore
 from holdfast.chaos.outcome import MixedOutcome, SimulationFailed, Teller, added_up, command_line
+from holdfast.chaos.tapes import Floats
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import Account
 from holdfast.protocol.autonomous import AutonomousMachine, Stop
 from holdfast.protocol.controller import ControllerPhase
 from holdfast.protocol.phases import ProtocolViolation
-from holdfast.protocol.shape import MODES, Mode
+from holdfast.protocol.shape import TOGETHER, Mode
 
 TICKS_MAX = 20_000
 SCHEDULES_PER_GRAPH = 4
@@ -54,13 +55,15 @@ class MixedSimulator(Teller):
     region_class: type[SimRegion] = SimRegion
     books_class: type[SimBooks] = SimBooks
 
-    def __init__(self, seed: int, *, trace: Callable[[str], None] | None = None) -> None:
-        rng = Random(seed)
+    def __init__(
+        self, seed: int, *, rng: Random | None = None, trace: Callable[[str], None] | None = None
+    ) -> None:
+        rng = rng or Floats(seed)
         self.seed = seed
         self.random = rng.random
         self.trace = trace
         self.graph = _graph(seed // SCHEDULES_PER_GRAPH)
-        self.mode: Mode = rng.choices(MODES, (3, 4, 9))[0]
+        self.mode: Mode = rng.choices(TOGETHER, (3, 4, 9))[0]
         self.resets_max = rng.choice((0, 1, 3))
         self.paces = [rng.choice((1, 1, 2, 6)) for _ in self.graph.elements]
         self.capacity = rng.choice((2, 3, 8))  # of connections, in batches
@@ -80,6 +83,7 @@ class MixedSimulator(Teller):
         self.actors: list[Callable[[], bool]] = []
         self.turns: list[int] = []  # numbers of actors; some have more turns than others
         self.idle: list[bool] = []  # those that had nothing to do since something happened
+        self.awake = 0  # how many are not idle
         self.is_doomed = False  # the driver dies next
         self.cut_in = -1  # ticks until a stopped run is cut off; -1: it was not stopped
 
@@ -123,7 +127,7 @@ class MixedSimulator(Teller):
 
     def _turn(self) -> None:
         """Somebody does something. Who has nothing to do is not asked again before something happened."""
-        if all(self.idle):
+        if not self.awake:
             self._when_idle()
             self._wake()
             return
@@ -131,22 +135,22 @@ class MixedSimulator(Teller):
         number = turns[int(random() * len(turns))]
         while idle[number]:
             number = turns[int(random() * len(turns))]
-        if self._act(self.actors[number]):
-            self._wake()
-            self.checkers.is_changed |= self.watches
-        else:
+        actor = self.actors[number]
+        if not actor():
             idle[number] = True
+            self.awake -= 1
+            return
+        self.outcome.events += 1
+        if self.trace is not None:
+            self._tell_actor(actor)
+        self._wake()
+        if self.watches:
+            self.checkers.is_changed = True
 
     def _wake(self) -> None:
-        self.idle = [False] * len(self.actors)
-
-    def _act(self, actor: Callable[[], bool]) -> bool:
-        done = actor()
-        if done:
-            self.outcome.events += 1
-            if self.trace is not None:
-                self._tell_actor(actor)
-        return done
+        if self.awake != len(self.actors):
+            self.awake = len(self.actors)
+            self.idle = [False] * self.awake
 
     def _tell_actor(self, actor: Callable[[], bool]) -> None:
         who = getattr(actor, "__self__", None)
@@ -247,6 +251,7 @@ class MixedSimulator(Teller):
             inside = [*(self.paces[number] for number in self._inside()), 3, 1]
             paces += [pace * self.region_pace for pace in inside]
         self.turns = [number for number, pace in enumerate(paces) for _ in range(pace)]
+        self.awake = 0  # other actors than before
         self._wake()
         self.checkers.look_at(self.outside, self._inside(), self.connections)
         self.cut_in = -1

@@ -29,6 +29,22 @@ FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 5.0
 
 
+class CalledRow(dict[str, Any]):
+    """A row as services like it, a dict, which is asked as rows of other Python operators are too: `row.id`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"this row has no column {name!r}; it has {', '.join(self)}")
+
+    def asDict(self) -> dict[str, Any]:
+        return dict(self)
+
+
+def called_rows(table: pa.Table) -> list[dict[str, Any]]:
+    return [CalledRow(row) for row in table.to_pylist()]
+
+
 class AsyncMap(Operator):
     """Hosted in the driver. `fn(row)` is a function, called in threads, or a coroutine function. No state."""
 
@@ -50,11 +66,13 @@ class AsyncMap(Operator):
 
     def process_batch(self, table: pa.Table, port: int) -> Iterable[Any]:
         """All calls for these rows; the first that fails for good ends the others and is raised."""
+        return self._loop_of_its_own().run_until_complete(self._all(called_rows(table)))
+
+    def _loop_of_its_own(self) -> asyncio.AbstractEventLoop:
+        """One for the operator's life: clients of services belong to a loop."""
         if self._loop is None:
-            self._loop = (
-                asyncio.new_event_loop()
-            )  # one for the operator's life: clients of services belong to a loop
-        return self._loop.run_until_complete(self._all(table.to_pylist()))
+            self._loop = asyncio.new_event_loop()
+        return self._loop
 
     def close(self) -> None:
         if self._pool is not None:
@@ -63,6 +81,11 @@ class AsyncMap(Operator):
             self._loop.close()
 
     async def _all(self, rows: list[dict[str, Any]]) -> list[Any]:
+        results, finished = await self._results(rows)
+        return [made for result in results for made in result] if self._ordered else finished
+
+    async def _results(self, rows: list[dict[str, Any]]) -> tuple[list[list[Any]], list[Any]]:
+        """(what each row became, the same as calls ended)."""
         gate = asyncio.Semaphore(self._concurrency)
         finished: list[Any] = []
 
@@ -80,7 +103,7 @@ class AsyncMap(Operator):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
-        return [made for result in results for made in result] if self._ordered else finished
+        return results, finished
 
     async def _called(self, row: dict[str, Any]) -> Any:
         """One call, made again after a failure as often as was asked for."""
@@ -102,6 +125,14 @@ class AsyncMap(Operator):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast-call")
         return asyncio.get_running_loop().run_in_executor(self._pool, self._fn, row)
+
+
+class OrderedAsyncMap(AsyncMap):
+    """Rows leave in the order in which they came: it is known what each became, so that event time goes on."""
+
+    def process_each(self, table: pa.Table, port: int) -> list[list[Any]]:
+        """The rows that each row became."""
+        return self._loop_of_its_own().run_until_complete(self._results(called_rows(table)))[0]
 
 
 def as_rows(result: Any) -> list[Any]:
@@ -131,7 +162,7 @@ class AsyncVerbs(Verbs):
     ) -> Stream:
         """Call a service for each row, `concurrency` calls at a time: `orders.async_map(ask, "id long, risk double")`.
 
-        `fn(row)` takes a dict and returns a row (dict or tuple), a list of rows, or None; an `async def` runs in an event
+        `fn(row)` takes a dict (`row.id` is `row["id"]`) and returns a row (dict or tuple), a list of rows, or None; an `async def` runs in an event
         loop, any other function in threads. A call may take `timeout`; one that fails is made again `retries` times, after
         0.1 s, 0.2 s, … at most 5 s. What fails then fails the step, as in other Python operators. Rows leave in the order in
         which they came, or with `ordered=False` as calls end. Runs in the driver, without state; the calls of a step end
@@ -147,5 +178,8 @@ class AsyncVerbs(Verbs):
                     f"{what}={number!r} is no number of calls.", cure=f"Give {least} or more."
                 )
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
-        make, label = maker(partial(AsyncMap, fn, concurrency, timeout_s, retries, ordered))
-        return self._then(HostedSpec(make, (to_arrow(schema, "the schema of async_map"),), label), name)
+        cls = OrderedAsyncMap if ordered else AsyncMap
+        make, _ = maker(partial(cls, fn, concurrency, timeout_s, retries, ordered))
+        why = "" if ordered else "has ordered=False: its rows leave as calls end"
+        columns = (to_arrow(schema, "the schema of async_map"),)
+        return self._then(HostedSpec(make, columns, AsyncMap.__name__, untimed=why), name)

@@ -7,11 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+import pyarrow as pa
+
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.graph import HostedSpec, StreamRef
-from holdfast.language.hosted import PROCESS, Missing, OnError, checked_missing, checked_on_error, maker
+from holdfast.language.hosted import (
+    PROCESS,
+    Missing,
+    OnError,
+    Operator,
+    checked_missing,
+    checked_on_error,
+    maker,
+)
 from holdfast.language.schema import to_arrow
 
 if TYPE_CHECKING:
@@ -31,15 +41,10 @@ def hosted_spec(
 ) -> HostedSpec:
     """`schema`: of its one output port, or None; then `schemas` are those of its ports."""
     make, label = maker(operator)
-    if schema is not None and schemas:
-        raise TopologyError(f"{label} was given schema and schemas.", cure="Give one of them.")
-    names = _names(schemas, label) if isinstance(schemas, Mapping) else ()
-    given = list(schemas.values()) if isinstance(schemas, Mapping) else list(schemas)
-    columns = tuple(
-        to_arrow(each, f"the schema of {label}") for each in ([schema] if schema is not None else given)
-    )
+    columns, names = output_columns(schema, schemas, label)
     known = inspect.isclass(operator) or any(hasattr(operator, method) for method in PROCESS)
-    makes_tables = on_error == "stream" and hasattr(operator if known else make(), "process_batch")
+    sample = operator if known else make()
+    makes_tables = hasattr(sample, "process_batch")
     return HostedSpec(
         make,
         columns,
@@ -48,7 +53,30 @@ def hosted_spec(
         checked_missing(missing),
         checked_on_error(on_error, makes_tables, label),
         names,
+        untimed(sample),
     )
+
+
+def output_columns(
+    schema: Any, schemas: Schemas, label: str
+) -> tuple[tuple[pa.Schema, ...], tuple[str, ...]]:
+    """(columns of each output port, their names if they have some), of an operator that has one or several."""
+    if schema is not None and schemas:
+        raise TopologyError(f"{label} was given schema and schemas.", cure="Give one of them.")
+    names = _names(schemas, label) if isinstance(schemas, Mapping) else ()
+    given = list(schemas.values()) if isinstance(schemas, Mapping) else list(schemas)
+    wanted = [schema] if schema is not None else given
+    return tuple(to_arrow(each, f"the schema of {label}") for each in wanted), names
+
+
+def untimed(operator: Any) -> str:
+    """What `HostedSpec.untimed` says of an operator, or its class: which rows have no place in the time of its input."""
+    if hasattr(operator, "process_batch") and not hasattr(operator, "process_each"):
+        return "has process_batch(): nobody knows which rows of a table it made its rows of"
+    drains = getattr(operator if inspect.isclass(operator) else type(operator), "drain", Operator.drain)
+    if drains is not Operator.drain:
+        return "has drain(): where its rows are in time would depend on when epochs are"
+    return ""
 
 
 def _names(schemas: Mapping[str, Any], label: str) -> tuple[str, ...]:
@@ -69,9 +97,9 @@ class Streams(list["Stream"]):
         self.names = tuple(names)
 
     @staticmethod
-    def made_by(first: Stream, spec: HostedSpec) -> Streams:
-        ports = range(len(spec.schemas))
-        return Streams([replace(first, ref=StreamRef(first.ref.operator, p)) for p in ports], spec.names)
+    def made_by(first: Stream, schemas: Sequence[Any], names: Sequence[str]) -> Streams:
+        ports = range(len(schemas))
+        return Streams([replace(first, ref=StreamRef(first.ref.operator, p)) for p in ports], names)
 
     @property
     def errors(self) -> Stream:
@@ -143,4 +171,4 @@ class HostedVerbs(Verbs):
         if not spec.schemas:
             raise TopologyError(f"apply() of {spec.label} has no schema.", cure="Give schema or schemas=….")
         made = self._then(spec, name, outputs=len(spec.ports))
-        return made if schema is not None else Streams.made_by(made, spec)
+        return made if schema is not None else Streams.made_by(made, spec.schemas, spec.names)

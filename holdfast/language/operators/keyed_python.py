@@ -3,6 +3,7 @@
 =========================== ==========================================================================================
 `process(row, key)`         one row of a key, in the order of positions; what it returns or yields leaves the operator
 `process_batch(table, key)` the same for all rows of a key that a step has, as a `pyarrow.Table`; instead of `process`
+`submit(row, port=…)`       to be called: send a row out by another output than the first
 `on_timer(at, key)`         the watermark has reached a time for which the key had set a timer
 `open()`                    before the first call in a task: make what is no state, under names that begin with `_`
 =========================== ==========================================================================================
@@ -24,26 +25,21 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.builder import Verbs
 from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
-from holdfast.language.hosted import Missing, OnError, checked_missing, checked_on_error, copied
+from holdfast.language.hosted import ERRORS, Missing, OnError, checked_missing, checked_on_error, copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
-from holdfast.language.operators.rows import sort_spec
+from holdfast.language.operators.hosted_python import Schemas, output_columns
 from holdfast.language.operators.values import Delays
-from holdfast.language.schema import to_arrow
 from holdfast.state.variables.declarations import Variable, VariableShape, declared, lives_of
 from holdfast.state.variables.key_state import KeyState, micros_of, moment_of
 from holdfast.state.variables.state_size import state_size
-
-if TYPE_CHECKING:
-    from holdfast.language.stream import Stream
 
 PROCESS = ("process", "process_batch")
 
@@ -56,7 +52,7 @@ class KeyedSpec(Spec, UsesTime):
 
     by: tuple[str, ...]
     make: Callable[[], Any]
-    schema: pa.Schema
+    schemas: tuple[pa.Schema, ...]
     label: str = "operator"
     """The user's class, for `explain()`."""
     variables: tuple[tuple[str, VariableShape], ...] = ()
@@ -68,6 +64,15 @@ class KeyedSpec(Spec, UsesTime):
     """It has timers or lifetimes."""
     missing: Missing = "refuse"
     on_error: OnError = "fail"
+    names: tuple[str, ...] = ()
+    """Of the output ports, if they have some."""
+    tables: bool = False
+    """It has `process_batch`."""
+
+    @property
+    def ports(self) -> tuple[pa.Schema, ...]:
+        """Columns of each output port; errors come last."""
+        return (*self.schemas, ERRORS) if self.on_error == "stream" else self.schemas
 
     def times(self) -> tuple[str, ...]:
         return () if self.on is None else (self.on,)
@@ -110,6 +115,7 @@ class KeyedOperator:
     """The key at work; bound by the runtime."""
     _hf_zoned = True
     """Whether event times have a time zone."""
+    _hf_submit: Callable[[Any, int | str], Any] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         undeclared = not name.startswith("_") and not isinstance(getattr(type(self), name, None), Variable)
@@ -122,6 +128,13 @@ class KeyedOperator:
 
     def open(self) -> None:
         """Called before the first row in a task: make what is no state, under names that begin with `_`."""
+
+    def submit(self, rows: Any, port: int | str = 0) -> None:
+        """Send a row, several rows (list of dicts) or a `pyarrow.Table` out by an output, its number or name. What `process`
+        returns or yields leaves by the first one."""
+        if self._hf_submit is None:
+            raise RuntimeError(f"{type(self).__name__}.submit() works only while the topology runs.")
+        self._hf_submit(rows, port)
 
     def set_timer(self, at: Any) -> None:
         """Call `on_timer(at, key)` for this key when the watermark has reached `at`, a datetime. Once for each time."""
@@ -174,6 +187,7 @@ def keyed_spec(
     delay: Duration | None,
     missing: Missing = "refuse",
     on_error: OnError = "fail",
+    schemas: Schemas = (),
 ) -> KeyedSpec:
     """The spec of a keyed Python operator; refuses what can be refused without knowing the columns."""
     keys = key_names(by, "keyed()", "Give one or more column names: keyed('user', Sessions, schema).")
@@ -186,10 +200,13 @@ def keyed_spec(
     needs_time = _needs_time(cls, variables)
     _check_fresh(make(), cls)
     shapes = tuple((name, variable.shape) for name, variable in variables.items())
+    columns, names = output_columns(schema, schemas, cls.__name__)
+    if not columns:
+        raise TopologyError(f"keyed() of {cls.__name__} has no schema.", cure="Give schema or schemas=….")
     return KeyedSpec(
         keys,
         make,
-        to_arrow(schema, f"the schema of {cls.__name__}"),
+        columns,
         cls.__name__,
         shapes,
         column_of(on),
@@ -198,6 +215,8 @@ def keyed_spec(
         needs_time=needs_time,
         missing=checked_missing(missing),
         on_error=checked_on_error(on_error, hasattr(cls, "process_batch"), cls.__name__),
+        names=names,
+        tables=hasattr(cls, "process_batch"),
     )
 
 
@@ -279,83 +298,9 @@ def _check_fresh(made: KeyedOperator, cls: type) -> None:
         )
 
 
-def keyed_schema(schema: pa.Schema, spec: KeyedSpec) -> pa.Schema:
+def keyed_schemas(schema: pa.Schema, spec: KeyedSpec) -> list[pa.Schema]:
     """Columns that come out; refuses columns that are not there or do not fit."""
     key_fields(schema, spec.by)
     if spec.on is not None:
         time_type(schema, spec.on, "The event time is in")
-    return spec.schema
-
-
-class KeyedVerbs(Verbs):
-    """Verbs of `Stream`."""
-
-    __slots__ = ()
-
-    def keyed(
-        self,
-        by: str | Sequence[str],
-        operator: Any,
-        schema: Any,
-        *,
-        name: str | None = None,
-        on: str | None = None,
-        delay: Duration | None = None,
-        order: Literal["arrival", "event_time"] = "arrival",
-        missing: Missing = "refuse",
-        on_error: OnError = "fail",
-    ) -> Stream:
-        """Send the rows of each key through a Python operator on the executors, in the order of their positions:
-        `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
-
-        `operator`: a class derived from `holdfast.KeyedOperator`, or an instance. `schema`: what it makes. `on`: the
-        timestamp column with the event time, for timers and lifetimes; `delay`: how far rows may lag behind the latest
-        one; without them, the event time that the stream declared (`event_time`). What comes out has no order of its own.
-
-        `order="event_time"`: the operator sees the rows of a key in the order of event time; each waits until the watermark
-        has reached it, and late ones are left out and counted (as `sort(by=…)` before it would).
-
-        A row must have the columns of `schema`; with `missing="null"` those that it does not name are null. With
-        `on_error="stream"` a row or timer at which it raised is in `.errors` of the stream, and its key goes on without it.
-        """
-        if order not in ("arrival", "event_time"):
-            raise TopologyError(f"order={order!r} is not known.", cure="Use 'arrival' or 'event_time'.")
-        spec, outputs = (
-            keyed_spec(by, operator, schema, on, delay, missing, on_error),
-            1 + (on_error == "stream"),
-        )
-        if order == "arrival":
-            return self._then(spec, name, outputs=outputs)
-        before = sort_spec(on, delay, None, by)
-        ordered = self._then(before, None if name is None else f"{name}.order")
-        return ordered._then(replace(spec, on=DECLARED, delay_us=None), name, outputs=outputs)
-
-    def map_state(
-        self,
-        by: str | Sequence[str],
-        fn: Callable[[Any, Any], Any],
-        schema: Any,
-        variables: Mapping[str, Variable],
-        *,
-        name: str | None = None,
-        on: str | None = None,
-        delay: Duration | None = None,
-        order: Literal["arrival", "event_time"] = "arrival",
-        missing: Missing = "refuse",
-        on_error: OnError = "fail",
-    ) -> Stream:
-        """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
-
-        `state` has the declared variables of the row's key as attributes:
-        `prices.map_state("sym", rise, "sym string, rise double", {"last": holdfast.Value(float)}, name="rises")`."""
-        return self.keyed(
-            by,
-            mapped_operator(fn, variables),
-            schema,
-            name=name,
-            on=on,
-            delay=delay,
-            order=order,
-            missing=missing,
-            on_error=on_error,
-        )
+    return list(spec.ports)

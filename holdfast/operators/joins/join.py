@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -109,10 +110,14 @@ class JoinKind(KeyedKind[JoinSpec]):
             form = planned.op.annotations.checkpoint_form
             groups = MERGED_ROWS if form is None or form.group_rows is None else form.group_rows
             return WindowJoin(by, schemas, (spec.match.left, spec.match.right), shape, groups)
-        ports = (
-            planned.timed_port(0, by[0], spec.on[0], spec.delays_us, spec.idle_us),
-            planned.timed_port(1, by[1], spec.on[1], spec.delays_us, spec.idle_us),
+        first, second = (
+            replace(
+                planned.timed_port(port, by[port], spec.on[port], spec.delays_us, spec.idle_us),
+                wants_timeless=True,
+            )
+            for port in (0, 1)
         )
+        ports = (first, second)
         outer = spec.how == "left"
         match spec.match:
             case IntervalMatch(before_us=before, after_us=after):

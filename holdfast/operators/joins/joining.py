@@ -39,6 +39,8 @@ Marks = tuple[int | None, int | None]
 """The watermarks of left and right; None: there is none yet."""
 
 LEFT, RIGHT = 0, 1
+TIMELESS = "without_time"
+"""Under this name rows without an event time are counted."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ class JoinLogic(KeyedLogic):
 
 @dataclass(frozen=True)
 class TimedJoin(JoinLogic):
-    """A join of two ports with event time. A row that is late in its own source meets nobody and is counted; one of the left
-    comes out alone if such rows do.
+    """A join of two ports with event time. A row that is late in its own source, or has no event time, meets nobody and is
+    counted; one of the left comes out alone if such rows do.
 
     The watermark of a port all of whose sources are idle is the other one's.
 
@@ -154,15 +156,18 @@ class TimedJoin(JoinLogic):
         rows, behind = self._in_time(arrived, before, was)
         late = sum(0 if these is None else these.num_rows for these in behind)
         kept, output = self.step(segments, rows, was, now, place)
-        if self.outer and behind[LEFT] is not None:
-            output = pa.concat_tables([output, self.padded(behind[LEFT])])
+        timeless = [None if these is None else these.timeless for these in arrived]
+        for alone in (behind[LEFT], timeless[LEFT]):
+            if self.outer and alone is not None:
+                output = pa.concat_tables([output, self.padded(alone)])
         new_meta = {
             "reached": [port.to_stored(known) for port, known in zip(self.ports, after, strict=True)],
             "marks": list(now),
             **self._counted(meta, arrived),
             **self.ports[0].noted(meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
         }
-        return Applied(kept, (output,), new_meta, {"late": late} if late else {})
+        counts = {"late": late, TIMELESS: sum(0 if these is None else these.num_rows for these in timeless)}
+        return Applied(kept, (output,), new_meta, {name: rows for name, rows in counts.items() if rows})
 
     def reached(self, meta: Any) -> int | None:
         """Pairs come in the order of time: what comes is not earlier than either watermark."""

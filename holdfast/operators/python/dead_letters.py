@@ -52,8 +52,10 @@ class Guard(Generic[S]):
         except Exception as error:
             if is_outage(error):
                 raise
+            where = self._outbox.where
             self._undo(before)
             self._outbox.failed.append(letter(self._operator, row, error))
+            self._outbox.failed_at.append(where)
         else:
             self._since.append(work)
 
@@ -74,11 +76,16 @@ def is_outage(error: BaseException) -> bool:
     return is_away or bool(_OUTAGE.fullmatch(type(error).__name__))
 
 
-def letter(operator: str, row: Row | None, error: Exception) -> tuple[Any, ...]:
-    """A row of the stream of errors: `language.hosted.ERRORS`."""
+def letter(operator: str, row: Any, error: Exception) -> tuple[Any, ...]:
+    """A row of the stream of errors: `language.hosted.ERRORS`. `row`: a `Row`, or a mapping; None: there was none."""
     what = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
-    text = None if row is None else json.dumps(row.asDict(), default=_plain, ensure_ascii=False)
+    text = None if row is None else as_json(row.asDict() if isinstance(row, Row) else row)
     return (operator, text, what.rstrip(": "), user_frames(error), dt.datetime.now(dt.UTC))
+
+
+def as_json(row: Any) -> str:
+    """The values of a row by name, as text."""
+    return json.dumps(row, default=_plain, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import OperatorFailed
-from holdfast.language.hosted import Missing
 from holdfast.language.operators.keyed_python import KeyedSpec
 from holdfast.operators.python.dead_letters import Guard
+from holdfast.operators.python.places import Places, Where, with_places
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.operators.python.user_errors import naming, short, told
 from holdfast.state.variables.declarations import declared, use
@@ -40,19 +40,29 @@ class Answer:
 
 class Turns:
     """One step of one partition. `rows` and what `at` tells of them (event times, watermarks) are in the order of
-    positions; `mark` is the watermark after the step."""
+    positions; `marks` are the watermarks before and after the step. `places`: where they are, if somebody orders by what
+    comes out."""
 
     def __init__(
-        self, operator: str, spec: KeyedSpec, rows: pa.Table, at: tuple[list[int], list[int]], mark: int
+        self,
+        operator: str,
+        spec: KeyedSpec,
+        rows: pa.Table,
+        at: tuple[list[int], list[int]],
+        marks: tuple[int | None, int],
+        places: Places | None = None,
     ) -> None:
         self._operator = operator
+        self._places = places
+        self._last: int | None = None
         self._timed = spec.timers
         self._table = rows
         self._times, self._marks = at
-        self._mark = mark
-        self._outbox = _PlacedOutbox(operator, spec.schema, spec.missing)
+        self._was, self._mark = marks
+        self._outbox = _PlacedOutbox(operator, spec)
         with naming(f"operator {operator!r}, making it"):
             self._instance: Any = spec.make()
+            self._instance._hf_submit = self._outbox.submit
             self._instance.open()
         self._variables = declared(type(self._instance))
         self._at_work: Row | None = None
@@ -77,17 +87,21 @@ class Turns:
                 raise known from error
             yield answer
 
-    def outputs(self) -> tuple[pa.Table, ...]:
-        """What was emitted, in the order of the rows that caused it; timers that no row caused come last. Behind it, if
-        that was asked for, the rows that failed."""
-        output = self._outbox.placed()
-        return (output, self._outbox.take_failed()) if self._letters else (output,)
+    def outputs(self, stamped: Sequence[bool]) -> tuple[pa.Table, ...]:
+        """What left by each port, in the order of the rows that caused it; timers that no row caused come last. Behind it, if
+        that was asked for, the rows that failed. `stamped`: with positions."""
+        outputs = self._outbox.placed(stamped)
+        if self._letters:
+            places = list(self._outbox.failed_at)
+            failed = self._outbox.take_failed()
+            outputs.append(with_places(failed, places) if stamped[-1] else failed)
+        return tuple(outputs)
 
     def _taken(self, turn: Turn) -> Answer:
         state = KeyState(self._variables, turn.data, self._timed)
         self._instance._hf_key = state
         use(self._instance, state.lives)
-        self._outbox.key = turn.key
+        self._outbox.key, self._last = turn.key, None
         if self._batches and turn.rows:
             self._outbox.place = turn.rows[-1]
             table = self._table.take(pa.array(turn.rows))
@@ -104,6 +118,8 @@ class Turns:
 
         def work(number: int) -> None:
             self._outbox.place = number
+            if self._places is not None:
+                self._outbox.where = self._places.rows[number]
             clock.time, clock.mark = self._times[number], self._marks[number]
             self._outbox.submit_all(process(self._rows[number], turn.key))
 
@@ -115,7 +131,7 @@ class Turns:
                 work(number)
             else:
                 self._guarded.do(partial(work, number), row)
-            self._at_work = None
+            self._at_work, self._last = None, number
 
     def _guard(self, state: KeyState, turn: Turn) -> None:
         """Rows and timers of a key may fail one by one, if that was asked for."""
@@ -129,17 +145,18 @@ class Turns:
         last = state.timers[-1] if state.timers and is_closed(mark) else mark
         while state.timers and state.timers[0] <= last:
             at = state.timers[0]
+            where = None if self._places is None else self._places.of_timer(at, self._last, self._was)
             if self._guarded is None:
-                self._call(state, at, key, place)
+                self._call(state, at, key, place, where)
             else:
                 # Two pieces of work: a timer that fails is not called again.
                 self._guarded.do(partial(state.clear_timer, at), None)
-                self._guarded.do(partial(self._call, state, at, key, place), None)
+                self._guarded.do(partial(self._call, state, at, key, place, where), None)
         if is_closed(mark):
             state.timers.clear()
 
-    def _call(self, state: KeyState, at: int, key: Any, place: int) -> None:
-        self._outbox.place = place
+    def _call(self, state: KeyState, at: int, key: Any, place: int, where: Where | None) -> None:
+        self._outbox.place, self._outbox.where = place, where
         state.clear_timer(at)
         # Not the watermark: it would tell at which row, or where in a step, the timer was found to be due.
         state.clock.time, state.clock.mark = at, max(at, state.clock.mark)
@@ -150,46 +167,53 @@ class Turns:
 
 
 class _PlacedOutbox(Outbox):
-    """Remembers for every row which input row and which key caused it."""
+    """Remembers for every row which input row and which key caused it, and where that was."""
 
-    def __init__(self, operator: str, schema: pa.Schema, missing: Missing) -> None:
-        super().__init__(operator, (schema,), missing)
-        self._alone = partial(Outbox, operator, (schema,), missing)
-        self._caused: list[tuple[Any, Any]] = []
-        self._places: list[int] = []
+    def __init__(self, operator: str, spec: KeyedSpec) -> None:
+        super().__init__(operator, spec.schemas, spec.missing, spec.names)
+        self._alone = partial(Outbox, operator, spec.schemas, spec.missing, spec.names)
+        self._caused: list[tuple[Any, Any, int | str]] = []
+        self._places: list[list[tuple[int, Any]]] = [[] for _ in spec.schemas]
         self.place = 0
         self.key: Any = None
 
     def submit(self, item: Any, port: int | str = 0) -> int:
         count = super().submit(item, port)
-        self._places.extend([self.place] * count)
-        self._caused.append((self.key, item))
+        self._places[self.number_of(port)].extend([(self.place, self.where)] * count)
+        self._caused.append((self.key, item, port))
         return count
 
     def mark(self) -> Any:
-        return super().mark(), len(self._places), len(self._caused)
+        return super().mark(), tuple(map(len, self._places)), len(self._caused)
 
     def check(self, mark: Any) -> None:
         super().check(mark[0])
 
     def back_to(self, mark: Any) -> None:
         super().back_to(mark[0])
-        del self._places[mark[1] :], self._caused[mark[2] :]
+        for places, count in zip(self._places, mark[1], strict=True):
+            del places[count:]
+        del self._caused[mark[2] :]
 
-    def placed(self) -> pa.Table:
+    def placed(self, stamped: Sequence[bool]) -> list[pa.Table]:
+        """The rows of each port in the order of what caused them; with positions where they are stamped."""
         try:
-            (table,) = self.take()
+            tables = self.take()
         except OperatorFailed as error:
             raise self._with_key(error) from error
-        order = np.argsort(np.asarray(self._places, dtype=np.int64), kind="stable")
-        return table.take(pa.array(order))
+        for port, (table, places) in enumerate(zip(tables, self._places, strict=True)):
+            if stamped[port]:
+                table = with_places(table, [where for _, where in places])
+            order = np.argsort(np.asarray([place for place, _ in places], dtype=np.int64), kind="stable")
+            tables[port] = table.take(pa.array(order))
+        return tables
 
     def _with_key(self, error: OperatorFailed) -> OperatorFailed:
         """The same error with the key whose row does not fit: each row is tried by itself."""
-        for key, item in self._caused:
+        for key, item, port in self._caused:
             alone = self._alone()
             try:
-                alone.submit(item)
+                alone.submit(item, port)
                 alone.take()
             except OperatorFailed as found:
                 return OperatorFailed(f"key {short(key)}: {found.message}", cure=found.cure)

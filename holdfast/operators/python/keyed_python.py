@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.language.hosted import ERRORS
-from holdfast.language.operators.keyed_python import KeyedSpec, keyed_schema
+from holdfast.language.operators.keyed_python import KeyedSpec, keyed_schemas
 from holdfast.language.operators.values import Ttl
 from holdfast.operators.fingerprint import Fingerprint, key_of, keyed_frame
-from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, register
+from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, Timing, register
 from holdfast.operators.python.key_turns import Answer, Turn, Turns
+from holdfast.operators.python.places import Places
+from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.lifetimes import Arrived, Marked, TimedMapLogic
 from holdfast.operators.shared.logic import Applied, Place, Segments, with_hashes
 from holdfast.operators.stored.parts import NOTHING, STATE_PART, Known, Part
@@ -54,14 +56,22 @@ class KeyedPython(TimedMapLogic):
     """Registered classes that states hold: (kind, name, class). Tasks register them again."""
     aside: bool = False
     """Event time travels beside the rows."""
+    stamped_ports: frozenset[int] = frozenset()
+    """Outputs that carry positions."""
 
     @staticmethod
-    def plan(operator: OperatorName, spec: KeyedSpec, schema: pa.Schema, aside: bool = False) -> KeyedPython:
+    def plan(
+        operator: OperatorName,
+        spec: KeyedSpec,
+        schema: pa.Schema,
+        aside: bool = False,
+        stamped: frozenset[int] = frozenset(),
+    ) -> KeyedPython:
         variables = declared(type(spec.make()))
         kinds = [kind for variable in variables.values() for kind in variable.kinds]
         known = tuple(found for kind in kinds if (found := user_classes.registration(kind)) is not None)
         rows = OpaqueRows.of_keys(spec.by, schema)
-        return KeyedPython(rows, spec.schema, False, operator, spec, schema, known, aside)
+        return KeyedPython(rows, spec.schemas[0], False, operator, spec, schema, known, aside, stamped)
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
@@ -69,7 +79,18 @@ class KeyedPython(TimedMapLogic):
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        return (*super().outputs, ERRORS) if self.spec.on_error == "stream" else super().outputs
+        return tuple(
+            with_positions(schema, stamped)
+            for schema, stamped in zip(self.spec.ports, self._stamped, strict=True)
+        )
+
+    @property
+    def _stamped(self) -> list[bool]:
+        return [port in self.stamped_ports for port in range(len(self.spec.ports))]
+
+    @property
+    def wants_stairs(self) -> bool:
+        return self.spec.timers and bool(self.stamped_ports)
 
     @property
     def time(self) -> Ttl | None:
@@ -98,13 +119,22 @@ class KeyedPython(TimedMapLogic):
             marked = replace(marked, rows=self._nothing)
         keys, grouping = self._keys(marked.rows, due)
         stored = self._stored(states, keys)
-        turns = Turns(self.operator, self.spec, self._rows(marked), self._at(marked, before), mark)
+        at, places = self._at(marked, before), self._places(marked, arrived)
+        turns = Turns(self.operator, self.spec, self._rows(marked), at, (before, mark), places)
         answers = list(turns.take(self._turns(keys, grouping, marked.rows.num_rows, stored)))
-        outputs = turns.outputs()  # first: what fails must not leave a segment behind
+        outputs = turns.outputs(self._stamped)  # first: what fails must not leave a segment behind
         states = self._advanced(states, keys, stored, answers, place)
         fresh = self._fresh(keys, answers)
         entries = wakeups.advanced(entries, fresh, mark, place)
-        return Applied((*states, *entries), outputs, after, _sizes(stored, answers, outputs))
+        return Applied((*states, *entries), outputs, after, _sizes(stored, answers, self._failed(outputs)))
+
+    def _places(self, marked: Marked, arrived: Arrived) -> Places | None:
+        if not self.stamped_ports:
+            return None
+        return Places.of(marked.rows, arrived.steps, self.spec.delay_us or 0)
+
+    def _failed(self, outputs: Sequence[pa.Table]) -> int:
+        return int(outputs[-1].num_rows) if self.spec.on_error == "stream" else 0
 
     @property
     def _nothing(self) -> pa.Table:
@@ -193,15 +223,13 @@ class KeyedPython(TimedMapLogic):
         return Known(defaults=defaults, classes=self.classes)
 
 
-def _sizes(
-    stored: Mapping[int, bytes], answers: Sequence[Answer], outputs: Sequence[pa.Table]
-) -> dict[str, int]:
+def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer], failed: int) -> dict[str, int]:
     """How the step changed the number of keys, the bytes of their states, and that of rows that failed. Added up they are
     what there is."""
     keys = sum(answer.data is not None for answer in answers) - len(stored)
     size = sum(len(answer.data) for answer in answers if answer.data is not None)
     changes = {"keys": keys, "state_bytes": size - sum(map(len, stored.values()))}
-    changes["errors"] = sum(failed.num_rows for failed in outputs[1:])
+    changes["errors"] = failed
     return {name: change for name, change in changes.items() if change}
 
 
@@ -235,8 +263,29 @@ class KeyedPythonKind(KeyedKind[KeyedSpec]):
     )
 
     def schemas(self, op: OperatorOf[KeyedSpec], inputs: Schemas) -> list[pa.Schema]:
-        made = keyed_schema(inputs[0], op.spec)
-        return [made, ERRORS] if op.spec.on_error == "stream" else [made]
+        return keyed_schemas(inputs[0], op.spec)
+
+    def carries(self, op: OperatorOf[KeyedSpec]) -> bool:
+        return not op.spec.tables
+
+    def orders(self, op: OperatorOf[KeyedSpec]) -> bool:
+        """Timers of several keys, and rows of others, may be at one place."""
+        return not op.spec.timers
+
+    def timings(self, op: OperatorOf[KeyedSpec], given: Sequence[Timing | None]) -> list[Timing | None]:
+        """Rows have places of the input, so its watermark is theirs. What they have in its column may be any time."""
+        time = given[0]
+        if time is None or op.spec.tables:
+            return [None] * op.outputs
+        errors = [None] * (op.outputs - len(op.spec.schemas))
+        return [*(_handed_on(schema, time) for schema in op.spec.schemas), *errors]
+
+    def untimed(self, op: OperatorOf[KeyedSpec]) -> str:
+        return (
+            "has process_batch(): nobody knows which rows of a table it made its rows of"
+            if op.spec.tables
+            else ""
+        )
 
     def what(self, op: OperatorOf[KeyedSpec]) -> str:
         state = ", ".join(f"{name} {shape}" for name, shape in op.spec.variables)
@@ -251,4 +300,11 @@ class KeyedPythonKind(KeyedKind[KeyedSpec]):
         return Fingerprint(self.name, frame, {"variables": variables})
 
     def logic(self, planned: Planned[KeyedSpec]) -> KeyedPython:
-        return KeyedPython.plan(planned.op.name, planned.op.spec, planned.inputs[0], 0 in planned.aside)
+        found = (planned.op.name, planned.op.spec, planned.inputs[0])
+        return KeyedPython.plan(*found, 0 in planned.aside, planned.stamped_ports)
+
+
+def _handed_on(schema: pa.Schema, time: Timing) -> Timing:
+    """The event time of an output with these columns."""
+    has_it = time.column in schema.names and pt.is_timestamp(schema.field(time.column).type)
+    return replace(time, column=time.column if has_it else None, direct=False, tells=False)

@@ -72,6 +72,13 @@ class Outbox:
         """Rows as `OutputForm.row` gives them, and tables, in their order."""
         self.failed: list[tuple[Any, ...]] = []
         """Rows of the stream of errors."""
+        self.failed_at: list[Any] = []
+        """What `where` was for each of them."""
+        self.where: Any = None
+        """Where in the input is what is being processed, if somebody wants to know."""
+        self._given = [0] * len(self._forms)
+        self.came: list[tuple[tuple[int, ...], int]] = []
+        """Watermarks that were reached, with how many rows of each port there were then."""
         self.closed_by: str | None = None
         """What is being processed, if nothing may be submitted because of it."""
 
@@ -82,6 +89,24 @@ class Outbox:
                 f"operator {self._operator!r} submitted a row while it processed {self.closed_by}.",
                 cure="Rows of control ports change state only: submit when the next row of a data port comes.",
             )
+        number = self.number_of(port)
+        form, items = self._forms[number], self._items[number]
+        if isinstance(item, pa.RecordBatch):
+            item = pa.Table.from_batches([item])
+        if isinstance(item, pa.Table):
+            items.append(form.table(item))
+            count = int(item.num_rows)
+        elif isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
+            items.extend([form.row(each) for each in item])
+            count = len(item)
+        else:
+            items.append(form.row(item))
+            count = 1
+        self._given[number] += count
+        return count
+
+    def number_of(self, port: int | str) -> int:
+        """An output port, given as its number or its name."""
         number = self._ports.get(port)
         if number is None:
             near = difflib.get_close_matches(str(port), [str(each) for each in self._ports], 1)
@@ -90,17 +115,16 @@ class Outbox:
                 f"{', '.join(map(repr, self._ports)) or 'no output ports'}.",
                 cure=f"Did you mean {near[0]!r}?" if near else "Give it a schema where the operator is used.",
             )
-        form, items = self._forms[number], self._items[number]
-        if isinstance(item, pa.RecordBatch):
-            item = pa.Table.from_batches([item])
-        if isinstance(item, pa.Table):
-            items.append(form.table(item))
-            return int(item.num_rows)
-        if isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
-            items.extend([form.row(each) for each in item])
-            return len(item)
-        items.append(form.row(item))
-        return 1
+        return number
+
+    def time_came(self, mark: int) -> None:
+        """Event time has come to this watermark: what is submitted from now on is behind it."""
+        self.came.append((tuple(self._given), mark))
+
+    def take_times(self) -> list[list[tuple[int, int]]]:
+        """For each port the watermarks that were reached, and how many rows there were then. Before `take`."""
+        came, self.came = self.came, []
+        return [[(given[port], mark) for given, mark in came] for port in range(len(self._forms))]
 
     def submit_all(self, result: Any) -> None:
         """What `process` returned: nothing, one row, a table, or an iterable of rows (a generator, a list)."""
@@ -124,29 +148,31 @@ class Outbox:
             for form, items in zip(self._forms, self._items, strict=True)
         ]
         self._items = [[] for _ in self._forms]
+        self._given = [0] * len(self._forms)
         return tables
 
     def take_failed(self) -> pa.Table:
         """The rows of the stream of errors."""
-        failed, self.failed = self.failed, []
+        failed, self.failed, self.failed_at = self.failed, [], []
         return OutputForm(self._operator, ERRORS).rows(failed)
 
     # --- back to before a row that failed ---
 
     def mark(self) -> Any:
         """What there is by now, for `check` and `back_to`."""
-        return tuple(map(len, self._items))
+        return tuple(map(len, self._items)), tuple(self._given)
 
     def check(self, mark: Any) -> None:
         """Refuse what does not fit its schema among what came since."""
-        for form, items, begin in zip(self._forms, self._items, mark, strict=True):
+        for form, items, begin in zip(self._forms, self._items, mark[0], strict=True):
             for item in items[begin:]:
                 form.check(item)
 
     def back_to(self, mark: Any) -> None:
         """Forget what came since."""
-        for items, begin in zip(self._items, mark, strict=True):
+        for items, begin in zip(self._items, mark[0], strict=True):
             del items[begin:]
+        self._given = list(mark[1])
 
 
 def _tables(form: OutputForm, items: Sequence[Any]) -> Iterator[pa.Table]:

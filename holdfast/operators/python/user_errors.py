@@ -24,6 +24,8 @@ _MACHINERY = re.compile(
     r"[/\\](pyspark|py4j|pyarrow|cloudpickle)([/\\]|[-.\w]*\.zip)|^pyarrow[/\\]|^<frozen "
 )
 _LONGEST = 200
+_ANALYSIS = ("AnalysisException", "ParseException")
+"""Spark's errors about what was written at the place where they were raised, before any task ran."""
 
 
 def is_users(file: str) -> bool:
@@ -58,7 +60,12 @@ def told(where: str, error: Exception, row: Any = None) -> Exception:
     """What to raise from an error of the user's code. `where`: operator and place; `row`: what was at work."""
     at_row = "" if row is None else f"  at {short(row, _LONGEST)}"
     if not isinstance(error, HoldfastError):
-        what = f"{where}: {type(error).__name__}: {error}".rstrip(": ")
+        said = str(error)
+        if type(error).__name__ in _ANALYSIS:
+            said = said.partition("\n")[0].rstrip(
+                "; "
+            )  # what follows is a plan, with other numbers each time
+        what = f"{where}: {type(error).__name__}: {said}".rstrip(": ")
         return OperatorFailed("\n".join(filter(None, [what, user_frames(error), at_row])))
     operator, _, place = where.partition(", ")
     is_named = error.message.startswith(operator + " ")
@@ -81,6 +88,22 @@ def naming(where: str, row: Any = None) -> Iterator[None]:
         if known is error:
             raise
         raise known from error
+
+
+@contextmanager
+def naming_users(where: str) -> Iterator[None]:
+    """The same where most work is not the user's: only errors that came through the user's own lines are the user's. Those of
+    Spark's tasks are left as they are: they may tell of other operators."""
+    try:
+        yield
+    except Exception as error:
+        sparks = (
+            type(error).__module__.startswith(("pyspark", "py4j")) and type(error).__name__ not in _ANALYSIS
+        )
+        theirs = isinstance(error, HoldfastError) or sparks
+        if theirs or not user_frames(error):
+            raise
+        raise told(where, error) from error
 
 
 def short(value: Any, longest: int = 60) -> str:

@@ -49,10 +49,12 @@ NOTHING = POSITION_FIELDS.empty_table()
 
 @dataclass(frozen=True)
 class Arrived:
-    """Rows of one partition, and the largest event time of all partitions' rows."""
+    """Rows of one partition, and the largest event time of all partitions' rows; where that rose in the step, if it was
+    asked for."""
 
     rows: pa.Table
     reached: int = LONG_AGO
+    steps: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class TimedMapLogic(MapLogic):
         """How long keys live, and by which time; None: for ever."""
 
     @property
+    def wants_stairs(self) -> bool:
+        """Whether it must know where in a step event time rose."""
+        return False
+
+    @property
     def _on(self) -> str | None:
         return None if self.time is None else self.time.on
 
@@ -84,17 +91,19 @@ class TimedMapLogic(MapLogic):
         if self._on is None or given is None:
             mine = None if given is None else logic.own_rows(given, self.key, partition, partitions)
             if mine is None and times is not None:
-                return Arrived(NOTHING, _furthest(stairs_of(times)))
+                steps = stairs_of(times)
+                return Arrived(NOTHING, _furthest(steps), steps)
             return Arrived(mine) if mine is not None and mine.num_rows else None
         ordered = by_position(given)
         if times is None and not self._aside:
             reached = np.maximum.accumulate(event_times(ordered, self._on))
             timed = ordered.append_column(REACHED, pa.array(reached))
             upto = int(reached[-1]) if len(reached) else LONG_AGO
+            steps = self._stairs(ordered) if self.wants_stairs else None
         else:
             steps = pa.concat_tables([self._stairs(ordered), *([] if times is None else [stairs_of(times)])])
             timed, upto = with_reached(ordered, [steps]), _furthest(steps)
-        return Arrived(logic.own_rows(timed, self.key, partition, partitions), upto)
+        return Arrived(logic.own_rows(timed, self.key, partition, partitions), upto, steps)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         if port < 0:
@@ -112,7 +121,7 @@ class TimedMapLogic(MapLogic):
         if self._on is None:
             return Arrived(pa.concat_tables(data)) if data else None
         rows, steps = joined_shares(data or [NOTHING], told)
-        return Arrived(rows, _furthest(steps))
+        return Arrived(rows, _furthest(steps), steps)
 
     @property
     def _aside(self) -> bool:

@@ -37,11 +37,12 @@ NOW, PASSED, SILENT = "now", "passed", "silent"
 @dataclass(frozen=True)
 class Arrived:
     """Rows of one partition with `REACHED`, how far every source came in the step, and how many rows the port had in it,
-    in all partitions."""
+    in all partitions. Those of the partition without an event time, if they are wanted."""
 
     rows: pa.Table
     reached: dict[int, int]
     total: int = 0
+    timeless: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class TimedPort:
-    """An input port with event time in the column `on`. Rows without an event time are left out."""
+    """An input port with event time in the column `on`. Rows without an event time are left out, or kept apart."""
 
     by: tuple[str, ...]
     on: str
@@ -73,6 +74,8 @@ class TimedPort:
     """Columns of the rows, without positions."""
     offset_us: int = 0
     """What must be added to the column."""
+    wants_timeless: bool = False
+    """Rows without an event time are kept apart."""
 
     # --- how rows arrive ---
 
@@ -81,7 +84,11 @@ class TimedPort:
         times = given.get(times_at(port))
         if port not in given and times is None:
             return None
-        rows = self._timed(given.get(port, self._nothing))
+        every = given.get(port, self._nothing)
+        timeless = self._timeless(every)
+        if timeless is not None:
+            timeless = logic.own_rows(timeless, self.by, partition, partitions)
+        rows = self._timed(every)
         if times is None and not self.aside:
             sources, own_times = longs(rows, POSITION_COLUMNS[0]), self.times(rows)
             rows = rows.append_column(REACHED, pa.array(watermarks.running_maximum(sources, own_times)))
@@ -89,14 +96,16 @@ class TimedPort:
         else:
             steps = pa.concat_tables([self._stairs(rows), *([] if times is None else [stairs_of(times)])])
             rows, reached = with_reached(rows, [steps]), furthest(steps)
-        return Arrived(logic.own_rows(rows, self.by, partition, partitions), reached, rows.num_rows)
+        mine = logic.own_rows(rows, self.by, partition, partitions)
+        return Arrived(mine, reached, rows.num_rows, timeless)
 
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:
         if port < 0:
             return time_shares(rows, partitions)
-        rows = self._timed(rows)
-        note = {STAIRS_NOTE: as_stream(self._stairs(rows)), ROWS_NOTE: b"%d" % rows.num_rows}
-        return logic.noted_shares(rows, self.by, note, partitions)
+        timed, timeless = self._timed(rows), self._timeless(rows)
+        note = {STAIRS_NOTE: as_stream(self._stairs(timed)), ROWS_NOTE: b"%d" % timed.num_rows}
+        travelling = timed if timeless is None else pa.concat_tables([timed, timeless])
+        return logic.noted_shares(travelling, self.by, note, partitions)
 
     def gather(self, shares: Sequence[Share], port: int = 0) -> Arrived | None:
         """From the shares of all ports."""
@@ -106,11 +115,18 @@ class TimedPort:
             return None
         rows, steps = joined_shares(data or [logic.own_rows(self._nothing, self.by, 0, 1)], told)
         total = sum(int(share.schema.metadata[ROWS_NOTE]) for share in data)
-        return Arrived(rows, furthest(steps), total)
+        timeless = self._timeless(rows)
+        if timeless is not None:
+            rows = rows.filter(rows.column(self.on).is_valid())
+        return Arrived(rows, furthest(steps), total, timeless)
 
     @property
     def _nothing(self) -> pa.Table:
         return pa.schema([*self.schema, *POSITION_FIELDS]).empty_table()
+
+    def own_stairs(self, rows: pa.Table) -> pa.Table:
+        """How rows, some of which may have no event time, move time on by themselves."""
+        return STAIRS.empty_table() if self.aside else self._stairs(self._timed(rows))
 
     def _stairs(self, rows: pa.Table) -> pa.Table:
         """How rows in the order of their positions move time on by themselves."""
@@ -124,9 +140,16 @@ class TimedPort:
             rows = rows.filter(rows.column(self.on).is_valid())
         return logic.by_position(rows)
 
+    def _timeless(self, rows: pa.Table) -> pa.Table | None:
+        """The rows without an event time, if there are some and they are wanted."""
+        if not self.wants_timeless or not rows.column(self.on).null_count:
+            return None
+        return rows.filter(rows.column(self.on).is_null())
+
     def times(self, rows: pa.Table) -> I64:
-        """Event times in microseconds."""
-        times = as_int64(single(rows.column(self.on)).cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
+        """Event times in microseconds; before all others where there is none."""
+        found = single(rows.column(self.on)).cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        times = as_int64(found.fill_null(LONG_AGO) if found.null_count else found)
         return times + self.offset_us if self.offset_us else times
 
     # --- watermarks ---

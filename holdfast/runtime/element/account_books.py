@@ -163,12 +163,13 @@ class AccountBooks:
         return {op.name for op in alone if op.annotations.checkpoint_every_s is not None}
 
     def _ports(self, ledger: Ledger) -> dict[ConnectionId, tuple[ElementName, Sinks]]:
-        """Connections that enter a region from outside, or did in an earlier program."""
+        """Connections that enter a region from outside, or did in an earlier program; also those between elements that have
+        epochs of their own."""
         regions = {element.name: element.region for element in self._plan.elements}
         return ledger.ports | {
             c.id: (c.target, tuple(sorted({sink for op, _ in c.ports for sink in self._reach[op]})))
             for c in self._plan.connections
-            if regions[c.target] is not None and regions[c.source] is None
+            if regions[c.target] is not None and (regions[c.source] is None or c.preserved)
         }
 
     # --- while the run goes on ----------------------------------------------------------------------------------

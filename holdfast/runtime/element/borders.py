@@ -11,6 +11,7 @@ from holdfast.compiler.plan import Plan
 from holdfast.ids import ConnectionId, ElementName, Epoch
 from holdfast.protocol.accounts import TakenByRegion
 from holdfast.runtime.links.connection import Connection
+from holdfast.runtime.links.preserved_queue import PreservedQueue
 
 BorderNumbers = Mapping[ConnectionId, Mapping[str, int]]
 """As stored with an element's part: {"taken", "lost"} of a connection that enters, {"sent"} of one that leaves."""
@@ -42,12 +43,15 @@ class Borders:
             return 0
         rows = 0
         for id, connection in self._inputs.items():
+            if isinstance(connection, PreservedQueue):
+                continue  # it gives them again
             gone = connection.taken - then[id]
             self.lost[id] += gone
             rows += gone
             then[id] = connection.taken
         for id, connection in self._outputs.items():
-            connection.rewind(then[id])
+            if not isinstance(connection, PreservedQueue):
+                connection.rewind(then[id])
         self._at = {epoch: then}
         return rows
 
@@ -68,14 +72,13 @@ def stored_borders(
     """What the newest epochs of regions know of their borders: rows sent, and rows taken and lost. Connections that the
     program had when the epoch was established, and those it has now."""
     regions: dict[ElementName, object] = {element.name: element.region for element in plan.elements}
-    known = {id: n for one in manifests for part in one.parts.values() for id, n in part.borders.items()}
+    # Between elements that have epochs of their own both ends know a connection.
+    known = [item for one in manifests for part in one.parts.values() for item in part.borders.items()]
     outside = [c for c in plan.connections if c.region is None]
     sent = {c.id: 0 for c in outside if regions[c.source] is not None}
     taken = {c.id: TakenByRegion() for c in outside if regions[c.target] is not None}
-    sent |= {id: numbers["sent"] for id, numbers in known.items() if "sent" in numbers}
+    sent |= {id: numbers["sent"] for id, numbers in known if "sent" in numbers}
     taken |= {
-        id: TakenByRegion(numbers["taken"], numbers["lost"])
-        for id, numbers in known.items()
-        if "taken" in numbers
+        id: TakenByRegion(numbers["taken"], numbers["lost"]) for id, numbers in known if "taken" in numbers
     }
     return sent, taken

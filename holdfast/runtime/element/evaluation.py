@@ -19,13 +19,14 @@ from holdfast.language.connectors import TIME_COLUMN, TIMES, Sink, Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
 from holdfast.language.operators.event_time import EventTimeSpec, UsesTime
 from holdfast.operators.kinds import kind_of
+from holdfast.operators.python.user_errors import naming_users
 from holdfast.operators.shared.logic import KeyedLogic, times_at
 from holdfast.runtime.engines.engine import Delivery, Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
-from holdfast.runtime.runs.operator_runs import CLOSING, SourceRun
+from holdfast.runtime.runs.operator_runs import CLOSING, SinkRun, SourceRun
 from holdfast.state.windows.watermarks import CLOSED, is_closed
 
 if TYPE_CHECKING:
@@ -152,9 +153,24 @@ class Evaluation:
         if frame is None or op.name in self._outcome.sink_rows:
             return
         fp("sink.write")
-        if any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams):
+        is_stamped = any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams)
+        if is_stamped and not op.spec.sink.wants_positions:
             frame = self._engine.strip(frame)
-        self._outcome.sink_rows[op.name] = self._engine.write(op.spec.sink, frame, self._name.id)
+        run = self._worker.runs[op.name]
+        assert isinstance(run, SinkRun)
+        letters: list[Frame] = []
+        check = op.spec.sink.row_check() if op.spec.on_error == "stream" else None
+        if check is not None:
+            frame, bad, kept = self._engine.checked(frame, check, op.name)
+            letters.append(bad)
+            self._shared.extend(kept)
+        run.refusals.begin()
+        with naming_users(f"sink {op.name!r}"):
+            self._outcome.sink_rows[op.name] = self._engine.write(op.spec.sink, frame, self._name.id)
+        if (refused := run.refusals.take()).num_rows:
+            letters.append(self._engine.from_table(refused))
+        if letters:
+            self._add(StreamRef(op.name), letters[0] if len(letters) == 1 else self._engine.union(letters))
 
     def _stateless(self, op: Operator) -> None:
         frame = self._input(op, 0)
@@ -215,8 +231,10 @@ class Evaluation:
         if name not in worker.inside:
             return self._ending_afar(stream)
         if stream in self._marks:
-            mark = self._marks[stream]
+            mark = self._marks[stream].slice(self._marks[stream].num_rows - 1)
             return [mark] if is_closed(mark.column(TIME_COLUMN)[0].as_py()) else []
+        if name in worker.plan.clocked:
+            return []  # it tells its time itself
         producer, kind = worker.plan.graph.operators[name], kind_of(worker.plan.graph.operators[name])
         if kind.role == "source":
             return [self._mark(name, LAST, CLOSED)] if self._work.slices.get(name) is CLOSING else []
@@ -272,6 +290,8 @@ class Evaluation:
         run = self._worker.runs[op.name]
         assert isinstance(run, HostedRun)
         worked = 0
+        if run.clock is not None:
+            run.clock.begin(int(self._worker.clock.wall() * 1e6))
         # Data ports before control ports: rows of a control port change state only.
         for port in sorted(range(len(op.inputs)), key=lambda p: op.inputs[p].control):
             for connection in self._worker.element.inputs:
@@ -279,19 +299,26 @@ class Evaluation:
                     worked += self._process(run, op, port, connection)
         if worked:
             run.check_state()
+        if worked or run.clock is not None:
             self.add_tables(op, run.take_outputs())
+            self._marks.update({StreamRef(op.name, port): at for port, at in run.take_times().items()})
 
     def _process(self, run: HostedRun, op: Operator, port: int, connection: ConnectionPlan) -> int:
         """Hand what came along a connection to a Python operator, as far as there is time; returns its rows."""
         parcels = self._work.parcels.get(connection.id, ())
         is_alone = len(connection.ports) == 1  # else all its readers must come equally far
-        deadline = self._deadline if is_alone and not op.inputs[port].control else None
+        hurries = self._worker.hurries and is_alone and not op.inputs[port].control
+        deadline = self._deadline if hurries else None
         worked = 0
         for number, parcel in enumerate(parcels):
             done = 0
-            if deadline is None or not worked or time.monotonic() < deadline:
+            if deadline is None or not worked or time.monotonic() < deadline or not parcel.batch.rows:
                 table = self._rows_of(parcel.batch, connection.stream, op.inputs[port])
-                done = run.process(table, port, op.inputs[port].control, deadline)
+                ahead = run.time_passes(port, table, self._engine.read_times([parcel.batch]))
+                rows = table.select(self._worker.plan.schemas[connection.stream].names)
+                rises = {} if ahead is None else ahead.rises
+                done = run.process(rows, port, op.inputs[port].control, deadline, rises)
+                run.time_passed(ahead, done)
             worked += done
             if done < parcel.batch.rows:
                 self._outcome.left[connection.id] = [p.rest(0) for p in parcels[number + 1 :]]
@@ -301,8 +328,7 @@ class Evaluation:
 
     def _rows_of(self, batch: Batch, stream: StreamRef, port: InputPort) -> pa.Table:
         ordered = all(s in self._worker.plan.stamped for s in port.streams)
-        table = self._worker.read_batch(batch, stream, ordered)
-        return table.select(self._worker.plan.schemas[stream].names).slice(batch.skip)
+        return self._worker.read_batch(batch, stream, ordered).slice(batch.skip)
 
     def _input(self, op: Operator, port: int) -> Frame | None:
         frames = [f for s in op.inputs[port].streams if (f := self._stream(s, op.name, port)) is not None]
@@ -346,8 +372,9 @@ def delivery_of(element: ElementPlan, name: OperatorName, out_streams: Sequence[
     kept = {out.port for out in out_streams if out.operator == name}
     for op in element.operators:
         for port in op.inputs:
-            if isinstance(op.spec, SinkSpec) and port.streams == (stream,):
-                names[op.spec.sink] = op.name
+            spec = op.spec
+            if isinstance(spec, SinkSpec) and spec.on_error == "fail" and port.streams == (stream,):
+                names[spec.sink] = op.name
             else:
                 kept.update(read.port for read in port.streams if read.operator == name)
     return OwnDelivery(Delivery(tuple(names), frozenset(kept)), names)

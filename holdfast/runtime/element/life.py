@@ -35,6 +35,10 @@ class Life(ABC):
     def takes(self, connection: ConnectionId) -> bool:
         """True if batches of an input may be processed now."""
 
+    def again(self) -> Work | None:
+        """A step that has to be done before anything new; its batches are taken."""
+        return None
+
     @abstractmethod
     def begin(self) -> None:
         """The thread begins."""

@@ -78,6 +78,14 @@ class ElementLoop:
     def name(self) -> ElementName:
         return self.plan.name
 
+    @property
+    def is_stuck(self) -> bool:
+        """True if it can go on only when a neighbour does: nothing comes in, or nothing more goes out."""
+        with self.ends.signals.condition:
+            if self.metrics.waiting == "space downstream":
+                return True
+            return self.resting and all(connection.empty for connection in self.ends.inputs.values())
+
     def status(self, now: float) -> dict[str, Any]:
         """For people: figures, and a call into the user's code that does not return."""
         told = self.metrics.as_dict(now)
@@ -152,6 +160,9 @@ class ElementLoop:
 
     def _gather(self) -> Work | None:
         """Batches and slices for the next step; None if there is nothing to do."""
+        again: Work | None = self.life.attempt(self.life.again)
+        if again is not None:
+            return again
         parcels: dict[ConnectionId, list[Parcel]] = {}
         with self.ends.signals.condition:
             for id, connection in self.ends.inputs.items():

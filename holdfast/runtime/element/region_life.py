@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from holdfast.compiler.traverse import sinks_behind
-from holdfast.errors import NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch
 from holdfast.protocol import messages
@@ -18,7 +16,9 @@ from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
+from holdfast.runtime.element.repeating import Repeating
 from holdfast.runtime.element.size_watch import SizeWatch
+from holdfast.runtime.element.uploading import Uploading
 from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
@@ -41,7 +41,9 @@ class RegionLife(Life):
         region: RegionSide,
         engine: Engine,
         operator_driven: bool,
+        repeating: Repeating | None = None,
     ) -> None:
+        self._repeating = repeating
         self.machine = machine
         self.pauses = EpochPauses(loop.clock)
         self.loop = loop
@@ -57,8 +59,7 @@ class RegionLife(Life):
         """Rows read when an epoch was pinned or restored."""
         self._restored_at = 0
         self._aligns_since: float | None = None
-        self._uploads = ThreadPoolExecutor(1, thread_name_prefix=f"upload-{loop.name}")
-        self._upload: Future[None] | None = None
+        self._uploading = Uploading(loop.worker, region, self.send)
         self.error: BaseException | None = None
         """Why it broke last."""
         self.sizes: SizeWatch | None = None
@@ -118,17 +119,22 @@ class RegionLife(Life):
             return self.machine.fate(connection) == "process"
         return self.machine.may_read_sources
 
+    def again(self) -> Work | None:
+        return None if self._repeating is None else self._repeating.next_work()
+
     def begin(self) -> None:
         pass
 
     def turn(self) -> bool:
-        return self._handle_mail() or self._handle_markers() or self._overtake()
+        return self._handle_mail() or self._handle_markers() or self._overtake() or self._drain_again()
 
     def name_step(self, number: int) -> StepName:
         return StepName(self.loop.name, self.machine.attempt, number, int(self._region.epoch))
 
     def step(self, work: Work) -> None:
         self.pauses.working()
+        if self._repeating is not None:
+            self._repeating.begins(work)
         self._guarded(lambda: self._run(work))
 
     def _run(self, work: Work) -> None:
@@ -185,16 +191,28 @@ class RegionLife(Life):
         self._region.fatal(error)
 
     def close(self) -> None:
-        self._uploads.shutdown(wait=False, cancel_futures=True)
+        self._uploading.close()
 
     # --- messages and markers -----------------------------------------------------------------------------------
 
     def _handle_mail(self) -> bool:
         with self.loop.ends.signals.condition:
-            event = self._mail.popleft() if self._mail else None
-        if event is None:
-            return False
+            event = next((event for event in self._mail if not self._must_wait(event)), None)
+            if event is None:
+                return False
+            self._mail.remove(event)
         self._feed(event)
+        return True
+
+    def _must_wait(self, event: messages.ElementEvent) -> bool:
+        """No epoch while the element does again what it did before: it would drain where it did not drain then."""
+        is_early = self._repeating is not None and self._repeating.is_under_way
+        return is_early and isinstance(event, messages.BeginEpoch)
+
+    def _drain_again(self) -> bool:
+        if self._repeating is None or not self.may_step or not self._repeating.takes_drain():
+            return False
+        self._guarded(self._drain)
         return True
 
     def _handle_markers(self) -> bool:
@@ -267,8 +285,9 @@ class RegionLife(Life):
         for command in commands:
             match command:
                 case messages.RunDrain():
-                    fp("drain.begin")
-                    self.loop.emit(self.loop.worker.drain(self.loop.next_name()))
+                    if self._repeating is not None:
+                        self._repeating.begins_drain()
+                    self._drain()
                 case messages.Forward(marker):
                     for id in self._links & self.loop.ends.outputs.keys():
                         self.loop.ends.outputs[id].put_marker(marker)
@@ -276,14 +295,23 @@ class RegionLife(Life):
                     self._kept = {}
                 case messages.Pin(epoch, attempt, captured):
                     self._pin(epoch, attempt, captured)
-                case messages.Upload(epoch, attempt):
+                case messages.Upload():
                     assert self._pinned is not None
-                    self._upload = self._uploads.submit(self._upload_in_background, self._pinned)
+                    self._uploading.begin(self._pinned)
                 case messages.Restore(epoch, attempt):
                     self._restore(epoch, attempt)
                 case messages.Tell(event):
                     fp("drain.op.ack")
                     self._region.tell(event)
+
+    def _drain(self) -> None:
+        fp("drain.begin")
+        self.loop.emit(self.loop.worker.drain(self.loop.next_name()))
+
+    def published(self, epoch: Epoch) -> None:
+        """The element's state of `epoch` counts. Called by the region's thread."""
+        if self._repeating is not None:
+            self._repeating.published(epoch)
 
     def _pin(self, epoch: Epoch, attempt: Attempt, links: frozenset[ConnectionId]) -> None:
         kept = {id: tuple(batches) for id, batches in (self._kept or {}).items()}
@@ -292,6 +320,8 @@ class RegionLife(Life):
             captured = {id: self.loop.ends.inputs[id].ahead_of(token) or () for id in links}
             on_the_way = OnTheWay(kept, captured)
             self._pinned = self.loop.worker.pin(epoch, attempt, on_the_way, self.borders.pinned(epoch))
+        if self._repeating is not None:
+            self._repeating.pinned(epoch)
         self._aligns_since = None
         self._awaits_epoch = False
         self._rows_at[epoch] = self.loop.metrics.rows
@@ -304,25 +334,10 @@ class RegionLife(Life):
                 batch.hold.let_go()
         self._kept = None
 
-    def _upload_in_background(self, pinned: Pinned) -> None:
-        try:
-            part = self._region.upload(pinned, self.loop.worker)
-            self.send(messages.UploadFinished(pinned.epoch, pinned.attempt, part))
-        except NoSpaceError as error:
-            self.send(messages.UploadBroke(pinned.epoch, pinned.attempt, True, str(error)))
-        except BaseException as error:
-            if is_fatal(error):
-                self._region.fatal(error)
-            told = (story_of(error), may_pass(error))
-            self.send(messages.UploadBroke(pinned.epoch, pinned.attempt, False, *told))
-
     def _restore(self, epoch: Epoch, attempt: Attempt) -> None:
         fp("reset.begin")
         self.pauses.forget()
-        if self._upload is not None:
-            # A late upload of the old attempt must not meet the sinks' roll-back.
-            self._upload.exception()
-            self._upload = None
+        self._uploading.wait()
         self._drop_kept()
         self._count_replay(epoch)
         self._pinned = None
@@ -341,6 +356,8 @@ class RegionLife(Life):
             for batch in batches:
                 self.loop.ends.outputs[id].put_batch(batch, self.must_give_up)
         lost = self.borders.restored(epoch)
+        if self._repeating is not None:
+            self._repeating.restored(epoch)
         if lost:
             self.loop.metrics.lost_rows += lost
             reach = sinks_behind(self.loop.worker.plan.graph)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
 from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
 from holdfast.clock import Clock
-from holdfast.compiler.compile import logic_of
+from holdfast.compiler.compile import clock_of, logic_of
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
@@ -84,6 +84,8 @@ class Worker:
         budget: RestoreBudget | None = None,
     ) -> None:
         self._budget = budget or RestoreBudget()
+        self.hurries = True
+        """Steps of Python operators end after some time, also in the middle of a batch."""
         self.plan = plan
         self.element = element
         self.engine = engine
@@ -253,8 +255,8 @@ class Worker:
         match op.spec:
             case SourceSpec(source=source):
                 return SourceRun(op.name, source, self.stamp_of(StreamRef(op.name)))
-            case SinkSpec(sink=sink):
-                return SinkRun(op.name, sink)
+            case SinkSpec(sink=sink, on_error=on_error):
+                return SinkRun(op.name, sink, on_error)
             case spec if kind_of(op).role == "keyed":
                 chooser = self._budget.chooser(
                     op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)
@@ -265,7 +267,8 @@ class Worker:
                 source_index = plan.source_index.get(op.name, 0)
                 form = op.annotations.checkpoint_form or spec.checkpoint
                 within = None if form.kind == "full" else self._budget.chooser(op.name, limits_of(form))
-                return HostedRun(op.name, spec, source_index, stamped_ports, self.engine.thread, within)
+                made = (op.name, spec, source_index, stamped_ports, self.engine.thread)
+                return HostedRun(*made, within, clock_of(op, plan))
             case _:
                 return None
 

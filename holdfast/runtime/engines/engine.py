@@ -24,7 +24,7 @@ from holdfast.compiler.analyse import Analyser
 from holdfast.durable import remove_quietly
 from holdfast.errors import DamagedError
 from holdfast.ids import Attempt, ElementName, OperatorName
-from holdfast.language.connectors import POSITION_COLUMNS, TIMES, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES, RowCheck, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import KeyedLogic, Segments
@@ -234,6 +234,10 @@ class Engine(ABC):
     @abstractmethod
     def materialise(self, frame: Frame, name: StepName, stream: str) -> Batch | None:
         """Write the rows as a batch. None if there are none. Runs a job."""
+
+    @abstractmethod
+    def checked(self, frame: Frame, check: RowCheck, sink: OperatorName) -> tuple[Frame, Frame, list[Frame]]:
+        """Rows that a sink can write, letters about the others, and what must be unshared when the step is over."""
 
     @abstractmethod
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.compiler.analyse import Analyser, ArrowAnalyser
-from holdfast.ids import ElementName
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.ids import ElementName, OperatorName
+from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
+from holdfast.operators.bad_rows import checked
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Place, Share
 from holdfast.operators.shared.timed import rising, times_of
@@ -99,6 +100,10 @@ class LocalEngine(Engine):
         path = directory / f"{stream}-a{name.attempt}-s{name.step}.parquet"
         pq.write_table(frame, path, compression="none")
         return batch_of([path], frame.num_rows)
+
+    def checked(self, frame: Frame, check: RowCheck, sink: OperatorName) -> tuple[Frame, Frame, list[Frame]]:
+        found = checked(frame, check, sink)
+        return found.good, found.letters, []
 
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
         return sink.write_arrow(frame, step) if frame.num_rows else 0

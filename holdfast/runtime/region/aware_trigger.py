@@ -170,11 +170,12 @@ class AwareTrigger(Trigger):
 def trigger_of(
     plan: RegionPlan, clock: Clock, announce: Announce, due: Callable[[], None], wake: Wake
 ) -> Trigger:
-    """What lets the epochs of a region begin. `due` asks for one."""
+    """What the user chose for a region."""
+    period_s = plan.settings.period_s
     match plan.settings.trigger:
         case "periodic":
-            return PeriodicTrigger(plan.settings.period_s, due, wake)
+            return PeriodicTrigger(period_s, due, wake, scattered=plan.group is not None)
         case "aware":
-            return AwareTrigger(plan.name, plan.settings.period_s, clock, announce, due, wake)
+            return AwareTrigger(plan.name, period_s, clock, announce, due, wake)
         case _:
             return Trigger()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -66,6 +67,7 @@ class RegionEpochs:
         self._collector = Collector(store, region.name, Retention(settings.keep, settings.keep_for_s))
         self.savepoints = Savepoints(store, region.name)
         self._withdrawn: Epoch | None = None
+        self._fetched = itertools.count()
         members = set(region.members)
         self._fingerprint = fingerprint_of(plan, region)
         self._sinks = {
@@ -161,7 +163,8 @@ class RegionEpochs:
         directory.mkdir(parents=True, exist_ok=True)
         files = []
         for ref in batch.files:
-            files.append(directory / f"a{attempt}-{threading.get_ident()}-{ref.key}")
+            # A name for each: several connections may have kept one batch, and each removes its own files.
+            files.append(directory / f"a{attempt}-{threading.get_ident()}-{next(self._fetched)}-{ref.key}")
             self.store.fetch_segment(ref, files[-1])
         return batch_of(files, batch.rows).behind(batch.skip)
 

@@ -33,6 +33,7 @@ from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.timers import Timers
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
+from holdfast.runtime.telling.stored_events import encode
 
 SPACE_PROBE_S = 0.5
 MAX_BACKOFF_S = 30.0
@@ -68,6 +69,7 @@ class Region:
         self._start: messages.Start | None = None
         self._begun = 0.0
         self._ending = False
+        self.stops_at_end = False
         self._final_requested: Attempt | None = None
         self._cause = Cause()
         self._last_acked: ElementName | None = None
@@ -150,6 +152,10 @@ class Region:
             self._final_requested = attempt
             self.tell(messages.EpochDue(final=True, sticky=False))
 
+    def stop_at_end(self) -> None:
+        """Establish a final epoch and end when nothing more comes in."""
+        self.stops_at_end = True
+
     def end(self) -> None:
         """Leave at once, whatever is under way (the run failed or was told to abort)."""
         self._ending = True
@@ -189,7 +195,7 @@ class Region:
             **self.restoring.status(),
             "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
             **self.trigger.status(),
-            **({} if self.change is None else {"topology_changed": events.encode(self.change)[1]}),
+            **({} if self.change is None else {"topology_changed": encode(self.change)[1]}),
         }
 
     # --- events and timers --------------------------------------------------------------------------------------
@@ -336,6 +342,8 @@ class Region:
         told = (ms, added, predicted, forms.count("base"), forms.count("delta"), self._last_acked)
         self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told))
         self.naming.published(epoch, self._clock.wall())
+        for life in self.lives.values():
+            life.published(epoch)
         self.tell(messages.Published(epoch))
 
     def _commit(self, epoch: Epoch) -> None:

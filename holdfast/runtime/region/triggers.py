@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -36,20 +37,25 @@ class Trigger:
 
 
 class PeriodicTrigger(Trigger):
-    """So long after an epoch, or after the beginning, comes the next one."""
+    """So long after an epoch, or after the beginning, comes the next one. `scattered`: the first at a random moment, so that
+    elements that have epochs of their own do not all have them at the same time."""
 
-    def __init__(self, period_s: float, due: Callable[[], None], wake: Wake) -> None:
+    def __init__(self, period_s: float, due: Callable[[], None], wake: Wake, scattered: bool = False) -> None:
         self._period_s = period_s
+        self._scattered = scattered
         self._due = due
         self._wake = wake
         self._waits = False
 
     def go_on(self) -> None:
-        self._waits = True
-        self._wake(self._period_s, self._ring)
+        self._wait(random.random() if self._scattered else 1.0)
 
     def epoch_over(self) -> None:
-        self.go_on()
+        self._wait(1.0)
+
+    def _wait(self, share: float) -> None:
+        self._waits = True
+        self._wake(share * self._period_s, self._ring)
 
     def epoch_begun(self) -> None:
         self._waits = False

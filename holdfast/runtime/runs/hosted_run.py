@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,12 +14,13 @@ from holdfast.checkpoint import chain
 from holdfast.checkpoint.blobs import BlobRef
 from holdfast.checkpoint.chain import Restored
 from holdfast.checkpoint.parts import OperatorPart, Whole
-from holdfast.errors import StateError
+from holdfast.errors import StateError, TopologyError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.graph import HostedSpec
 from holdfast.language.hosted import Operator
 from holdfast.operators.python.dead_letters import Guard
+from holdfast.operators.python.hosted_clock import Ahead, Clock, times_beside
 from holdfast.operators.python.rows import Outbox, Row, rows_of, stamp
 from holdfast.operators.python.user_errors import told
 from holdfast.runtime.region.restore_budget import Chooser
@@ -34,6 +36,7 @@ from holdfast.state.variables.state_size import own_size, state_size, whole_size
 from holdfast.store.base import Store
 
 T = TypeVar("T")
+NO_RISES: Mapping[int, int] = {}
 CHUNK_ROWS = 1 << 16
 """Rows that `process_batch` gets at once at the most."""
 REMEMBERED_BYTES = 256 << 10
@@ -55,12 +58,18 @@ class HostedRun(Remembering):
         stamped: tuple[bool, ...],
         make_thread: MakeThread,
         chooser: Chooser | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.name = name
         self._spec = spec
         self._source_index = source_index
         self._stamped = stamped
         self._outbox = self._new_outbox()
+        self._times: list[pa.Table] = []
+        self.clock = clock
+        """Event time, if somebody behind it goes by it."""
+        self._caller: int | None = None
+        self._stray: TopologyError | None = None
         self._checked = False
         self.instance: Any = None
         self._letters = spec.on_error == "stream"
@@ -85,31 +94,43 @@ class HostedRun(Remembering):
     def _new_outbox(self) -> Outbox:
         return Outbox(self.name, self._spec.schemas, self._spec.missing, self._spec.names)
 
-    def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
-        """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
+    def process(
+        self,
+        table: pa.Table,
+        port: int,
+        control: bool,
+        deadline: float | None,
+        rises: Mapping[int, int] = NO_RISES,
+    ) -> int:
+        """Hand rows to the operator until all are processed or it is `deadline`; returns how many were. `rises`: the
+        watermarks that are reached at some of them."""
         self._outbox.closed_by = f"a row of control port {port}" if control else None
         method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
-        work: Callable[[pa.Table, int, float | None], int] = self._rows
+        work: Callable[[pa.Table, int, float | None, Mapping[int, int]], int] = self._rows
         if method == "process_batch":
-            work = self._batches
+            work = self._batches if self.clock is None else self._each
         elif self._letters and not control:  # rows of control ports cause no output, and no errors either
             work = self._guarded_rows
-        done = self._call(f"{method}()", lambda: work(table, port, deadline))
+        done = self._call(f"{method}()", lambda: work(table, port, deadline, rises))
         self._load.add(table, done)
         return done
 
-    def _rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
+    def _rows(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
         process, submit_all = self.instance.process, self._outbox.submit_all
         done = 0
         for row in rows_of(table):
             self._at_work = row
+            if done in rises:
+                self._outbox.time_came(rises[done])
             submit_all(process(row, port))
             done += 1
             if deadline is not None and time.monotonic() >= deadline:
                 break
         return done
 
-    def _guarded_rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
+    def _guarded_rows(
+        self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]
+    ) -> int:
         """The same where rows may fail one by one. A large state is not remembered for it: it stays as the row left it."""
 
         def work(row: Row) -> None:
@@ -120,6 +141,8 @@ class HostedRun(Remembering):
         done = 0
         for row in rows_of(table):
             self._at_work = row
+            if done in rises:
+                self._outbox.time_came(rises[done])  # whatever becomes of the row
             guard.do(partial(work, row), row)
             done += 1
             if deadline is not None and time.monotonic() >= deadline:
@@ -142,13 +165,38 @@ class HostedRun(Remembering):
         if self._versioned is not None:
             self._versioned.exchanged(self.instance)
 
-    def _batches(self, table: pa.Table, port: int, deadline: float | None) -> int:
+    def _batches(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
         done = 0
         while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
             piece = table.slice(done, CHUNK_ROWS)
             self._outbox.submit_all(self.instance.process_batch(piece, port))
             done += piece.num_rows
         return done
+
+    def _each(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
+        """The same for an operator that tells which rows it made of each."""
+        done = 0
+        while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
+            for made in self.instance.process_each(table.slice(done, CHUNK_ROWS), port):
+                if done in rises:
+                    self._outbox.time_came(rises[done])
+                self._outbox.submit_all(made)
+                done += 1
+        return done
+
+    def time_passes(self, port: int, rows: pa.Table, times: Sequence[pa.Table]) -> Ahead | None:
+        """What a batch will do to the clock: rows with their positions, and the times beside them."""
+        return None if self.clock is None else self.clock.ahead(port, rows, times)
+
+    def time_passed(self, ahead: Ahead | None, done: int) -> None:
+        """So many rows of the batch were processed."""
+        if ahead is not None and self.clock is not None and self.clock.pass_by(ahead, done):
+            self._outbox.time_came(self.clock.watermark)
+
+    def take_times(self) -> dict[int, pa.Table]:
+        """The times beside the rows that `take_outputs` gave last, by port; where time did not go on, none."""
+        times, self._times = self._times, []
+        return {port: table for port, table in enumerate(times) if table.num_rows}
 
     def drain(self) -> None:
         if hasattr(self.instance, "drain"):
@@ -159,7 +207,7 @@ class HostedRun(Remembering):
         """Let the user's code work; its errors tell where they come from."""
 
         def named() -> T:
-            self._at_work = None
+            self._at_work, self._caller = None, threading.get_ident()
             try:
                 return work()
             except Exception as error:
@@ -193,6 +241,7 @@ class HostedRun(Remembering):
         stored = codec.decode(before)
         self._take(stored["state"])
         self._emitted = list(stored["emitted"])
+        self._to_time(stored)
         return True
 
     def note_stored(self) -> None:
@@ -210,10 +259,17 @@ class HostedRun(Remembering):
 
     def _told(self, state: bytes) -> dict[str, Any]:
         """What is stored with a state."""
-        return {"state": state, "emitted": list(self._emitted), "attributes": self._attributes}
+        told = {"state": state, "emitted": list(self._emitted), "attributes": self._attributes}
+        return told if self.clock is None else {**told, "time": self.clock.stored()}
 
     def take_outputs(self) -> list[pa.Table]:
         """What was submitted, stamped where somebody orders by it."""
+        if self._stray is not None:
+            raise self._stray
+        self._times = [
+            times_beside(self._source_index, first, came)
+            for first, came in zip(self._emitted, self._outbox.take_times(), strict=False)
+        ]
         tables = self._outbox.take()
         if self._letters:
             tables.append(self._outbox.take_failed())
@@ -272,6 +328,7 @@ class HostedRun(Remembering):
         if part is None:
             instance_state.to_initial(self.instance, self._pristine)
             self._emitted = [0] * len(self._spec.ports)
+            self._to_time({})
         else:
             stored = codec.decode(blob_of(store, part)) if versions is None else versions.rest
             state = self._taken_over(stored)
@@ -280,10 +337,16 @@ class HostedRun(Remembering):
             )
             ports = len(self._spec.ports)  # with or without errors: that may change between runs
             self._emitted = [*stored["emitted"], 0][:ports]
+            self._to_time(stored)
         if self._versioned is not None:
             # Before open(): what that changes counts as a change.
             self._versioned.restored(epoch, self.instance, versions, None if part is None else part.form)
         self._call("open()", lambda: instance_state.open_again(self.instance))
+
+    def _to_time(self, stored: Mapping[str, Any]) -> None:
+        self._stray = None
+        if self.clock is not None:
+            self.clock.restore(stored.get("time"))
 
     def check_stored(self, stored: Mapping[str, Any]) -> None:
         """MismatchError if restoring what a checkpoint holds would be refused. Changes nothing."""
@@ -294,10 +357,8 @@ class HostedRun(Remembering):
 
     def _taken_over(self, stored: Mapping[str, Any]) -> Any:
         """The stored state, for an operator whose attributes may be others now."""
-        state, fresh = (
-            codec.decode(stored["state"]),
-            instance_state.fresh_attributes(self.instance, self._pristine),
-        )
+        state = codec.decode(stored["state"])
+        fresh = instance_state.fresh_attributes(self.instance, self._pristine)
         if fresh is None or type(state) is not dict:
             return state
         taken = taken_over(self.name, state, stored.get("attributes"), fresh, declared(type(self.instance)))
@@ -320,8 +381,15 @@ class HostedRun(Remembering):
 
     def _submit(self, instance: Any, item: Any, port: int | str) -> None:
         """What an instance submits that was left behind goes nowhere."""
-        if instance is self.instance:
-            self._outbox.submit(item, port)
+        if instance is not self.instance:
+            return
+        if self.clock is not None and threading.get_ident() != self._caller:
+            self._stray = TopologyError(
+                f"operator {self.name!r} submitted a row from a thread of its own: behind it event time of its input counts.",
+                cure=f"Submit in process(), or declare event time again behind {self.name!r}: .event_time('at', delay=…).",
+            )
+            raise self._stray
+        self._outbox.submit(item, port)
 
 
 def _versions(store: Store | None, part: OperatorPart) -> Restored:

@@ -15,6 +15,8 @@ from holdfast.checkpoint.parts import OperatorPart
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp
+from holdfast.language.hosted import OnError
+from holdfast.operators.bad_rows import Refusals
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
@@ -86,6 +88,15 @@ class SourceRun(Remembering):
         self.dry = piece is None
         return piece
 
+    @property
+    def place(self) -> tuple[Any, bool]:
+        """Where it is behind the slice it gave last: see `go_to`."""
+        return self.source.snapshot(), self.closed
+
+    def go_to(self, place: tuple[Any, bool]) -> None:
+        snapshot, self.closed = place
+        self.source.seek(snapshot)
+
     def pin(self, epoch: Epoch) -> Any:
         return self.source.snapshot()
 
@@ -101,9 +112,10 @@ class SourceRun(Remembering):
 class SinkRun(Remembering):
     """A sink inside a region."""
 
-    def __init__(self, name: OperatorName, sink: Sink) -> None:
+    def __init__(self, name: OperatorName, sink: Sink, on_error: OnError = "fail") -> None:
         self.name = name
         self.sink = sink
+        self.refusals = Refusals(name, on_error)
 
     def pin(self, epoch: Epoch) -> Any:
         return self.sink.seal(epoch)

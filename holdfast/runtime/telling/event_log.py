@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.telling.events import RunEvent, encode
+from holdfast.runtime.telling.events import RunEvent
+from holdfast.runtime.telling.stored_events import encode
 from holdfast.store.base import NewEvent, Store
 
 

@@ -1,13 +1,13 @@
-"""Events of a run as values, and their one stored form: a kind and plain data, as the store's event log keeps them.
+"""Events of a run as values. How they are stored: `stored_events.py`.
 
 Must hold: a kind and the names of its fields never change their meaning, and a field that comes later has a default. So
-every log can be read, of earlier versions and of later ones: see `decode`.
+every log can be read, of earlier versions and of later ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from holdfast.runtime.telling.run_event import KINDS as KINDS
@@ -286,6 +286,18 @@ class RowsLost(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RowsRepeated(RunEvent):
+    """Rows that an element of a region in mode `independent` had already, at most so many: after a death of the driver its sender
+    stands behind it and sends them again."""
+
+    kind: ClassVar[str] = "rows.repeated"
+    element: str
+    rows: int
+    region: str | None = None
+    sinks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RowsLate(RunEvent):
     """Rows that came too late for their windows. `rows` since the event before, `total` since the initial state."""
 
@@ -351,37 +363,3 @@ class OperatorDamaged(RunEvent):
     kind: ClassVar[str] = "operator.damaged"
     operator: str
     reason: str
-
-
-# --- the stored form ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class OtherEvent:
-    """An event that this version has no class for: of a later version, of a tool, or one whose data was left out."""
-
-    kind: str
-    data: Mapping[str, Any]
-
-
-def encode(event: RunEvent) -> tuple[str, dict[str, Any]]:
-    """Kind and data for the event log."""
-    if isinstance(event, Summary):
-        return event.kind, dict(event.status)
-    told = {field.name: getattr(event, field.name) for field in fields(event)}
-    return event.kind, {name: value for name, value in told.items() if value is not None}
-
-
-def decode(kind: str, data: Mapping[str, Any]) -> RunEvent | OtherEvent:
-    """The event that was stored. Fields that this version does not know are left out."""
-    cls = KINDS.get(kind)
-    if cls is None or "left_out_bytes" in data:
-        return OtherEvent(kind, data)
-    if cls is Summary:
-        return Summary(data)
-    names = {field.name for field in fields(cls)}
-    told = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items() if name in names}
-    try:
-        return cls(**told)
-    except TypeError:  # a field is missing that this version needs
-        return OtherEvent(kind, data)

@@ -14,6 +14,7 @@ from logging import DEBUG, ERROR, INFO, WARNING
 
 from holdfast.clock import Clock, Every
 from holdfast.runtime.telling import events as e
+from holdfast.runtime.telling.beginning_events import ProgramChanged
 
 SELDOM_S = 10.0
 
@@ -54,6 +55,8 @@ def line_of(event: e.RunEvent) -> Line | None:
             drops = event.gone or any(what.get("gone") for what in event.changed.values())
             about = (event.region, event.epoch, "; ".join(event.sentences()))
             return WARNING if drops else INFO, "region %r has changed since epoch %s: %s", about
+        case ProgramChanged(changes):
+            return INFO, "the program has changed since the run before:\n  %s", ("\n  ".join(changes),)
         case e.RunRefused(error, message):
             return INFO, "the run is refused, %s: %s", (error, message)
         case e.RunFailed(error, message):
@@ -72,6 +75,11 @@ def line_of(event: e.RunEvent) -> Line | None:
                 "element %r lost %s rows for %s: %s",
                 (event.element, event.rows, sinks, event.reason),
             )
+        case e.RowsRepeated():
+            text = (
+                "element %r may get up to %s rows that it had before the driver died; they may be twice in %s"
+            )
+            return WARNING, text, (event.element, event.rows, ", ".join(event.sinks or ()) or "no sink")
         case e.RowsLate():
             return WARNING, "operator %r: %s late rows, %s in all", (event.operator, event.rows, event.total)
         case e.RowsMalformed():

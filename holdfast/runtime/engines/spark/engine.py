@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
-from holdfast.language.connectors import TIMES, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import TIMES, RowCheck, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Segments
@@ -38,6 +38,8 @@ from holdfast.runtime.engines.spark.stage import RisingStage
 from holdfast.runtime.engines.spark.stateless import (
     FRAMES,
     SparkAnalyser,
+    checked_rows,
+    dealt_out,
     spark_schema,
     without_positions,
 )
@@ -174,7 +176,13 @@ class SparkEngine(Engine):
         shutil.rmtree(directory, ignore_errors=True)
         return None
 
+    def checked(self, frame: Frame, check: RowCheck, sink: OperatorName) -> tuple[Frame, Frame, list[Frame]]:
+        rows = self.share(checked_rows(as_frame(frame), check, sink))
+        return *dealt_out(rows, sink), [rows]
+
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
+        if isinstance(frame, ReadableRows) and self._keyed.deliver(sink, frame, step):
+            return None
         return sink.write_spark(as_frame(frame), step)
 
     def keyed_step(

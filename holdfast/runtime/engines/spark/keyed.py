@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 
 from holdfast.durable import remove_quietly, tells_of_no_space
 from holdfast.errors import NoSpaceError
-from holdfast.language.connectors import Sink, TaskReader
+from holdfast.language.connectors import Sink, StepId, TaskReader
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.spark.anchors import Anchors
@@ -38,6 +38,7 @@ from holdfast.runtime.engines.spark.stage import (
     BLOB,
     RESULT,
     ChangesStage,
+    DeliverStage,
     KeyedStage,
     LiveDirectory,
     LoadStage,
@@ -117,6 +118,16 @@ class KeyedJobs:
         for number, sink in enumerate(writers):
             sink.adopt(name.id, [result["written"][number] for result in results.values()])
         return self._collected(task, state, results, tuple(writers))
+
+    def deliver(self, sink: Sink, rows: ReadableRows, step: StepId) -> bool:
+        """Let tasks read rows and write them into a sink; False: they cannot, and nothing was done."""
+        columns = sink.task_columns()
+        readers = {} if columns is None else self._readers({0: rows})
+        if columns is None or not readers or (writer := sink.task_writer(step)) is None:
+            return False
+        stage = DeliverStage(readers[0], tuple(columns), self._partitions, writer)
+        sink.adopt(step, self._places().mapPartitionsWithIndex(stage).collect())
+        return True
 
     def _run(self, stage: KeyedStage, rows: PortFrames) -> dict[int, dict[str, Any]]:
         """One job; what each partition answered."""

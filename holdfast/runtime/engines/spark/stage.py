@@ -167,6 +167,23 @@ class KeyedStage:
 
 
 @dataclass(frozen=True)
+class DeliverStage:
+    """Without a plan: every task reads all rows and gives its share of them to a sink's writer."""
+
+    reader: TaskReader
+    columns: tuple[str, ...]
+    partitions: int
+    writer: TaskWriter
+
+    def __call__(self, partition: int, anchors: Iterable[Any]) -> Iterable[Any]:
+        for _ in anchors:  # Spark does not use a worker again that leaves input unread
+            pass
+        rows = self.reader(self.columns)
+        begin, end = (rows.num_rows * each // self.partitions for each in (partition, partition + 1))
+        yield self.writer(rows.slice(begin, end - begin), partition, _task()[1])
+
+
+@dataclass(frozen=True)
 class LoadStage:
     """Copies a partition's restored segments to the executor that anchors it."""
 

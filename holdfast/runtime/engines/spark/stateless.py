@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +12,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.connectors import POSITION_COLUMNS, RowCheck
 from holdfast.language.graph import Operator
+from holdfast.language.hosted import ERRORS
+from holdfast.operators.bad_rows import MARK, REASON, letters_of, marked
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.stateless import StatelessKind
 from holdfast.runtime.engines.spark.readable import as_frame
@@ -46,6 +49,21 @@ def arrow_mapper(
             yield from fn(pa.Table.from_batches([batch])).select(schema.names).cast(schema).to_batches()
 
     return run
+
+
+def checked_rows(frame: DataFrame, check: RowCheck, sink: str) -> DataFrame:
+    """The rows of a frame, each with why a sink cannot write it; null if it can."""
+    schema = arrow_schema(frame).append(MARK)
+    return frame.mapInArrow(
+        arrow_mapper(partial(marked, check=check, sink=sink), schema), spark_schema(schema)
+    )
+
+
+def dealt_out(rows: DataFrame, sink: str) -> tuple[DataFrame, DataFrame]:
+    """Marked rows: those that can be written, and letters about the others."""
+    mapper = arrow_mapper(partial(letters_of, sink=sink), ERRORS)
+    bad = rows.filter(F.col(REASON).isNotNull()).mapInArrow(mapper, spark_schema(ERRORS))
+    return rows.filter(F.col(REASON).isNull()).drop(REASON), bad
 
 
 class SparkFrames:

@@ -7,7 +7,8 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 from faults import DRIVER_KILLED, fired
 
 PATIENCE_S = 120.0
+FAILPOINTS = "HOLDFAST_FP"
 
 
 def lived(program: Path, here: Path, failpoint: str = "", *arguments: str) -> int:
@@ -25,33 +27,45 @@ def lived(program: Path, here: Path, failpoint: str = "", *arguments: str) -> in
     hashes of texts than the lives before it: whatever depends on them shows.
     """
     given = [str(program), *arguments, str(here)]
-    code, said = _forked(given, failpoint) if failpoint else _fresh(given)
+    code, said = _forked(given, {FAILPOINTS: failpoint}) if failpoint else _fresh(given)
     assert code in (0, -signal.SIGKILL), said[-3000:]
     fired(DRIVER_KILLED, int(code != 0))
     return code
 
 
+def killed_at(failpoint: str, program: Path, *arguments: str, **environment: str) -> None:
+    """A life in a fork that the failpoint must end."""
+    code, said = _forked([str(program), *arguments], {**environment, FAILPOINTS: failpoint})
+    assert code == -signal.SIGKILL, f"{failpoint} did not fire: {said[-3000:]}"
+    fired(DRIVER_KILLED)
+
+
+def undisturbed(program: Path, here: Path, *arguments: str) -> None:
+    """A life to the end in a fork, for what others are compared with: those end in interpreters of their own."""
+    code, said = _forked([str(program), *arguments, str(here)], {FAILPOINTS: ""})
+    assert code == 0, said[-3000:]
+
+
 def _fresh(given: list[str]) -> tuple[int, str]:
-    environment = {**os.environ, "HOLDFAST_FP": ""}
+    environment = {**os.environ, FAILPOINTS: ""}
     done = subprocess.run(
         [sys.executable, *given], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )  # fmt: skip
     return done.returncode, done.stderr
 
 
-def _forked(given: list[str], failpoint: str) -> tuple[int, str]:
-    said = Path(given[-1]) / "said"
-    said.parent.mkdir(parents=True, exist_ok=True)
-    code = forked.finish(forked.start(_live, given, failpoint, said), PATIENCE_S)
-    return code, said.read_text(errors="replace")
+def _forked(given: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    with tempfile.NamedTemporaryFile("r", errors="replace") as said:
+        code = forked.finish(forked.start(_live, given, dict(environment), said.name), PATIENCE_S)
+        return code, said.read()
 
 
-def _live(given: list[str], failpoint: str, said: Path) -> None:
+def _live(given: list[str], environment: dict[str, str], said: str) -> None:
     """Body of a fork: what `python PROGRAM ARGUMENTS` does."""
-    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    output = os.open(said, os.O_WRONLY | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    os.environ["HOLDFAST_FP"] = failpoint
+    os.environ.update(environment)
     sys.argv = given
     runpy.run_path(given[0], run_name="__main__")
 

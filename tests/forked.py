@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 HUNG_S = 60.0
+PRELOADED = ["campaign", "holdfast.testing.sink_conformance", "pyarrow.parquet", "pandas"]
+"""What children find imported; the first one only if tests of the runtime are in this run."""
 
 _context: Any = None
 
@@ -22,7 +24,7 @@ def forkserver() -> Any:
     global _context
     if _context is None:
         _context = multiprocessing.get_context("forkserver")
-        _context.set_forkserver_preload(["campaign"])
+        _context.set_forkserver_preload(PRELOADED)
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         try:

@@ -1,0 +1,114 @@
+"""A queue whose batches can be had again, between elements that restart alone. What it means: `protocol/preserved.py`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from holdfast.errors import StateError
+from holdfast.ids import ConnectionId
+from holdfast.protocol.messages import Marker
+from holdfast.protocol.preserved import NotRepeated, Preserved
+from holdfast.runtime.links.batch import Batch
+from holdfast.runtime.links.connection import Interrupted, Parcel, Signals, never
+from holdfast.runtime.links.queue import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a sender or a receiver has come."""
+
+    batches: int
+    rows: int
+
+
+class PreservedQueue(Queue):
+    """Batches that were taken stay in their files until an epoch of the receiver covers them. No markers travel in it."""
+
+    def __init__(self, id: ConnectionId, signals: Signals, *, unbounded: bool = False) -> None:
+        super().__init__(id, signals, unbounded=unbounded)
+        self._kept: Preserved[Parcel] = Preserved()
+        self._items = cast("deque[Parcel | Marker]", self._kept.waiting)
+
+    # --- the sender's side --------------------------------------------------------------------------------------
+
+    def put_batch(self, batch: Batch, give_up: Callable[[], bool], hurry: Callable[[], bool] = never) -> None:
+        with self._signals.condition:
+            is_repeated = self._kept.sent < self._kept.highest
+            while not is_repeated and self._full() and not hurry():
+                if give_up():
+                    raise Interrupted
+                self._signals.condition.wait(1.0)
+            if self._put(Parcel(batch, self.sent + batch.rows)):
+                self._count(batch, 1)
+            else:
+                batch.hold.let_go()
+            self.sent += batch.rows
+            self._signals.condition.notify_all()
+
+    def _put(self, parcel: Parcel) -> bool:
+        try:
+            return self._kept.put(parcel, parcel.batch.rows)
+        except NotRepeated as error:
+            raise StateError(
+                f"what was to be sent along {self.id} again is not what was sent before: {error}.",
+                cure="In mode='independent' an element does its steps again after a failure, so its operators must give the"
+                " same rows for the same input; use another mode if they cannot.",
+            ) from error
+
+    @property
+    def place_of_sender(self) -> Place:
+        return Place(self._kept.sent, self.sent)
+
+    def send_again(self, place: Place) -> None:
+        """The sender went back: what it sent since comes again, and is let go of."""
+        with self._signals.condition:
+            self._kept.send_again(place.batches)
+            self.sent = place.rows
+
+    def sent_for_good(self, place: Place) -> None:
+        """An epoch of the sender holds it."""
+        with self._signals.condition:
+            self._kept.sent_for_good(place.batches)
+
+    def rewind(self, row: int) -> None:
+        raise AssertionError("what waits here is never sent anew")
+
+    # --- the receiver's side ------------------------------------------------------------------------------------
+
+    def pop(self) -> Parcel | Marker:
+        parcel = self._kept.take()
+        parcel.batch.hold.take()  # one for the step, one for the case that it must be done again
+        self._count(parcel.batch, -1)
+        self.taken = parcel.end
+        self._signals.condition.notify_all()
+        return parcel
+
+    def take_just(self, batches: int) -> list[Parcel]:
+        """The next batches: they are here."""
+        return [cast(Parcel, self.pop()) for _ in range(batches)]
+
+    @property
+    def place_of_receiver(self) -> Place:
+        return Place(self._kept.taken, self.taken)
+
+    def take_back(self, place: Place) -> None:
+        """The receiver went back: what it took since waits again."""
+        with self._signals.condition:
+            for parcel in self._kept.take_back(place.batches):
+                self._count(parcel.batch, 1)
+            self.taken = place.rows
+
+    def cover(self, place: Place) -> None:
+        """An epoch of the receiver holds what it made of the rows up to there."""
+        with self._signals.condition:
+            for parcel in self._kept.cover(place.batches):
+                parcel.batch.hold.let_go()
+
+    def put_first(self, parcels: Sequence[Parcel]) -> None:
+        raise AssertionError("steps take whole batches here, or they could not be done again")
+
+    def throw_away(self, now: bool) -> None:
+        """Nothing is thrown away: the sender waits."""

@@ -1,0 +1,1 @@
+"""What PostgreSQL has to itself: connections, types, what its tables look like, what its errors mean."""

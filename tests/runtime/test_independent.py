@@ -1,0 +1,151 @@
+"""Mode `independent`: an element that fails restarts alone, and nothing is lost or doubled; a death of the driver costs what
+is counted. Compared with what a loop over the rows gives."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import independent_program as program
+import pytest
+from killed import lived, written
+
+import holdfast as hf
+from holdfast.errors import StateError, TopologyError
+from holdfast.failpoints import arm, disarm
+from holdfast.testing import MemorySink, run_local, submit_local
+
+FILE = Path(program.__file__)
+
+
+def expected(count: int = program.ROWS) -> dict[str, list[tuple[int, ...]]]:
+    totals = [(n % 5, n // 5 + 1, n) for n in range(count)]
+    return {"totals": sorted(totals), "numbered": [(n,) for n in range(count)]}
+
+
+def results(here: Path) -> dict[str, list[tuple[int, ...]]]:
+    columns = {"totals": ("k", "n", "newest"), "numbered": ("id",)}
+    return {
+        name: sorted(tuple(row[c] for c in chosen) for row in written(here, name))
+        for name, chosen in columns.items()
+    }
+
+
+def resets(status: Any) -> dict[str, int]:
+    return {name: region["resets"] for name, region in status.as_dict()["regions"].items()}
+
+
+@pytest.mark.parametrize("rows_per_step", [1, 7, 600])
+def test_without_failures_the_result_is_that_of_any_mode(rows_per_step: int, tmp_path: Path) -> None:
+    status = run_local(
+        program.build(str(tmp_path), rows_per_step=rows_per_step), store=f"file:{tmp_path}/store"
+    )
+    assert results(tmp_path) == expected()
+    assert set(resets(status)) == {
+        f"r.{e}" for e in ("numbers", "totals", "totals_out", "numbered", "numbered_out")
+    }
+
+
+FAULTS = [
+    "step.begin=raise@9",
+    "step.end=raise@31;step.begin=raise@55",
+    "step.end=raise@5;ckpt.op.put=raise@4;sink.write=raise@20",
+    "drain.begin=raise@3;step.begin=raise@20;ckpt.manifest.tmp_written=raise@5",
+    "ckpt.op.serialize=raise@6;sink.write=raise@9;sink.prepare=raise@4",
+    "step.end=raise@40;reset.begin=raise@6;reset.source.seek=raise@1",
+    "sink.commit.begin=raise@3;step.end=raise@33",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("faults", FAULTS)
+def test_elements_that_fail_alone_lose_and_double_nothing(faults: str, tmp_path: Path) -> None:
+    arm(faults)
+    try:
+        status = run_local(program.build(str(tmp_path)), store=f"file:{tmp_path}/store")
+    finally:
+        fired = disarm()
+    assert results(tmp_path) == expected()
+    assert all(fired.values()), fired
+    assert sum(resets(status).values()) >= len(fired) - 2
+    assert status.as_dict()["lost_rows"] == {"totals_out": 0, "numbered_out": 0}
+
+
+def test_the_others_go_on_while_one_fails(tmp_path: Path) -> None:
+    class Weak(hf.Operator):
+        failures = 6
+
+        def process(self, row: Any, port: int) -> Any:
+            if row.id % 50 == 49 and Weak.failures:
+                Weak.failures -= 1
+                raise ValueError("weak")
+            return row
+
+    topology = hf.Topology("weak")
+    rows = hf.Rows([(n,) for n in range(400)], "id long", rows_per_step=5)
+    start = topology.source(rows, name="numbers").consistent(
+        "r", period=0.05, mode="independent", max_consecutive_resets=20
+    )
+    weak = start.apply(Weak, "id long", name="weak")
+    weak.isolate().sink(MemorySink(f"{tmp_path}/weak"), name="weak_out")
+    start.isolate().sink(MemorySink(f"{tmp_path}/all"), name="all_out")
+    status = run_local(topology, store=f"file:{tmp_path}/store")
+    for name in ("weak", "all"):
+        assert sorted(row["id"] for row in MemorySink.rows(f"{tmp_path}/{name}")) == list(range(400))
+    assert resets(status) == {"r.numbers": 0, "r.weak": 6, "r.weak_out": 0, "r.all_out": 0}
+
+
+def test_a_stop_in_the_middle_loses_nothing(tmp_path: Path) -> None:
+    for wait in (0.05, 0.15, None):
+        job = submit_local(program.build(str(tmp_path)), store=f"file:{tmp_path}/store")
+        if wait is None:
+            job.await_termination(60)
+        else:
+            job.await_termination(wait)
+            job.stop(60)
+    assert results(tmp_path) == expected()
+
+
+KILLS = [
+    "step.end=kill@25",
+    "ckpt.manifest.renamed=kill@9",
+    "sink.commit.begin=kill@6",
+    "drain.begin=kill@20",
+]
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_a_death_of_the_driver_costs_no_more_than_is_counted(kill: str, tmp_path: Path) -> None:
+    assert lived(FILE, tmp_path, kill) == -signal.SIGKILL
+    status = run_local(program.build(str(tmp_path)), store=f"file:{tmp_path}/store").as_dict()
+    found = [n for (n,) in results(tmp_path)["numbered"]]
+    missing = set(range(program.ROWS)) - set(found)
+    assert len(missing) <= status["lost_rows"]["numbered_out"]
+
+
+def test_what_cannot_be_done_again_the_same_way_is_told(tmp_path: Path) -> None:
+    class Fickle(hf.Operator):
+        calls = 0
+
+        def process(self, row: Any, port: int) -> Any:
+            Fickle.calls += 1
+            if Fickle.calls == 60:
+                raise ValueError("once")
+            return [row] * (1 if Fickle.calls < 60 else 2)
+
+    topology = hf.Topology("fickle")
+    rows = hf.Rows([(n,) for n in range(100)], "id long", rows_per_step=5)
+    start = topology.source(rows, name="numbers").consistent(
+        "r", period=30, mode="independent", max_consecutive_resets=2
+    )
+    start.apply(Fickle, "id long", name="fickle").isolate().sink(MemorySink("unused"), name="out")
+    with pytest.raises(StateError, match="is not what was sent before"):
+        run_local(topology, store=f"file:{tmp_path}/store")
+
+
+def test_a_cycle_is_refused_and_so_are_other_triggers(tmp_path: Path) -> None:
+    topology = hf.Topology("t")
+    source = topology.source(hf.Rows([(1,)], "id long"), name="numbers")
+    source.consistent("r", trigger="manual", mode="independent").sink(MemorySink("unused"), name="out")
+    with pytest.raises(TopologyError, match="each element has its own epochs, and trigger='manual'"):
+        topology.explain()

@@ -1,0 +1,92 @@
+"""The matrix of document 004, §7.1: topology × mode × failure, every cell against what a loop over the rows gives.
+
+In-process failures are exceptions at failpoints; deaths of the driver are SIGKILLs of a child, which is then started again.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matrix_program as program
+import pytest
+from faults import fired
+from killed import lived
+
+from holdfast.failpoints import arm, disarm
+from holdfast.protocol.shape import MODES
+from holdfast.testing import run_local
+
+FILE = Path(program.__file__)
+
+FAILURES = {
+    "an element, before its step": "step.begin=raise@7",
+    "an element, after its step": "step.end=raise@11",
+    "two elements": "step.end=raise@6;step.begin=raise@13",
+    "while draining": "drain.begin=raise@1",
+    "the store, at a part": "ckpt.op.put=raise@2",
+    "the store, at the manifest": "ckpt.manifest.fsynced=raise@1",
+    "the sink, while preparing": "sink.prepare=raise@1",
+    "the commit": "sink.commit.begin=raise@1",
+    "the reset after a failure": "step.end=raise@9;reset.begin=raise@{again}",
+}
+"""`{again}`: the first hit of a failpoint of resets after those with which the run begins."""
+
+DEATHS = {
+    "in a step": "step.end=kill@9",
+    "while a part is stored": "ckpt.op.put_done=kill@2",
+    "between manifest and record": "ckpt.epoch.published=kill@1",
+    "in a commit": "sink.commit.applied=kill@1",
+}
+
+EXACT = [mode for mode in MODES if mode != "independent"]
+CELLS = [
+    (topology, mode, failure)
+    for topology in program.TOPOLOGIES
+    for mode in MODES
+    for failure in FAILURES
+    if not (topology == "cycle" and mode == "independent")
+]
+DEADLY = [(topology, mode, death) for topology in program.TOPOLOGIES for mode in EXACT for death in DEATHS]
+
+
+def elements(topology: str, mode: Any, here: Path) -> int:
+    """Elements in regions: each of them is reset when a run begins."""
+    text = program.build(topology, mode, str(here)).explain()
+    lines = text.partition("\nelements\n")[2].partition("\n\n")[0].splitlines()[1:]
+    return sum(line.split()[1] != "-" for line in lines)
+
+
+@pytest.mark.parametrize(("topology", "mode", "failure"), CELLS)
+def test_a_failure_changes_no_result(topology: str, mode: Any, failure: str, tmp_path: Path) -> None:
+    faults = FAILURES[failure].format(again=elements(topology, mode, tmp_path) + 1)
+    arm(faults)
+    try:
+        status = run_local(
+            program.build(topology, mode, str(tmp_path)), store=f"file:{tmp_path}/store"
+        ).as_dict()
+    finally:
+        hits = disarm()
+    assert all(hits.values()), f"{hits}: not every fault fired"
+    assert sum(region["resets"] for region in status["regions"].values()) >= 1
+    assert program.found(topology, tmp_path) == program.golden(topology)
+    fired("exception at a failpoint", sum(hits.values()))
+
+
+@pytest.mark.sampled(keep=2, per=("topology", "mode"))
+@pytest.mark.parametrize(("topology", "mode", "death"), DEADLY)
+def test_a_death_of_the_driver_changes_no_result(
+    topology: str, mode: str, death: str, tmp_path: Path, tell: Callable[..., None]
+) -> None:
+    assert lived(FILE, tmp_path, DEATHS[death], topology, mode) == -signal.SIGKILL, (
+        "the driver was not killed"
+    )
+    run_local(program.build(topology, mode, str(tmp_path)), store=f"file:{tmp_path}/store")
+    assert program.found(topology, tmp_path) == program.golden(topology)
+
+
+def test_the_matrix_is_large_enough(tell: Callable[..., None]) -> None:
+    tell("matrix", f"{len(CELLS)} cells with failures in the run, {len(DEADLY)} with a death of the driver")
+    assert len(CELLS) + 2 * len(program.TOPOLOGIES) * len(EXACT) >= 300

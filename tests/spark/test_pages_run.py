@@ -1,0 +1,121 @@
+"""Every program on the pages runs: the Python blocks of README.md and docs/, one by one, over a few rows.
+
+A block finds what the page speaks of (`orders`, `clicks`, a store with epochs, …) as it would be in a program around it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import holdfast as hf
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCKS = {
+    f"{page.name} {number}": text
+    for page in PAGES
+    for number, text in enumerate(BLOCK.findall(page.read_text("utf-8")))
+}
+ALTERNATIVES = {"checkpoints.md 0"}
+"""Each line of these is a way of its own."""
+
+CLICK = "user string, page string, at timestamp"
+ORDER = "id long, customer string, name string, cents long, text string, age_days long, country string, day string"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the programs run: with input files, and a store in which a savepoint was made."""
+    monkeypatch.chdir(tmp_path)
+    orders = [
+        {"id": n, "customer": f"c{n % 2}", "name": "n", "cents": n, "text": str(n) if n % 3 else "no number",
+         "age_days": 20 * n, "country": "DE", "day": "2026-01-01"} for n in range(6)
+    ]  # fmt: skip
+    at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    clicks = [
+        {"user": f"u{n % 2}", "page": "p", "at": (at + dt.timedelta(minutes=n)).isoformat()} for n in range(6)
+    ]
+    for name, rows in {"orders": orders, "clicks": clicks, "payments": orders}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "in" / "orders").mkdir(parents=True)
+    (tmp_path / "in" / "orders" / "a.csv").write_text("id,name,cents\n1,a,10\n2,b,many\n")
+    return tmp_path
+
+
+def surroundings(spark: Any, text: str) -> dict[str, Any]:
+    """What a block may speak of; of the graph only what it does speak of."""
+    shop = hf.Topology("shop")
+    found: dict[str, Any] = {
+        "hf": hf, "holdfast": hf, "pa": pa, "sqlite3": sqlite3, "closing": closing, "spark": spark,
+        "datetime": dt.datetime, "timedelta": dt.timedelta, "CLICK": CLICK, "shop": shop, "topology": shop,
+    }  # fmt: skip
+
+    def given(name: str, schema: str) -> hf.Stream:
+        source = shop.source(hf.Files(name, "json", schema=schema), name=f"given_{name}")
+        return source.consistent(period=0.5) if "roll=" in text else source
+
+    if "base." in text:
+        found["base"] = sqlite3.connect(":memory:")
+        found["base"].execute("create table orders (id integer primary key, cents integer)")
+        found["base"].execute("insert into orders values (2, 0)")
+    if re.search(r"\b(orders|totals|pairs|submit)\b", text) and "hf.Topology" not in text:
+        orders = found["orders"] = given("orders", ORDER)
+        found["totals"] = orders.aggregate("customer", cents=hf.sum("cents"), name="totals")
+    if re.search(r"\b(payments|pairs)\b", text):
+        found["payments"] = given("payments", ORDER)
+    if "pairs" in text:
+        found["pairs"] = orders.join(found["payments"], "customer", keep=hf.latest(rows=5), name="pairs")
+    if "clicks" in text:
+        found["clicks"] = given("clicks", CLICK)
+    return found
+
+
+def run_shop(spark: Any, *savepoints: str) -> None:
+    """The program of the README with some savepoints, each an epoch."""
+    made: dict[str, Any] = {}
+    exec(BLOCKS["README.md 0"], made)
+    run = made["shop"].submit(spark, store="store")
+    for name in savepoints:
+        run.savepoint(name)
+    run.stop()
+
+
+def execute(text: str, spark: Any) -> dict[str, Any]:
+    names = surroundings(spark, text)
+    exec(compile(text, "page", "exec"), names)
+    if names["shop"].graph().operators:
+        names["shop"].explain(spark=spark)
+    if ".sink(" in text:
+        names["shop"].run(spark, store="sinks", until="available")
+    return names
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_runs(block: str, spark: Any, place: Path) -> None:
+    text = BLOCKS[block]
+    if "read_state" in text:
+        run_shop(spark, "monday", *(f"n{number}" for number in range(7)))
+        names = surroundings(spark, text)
+        for line in text.splitlines():
+            exec(f"shown = {line.partition('= ')[2]}" if " = holdfast" in line else f"shown = {line}", names)
+            assert "customer" in names["shown"].columns
+            assert names["shown"].collect() is not None
+    elif "submit" in text:
+        region = (re.findall(r'regions\["(\w+)"\]', text) or ["books"])[0]
+        names = execute(f"orders.consistent({region!r}, period=0.5)\n{text}", spark)
+        for handle in {value for value in names.values() if isinstance(value, hf.Run)}:
+            handle.stop()
+    else:
+        for one in text.splitlines() if block in ALTERNATIVES else [text]:
+            execute(one, spark)
