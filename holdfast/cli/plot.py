@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from holdfast.cli.options import Region, StoreUrl
 from holdfast.errors import ConfigError
-from holdfast.protocol.size_curves import Point, average, total
-from holdfast.runtime.telling.events import EpochDecided, RunEvent, RunStarted, StateSizes, TimingProfiled
-from holdfast.runtime.telling.stored_events import OtherEvent, decode
-
-LINE, EPOCH, THRESHOLD, AVERAGE = "#2c6fbb", "#c0392b", "#27ae60", "#b0b7c3"
-
-
-@dataclass
-class Life:
-    """What one run told about a region."""
-
-    curves: dict[str, list[Point]] = field(default_factory=dict)
-    """By element: turning points."""
-    epochs: list[EpochDecided] = field(default_factory=list)
-    profiles: list[TimingProfiled] = field(default_factory=list)
-
-    @property
-    def total(self) -> list[Point]:
-        return total(self.curves.values())
 
 
 def plot(
@@ -41,13 +20,16 @@ def plot(
     region: Region = None,
 ) -> None:
     """Draw what a store's event log tells."""
+    from holdfast.cli.state_picture import draw, lives_of
+    from holdfast.runtime.telling.events import StateSizes
+    from holdfast.runtime.telling.stored_events import decode
     from holdfast.store.urls import open_store
 
     if not state_size:
         raise ConfigError("there is nothing to draw.", cure="Give --state-size.")
     place = open_store(store)
     events = [decode(event.kind, event.data) for event in place.events()]
-    chosen = _chosen(events, region, place.url)
+    chosen = _chosen({event.region for event in events if isinstance(event, StateSizes)}, region, place.url)
     lives = lives_of(events, chosen)
     draw(lives, chosen, out)
     points = sum(len(curve) for life in lives for curve in life.curves.values())
@@ -55,8 +37,8 @@ def plot(
     print(f"{out}: region {chosen}, {points} turning points, {epochs} epochs")
 
 
-def _chosen(events: Iterable[RunEvent | OtherEvent], wanted: str | None, url: str) -> str:
-    found = sorted({event.region for event in events if isinstance(event, StateSizes)})
+def _chosen(told: set[str], wanted: str | None, url: str) -> str:
+    found = sorted(told)
     if not found:
         raise ConfigError(
             f"no event in {url} tells the size of state.",
@@ -67,76 +49,3 @@ def _chosen(events: Iterable[RunEvent | OtherEvent], wanted: str | None, url: st
     if wanted is not None and wanted not in found:
         raise ConfigError(f"region {wanted!r} tells no sizes.", cure=f"Choose one of {', '.join(found)}.")
     return wanted or found[0]
-
-
-def lives_of(events: Iterable[RunEvent | OtherEvent], region: str) -> list[Life]:
-    """Curves, epochs and thresholds of a region, run by run: between two runs nobody looked."""
-    lives = [Life()]
-    for event in events:
-        match event:
-            case RunStarted():
-                lives.append(Life())
-            case StateSizes(region=name, curves=curves) if name == region:
-                for element, points in curves.items():
-                    lives[-1].curves.setdefault(element, []).extend((at, size) for at, size in points)
-            case EpochDecided(region=name) if name == region:
-                lives[-1].epochs.append(event)
-            case TimingProfiled(region=name) if name == region:
-                lives[-1].profiles.append(event)
-    for life in lives:
-        life.curves = {element: sorted(set(points)) for element, points in life.curves.items()}
-    return [life for life in lives if life.curves]
-
-
-def draw(lives: list[Life], region: str, out: Path) -> None:
-    """One picture: the curve of all elements, its turning points, thresholds, epochs."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ConfigError("pictures need matplotlib.", cure="pip install matplotlib") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9.0, 4.0), dpi=120)
-    begin = min(at for life in lives for at, _ in life.total)
-    most = max(size for life in lives for _, size in life.total)
-    unit, name = (1e6, "MB") if most >= 1e6 else (1e3, "kB") if most >= 1e3 else (1.0, "bytes")
-    for life in lives:
-        _draw_life(axes, life, begin, unit)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("s")
-    axes.set_ylabel(name)
-    axes.set_title(f"State of region {region}, and where its epochs came")
-    axes.spines[["top", "right"]].set_visible(False)
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(handles.values(), handles.keys(), frameon=False, loc="upper right")
-    figure.tight_layout()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(out)
-    except ValueError as error:
-        raise ConfigError(f"{out} cannot be drawn: {error}.", cure="Use --out FILE.png.") from error
-    finally:
-        pyplot.close(figure)
-
-
-def _draw_life(axes: Any, life: Life, begin: float, unit: float) -> None:
-    """Axes of matplotlib are typed nowhere."""
-    curve = life.total
-    times, sizes = [at - begin for at, _ in curve], [size / unit for _, size in curve]
-    axes.plot(times, sizes, color=LINE, linewidth=1.2, label="state")
-    axes.plot(times, sizes, ".", color=LINE, markersize=3, label="turning points")
-    axes.hlines(average(curve) / unit, times[0], times[-1], color=AVERAGE, linestyle=":", label="average")
-    ends = [*(profile.at for profile in life.profiles[1:]), begin + times[-1]]
-    for profile, end in zip(life.profiles, ends, strict=False):
-        if profile.dynamic:
-            span = (profile.at - begin, end - begin)
-            axes.hlines(profile.s_max / unit, *span, color=THRESHOLD, linestyle="--", label="s_max")
-    for chosen, label, filled in (
-        (True, "epoch at a minimum", EPOCH),
-        (False, "epoch at a period's end", "none"),
-    ):
-        some = [epoch for epoch in life.epochs if (epoch.reason == "foreseen increase") == chosen]
-        where = [[epoch.at - begin for epoch in some], [epoch.state_bytes / unit for epoch in some]]
-        if some:
-            axes.plot(*where, "o", color=EPOCH, markerfacecolor=filled, markersize=6, label=label)

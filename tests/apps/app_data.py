@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
+import functools
 import gzip
 import importlib.util
+import itertools
 import math
 import os
 import re
@@ -279,11 +282,87 @@ def nearly(wanted: Iterable[float], found: Iterable[float]) -> bool:
     return all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(wanted, found, strict=True))
 
 
+# --- tmi ---
+
+GEOLIFE = DATA / "geolife-sample"
+BATCH, MODES, ROUNDS, BREAK_S = 10_000, ("still", "walking", "cycling", "driving"), 12, 120
+PER_FILE, POSITIONS = 25_000, 120_000
+
+
+def prepare_tmi(here: Path, positions: int | None = POSITIONS) -> None:
+    """Several plain files: what is compressed must be read from its beginning for every step. The first positions, or all."""
+    with gzip.open(GEOLIFE / "geolife_sample.txt.gz", "rt") as file:
+        header, *lines = file.readlines()
+    lines = lines[:positions]
+    for begin in range(0, len(lines), PER_FILE):
+        path = here / "in" / f"positions-{begin // PER_FILE:02}.csv"
+        path.write_text("".join([header, *lines[begin : begin + PER_FILE]]))
+
+
+@functools.cache
+def modes_of_travel() -> tuple[tuple[int, str, float, int], ...]:
+    """Clusters of every full batch, by plain loops."""
+    rows = rows_of(GEOLIFE / "geolife_sample.txt.gz")
+    found = []
+    for number in range(len(rows) // BATCH):
+        batch = rows[number * BATCH : (number + 1) * BATCH]
+        for mode, (centre, count) in zip(MODES, clusters(list(speeds(batch))), strict=True):
+            found.append((number + 1, mode, centre * 3.6, count))
+    return tuple(found)
+
+
+def speeds(rows: list[Row]) -> Iterator[float]:
+    for (lat, lng, at, user), (lat_2, lng_2, at_2, user_2) in itertools.pairwise(rows):
+        passed = (datetime.fromisoformat(at_2) - datetime.fromisoformat(at)).total_seconds()
+        if user == user_2 and 0 < passed <= BREAK_S:
+            north, north_2 = math.radians(float(lat)), math.radians(float(lat_2))
+            east = (math.radians(float(lng_2)) - math.radians(float(lng))) * math.cos((north + north_2) / 2)
+            yield 6_371_000 * math.hypot(north_2 - north, east) / passed
+
+
+def clusters(values: list[float]) -> list[tuple[float, int]]:
+    """Lloyd's algorithm from quantiles, one value after the other."""
+    ordered, k = sorted(values), len(MODES)
+    centres = []
+    for number in range(k):
+        place = (number + 0.5) / k * (len(ordered) - 1)
+        low, share = int(place), place % 1
+        centres.append(ordered[low] + (ordered[min(low + 1, len(ordered) - 1)] - ordered[low]) * share)
+    members: list[list[float]] = []
+    for _ in range(ROUNDS):
+        borders = [(one + other) / 2 for one, other in itertools.pairwise(centres)]
+        members = [[] for _ in range(k)]
+        for value in ordered:
+            members[bisect.bisect_left(borders, value)].append(value)
+        centres = [sum(m) / len(m) if m else centre for m, centre in zip(members, centres, strict=True)]
+    return [(centre, len(m)) for centre, m in zip(centres, members, strict=True)]
+
+
+def check_tmi(here: Path, complete: bool) -> None:
+    batches = sum(len(rows_of(path)) for path in (here / "in").iterdir()) // BATCH
+    assert batches in (12, 21)
+    golden = {
+        (number, mode): (kmh, count) for number, mode, kmh, count in modes_of_travel() if number <= batches
+    }
+    found = [(int(number), mode, float(kmh), int(count)) for number, mode, kmh, count in output(here / "out")]
+    compare(
+        [(str(n), mode) for n, mode in golden],
+        [(str(n), mode) for n, mode, _, _ in found],
+        complete,
+        "clusters",
+    )
+    for number, mode, kmh, count in found:
+        centre, wanted = golden[number, mode]
+        assert count == wanted, f"batch {number}, {mode}"
+        assert math.isclose(kmh, centre, rel_tol=1e-6, abs_tol=1e-9), f"batch {number}, {mode}"
+
+
 _APPS = (
     App("logwatch", "logwatch/logwatch.py", "watch", LOGWATCH, prepare_logwatch, check_logwatch, {"lines_per_step": 2_000}),
     App("mails", "wordcount/mail_wordcount.py", "words", ENRON, prepare_mails, check_mails, {"lines_per_step": 10_000}),
     App("anomalies", "anomalies/anomalies.py", "detectors", NAB, prepare_anomalies, check_anomalies, {"rows_per_step": 100}),
     App("vwap", "vwap/vwap.py", "market", TAQ, prepare_vwap, check_vwap, {"rows_per_step": 4_000}),
+    App("tmi", "tmi/tmi.py", "travel", GEOLIFE, prepare_tmi, check_tmi, {"rows_per_step": 12_000}),
 )  # fmt: skip
 APPS = {app.name: app for app in _APPS}
 

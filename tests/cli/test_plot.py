@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import run_command
-from holdfast.cli.plot import lives_of
+from holdfast.cli.state_picture import lives_of
 from holdfast.runtime.telling import events as e
+from holdfast.runtime.telling.stored_events import encode
 from holdfast.store.urls import open_store
 
 TOLD: list[e.RunEvent] = [
@@ -30,7 +31,7 @@ def written(path: Path, told: list[e.RunEvent]) -> str:
     store = open_store(f"file:{path}/store")
     store.open("t")
     store.acquire(take_over=False)
-    store.append_events([e.encode(event) for event in told])
+    store.append_events([encode(event) for event in told])
     store.release()
     return store.url
 

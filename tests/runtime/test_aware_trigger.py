@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import holdfast as hf
 from holdfast.cli.show import show_store
 from holdfast.cli.store_status import read_status
 from holdfast.clock import ManualClock
-from holdfast.errors import StateError
+from holdfast.errors import RegionParkedError, StateError
 from holdfast.ids import Epoch
 from holdfast.protocol.turning_points import Turn
 from holdfast.runtime.element.size_watch import SizeWatch
@@ -22,6 +23,7 @@ from holdfast.runtime.job import Job
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import Remembering
 from holdfast.runtime.telling import events as e
+from holdfast.runtime.telling.stored_events import decode
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, run_local, submit_local
 
@@ -91,7 +93,7 @@ def test_the_threshold_is_told_and_found_again(paced: tuple[str, list[e.RunEvent
 
 def test_the_event_log_has_the_curve_as_turning_points(paced: tuple[str, list[e.RunEvent]]) -> None:
     store, _ = paced
-    logged = [e.decode(event.kind, event.data) for event in open_store(store).events()]
+    logged = [decode(event.kind, event.data) for event in open_store(store).events()]
     curves = [event for event in logged if isinstance(event, e.StateSizes)]
     points = [tuple(point) for event in curves for point in event.curves["pool"]]
     assert len(points) == len(set(points)), "none twice"
@@ -226,12 +228,42 @@ def test_after_a_reset_timing_goes_on_with_what_it_knows(tmp_path: Path) -> None
     assert [event.reason for event in of(e.EpochDecided, after)].count("foreseen increase") >= 4
 
 
-KILLS = [
-    "step.end=kill@150",
-    "ckpt.epoch.published=kill@2",
-    "drain.op.ack=kill@5",
-    "sink.commit.begin=kill@1",
-]
+class Poison(Pool):
+    """Breaks at the same row, always."""
+
+    def process(self, row: Any, port: int) -> Any:
+        if row.v == 900:
+            raise ValueError("poison")
+        return super().process(row, port)
+
+
+def test_a_region_that_is_parked_decides_nothing_any_more(tmp_path: Path) -> None:
+    pace, heard = Pace(STEP_S), list[e.RunEvent]()
+    topology = hf.Topology("poison")
+    source = topology.source(PacedRows(pace, rows(2000), "v long", rows_per_step=STEP), name="rows")
+    stream = source.consistent("r", trigger="aware", period=1.0)
+    stream.apply(Poison, "number long, total long", name="pool").sink(MemorySink("poison"), name="out")
+    given = {"clock": pace.clock, "rest_s": 0.001, "subscribers": [heard.append]}
+    job = submit_local(topology, f"file:{tmp_path}/store", "available", **given)
+    pace.job = job
+    pace.given.set()
+    with pytest.raises(RegionParkedError):
+        job.await_termination(60)
+    decided = len(of(e.EpochDecided, heard))
+    assert decided
+    for _ in range(20):
+        pace.clock.advance(1.0)
+        time.sleep(0.01)
+    assert len(of(e.EpochDecided, heard)) == decided
+    job.close()
+    MemorySink.clear("poison")
+
+
+KILLS = {
+    "async": ["step.end=kill@150", "ckpt.epoch.published=kill@2", "sink.commit.begin=kill@1"],
+    "token": ["drain.op.ack=kill@5"],
+    "drain": ["step.end=kill@150"],
+}
 
 
 @pytest.mark.slow

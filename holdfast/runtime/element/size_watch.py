@@ -6,6 +6,7 @@ Must hold: looking takes at most about 2 % of the time: after a look that took l
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from holdfast.clock import Clock
@@ -16,7 +17,9 @@ LEAST_S, MOST_S = 0.02, 0.5
 """Between two looks, at least and at most, unless a look takes long."""
 LOOKS_PER_PERIOD = 100
 SPARE = 50
-"""So many times as long as a look took, nobody looks."""
+"""So many times as long as a look takes, nobody looks."""
+RECENT = 3
+"""The shortest of so many looks counts: one that was long because the machine was busy says nothing about the next."""
 
 
 class SizeWatch:
@@ -37,6 +40,7 @@ class SizeWatch:
         self._measure = measure
         self._detector = TurnDetector()
         self._next = 0.0
+        self._took: deque[float] = deque(maxlen=RECENT)
         self.looks = 0
         self.spent_s = 0.0
         """For looking, in all."""
@@ -60,7 +64,8 @@ class SizeWatch:
         size = sum(run.state_size() for run in self._runs)
         took = self._measure() - begun
         self.looks, self.spent_s = self.looks + 1, self.spent_s + took
-        self._next = now + max(self._interval_s, SPARE * took)
+        self._took.append(took)
+        self._next = now + max(self._interval_s, SPARE * min(self._took))
         turn = self._detector.sample(now, size)
         if turn is not None:
             self._report(turn)

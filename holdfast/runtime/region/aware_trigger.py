@@ -106,6 +106,8 @@ class AwareTrigger(Trigger):
             self._wake(max(0.0, self._policy.period_ends - self._clock.monotonic()), self._period_over)
 
     def _decide(self, chosen: timing.Checkpoint) -> None:
+        if self._asked:  # the one before takes longer than a period: that is the next one
+            return
         event = EpochDecided(
             self._region,
             chosen.reason,

@@ -362,6 +362,7 @@ class Region:
     def _await_space(self, reason: str) -> None:
         self._cause = Cause(reason)
         self.announce(events.RegionPaused(self.plan.name, reason))
+        self.trigger.halt()
         for life in self.lives.values():
             life.pause()
 
@@ -378,6 +379,7 @@ class Region:
 
     def _park(self, reason: str) -> None:
         self._cause = replace(self._cause, reason=reason or self._cause.reason)
+        self.trigger.halt()
         for life in self.lives.values():
             life.loop.interrupt()
             life.borders.throw_away(True)

@@ -300,7 +300,7 @@ class HostedRun(Remembering):
         if self.instance is None:
             return 0
         defined = getattr(type(self.instance), "state_size", None)
-        if defined is None or defined is Operator.state_size:
+        if not callable(defined) or defined is Operator.state_size:
             return whole_size(self.instance)
         return self._call("state_size()", lambda: own_size(self.instance))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.clock import ManualClock
 from holdfast.language.connectors import Slice
+from holdfast.language.graph import SourceSpec
 from holdfast.language.topology import Topology
 from holdfast.runtime.api import run_to_end
 from holdfast.runtime.job import Job
@@ -74,6 +75,25 @@ class PacedRows(Rows):
         if piece is not None:
             self._pace.advance()
         return piece
+
+
+def pace_sources(topology: Topology, pace: Pace) -> None:
+    """The same for the sources of a topology that is made already."""
+    for operator in topology.graph().operators.values():
+        if isinstance(operator.spec, SourceSpec):
+            _pace(operator.spec.source, pace)
+
+
+def _pace(source: Any, pace: Pace) -> None:
+    next_slice = source.next_slice
+
+    def paced() -> Slice | None:
+        piece: Slice | None = next_slice()
+        if piece is not None:
+            pace.advance()
+        return piece
+
+    source.next_slice = paced
 
 
 def run_paced(
