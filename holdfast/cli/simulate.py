@@ -66,7 +66,7 @@ def simulate(
 
 
 def _grow(sizes: str, plot: Path | None, as_json: str | None) -> None:
-    from holdfast.chaos.scale import WIDTH, grown
+    from holdfast.chaos.growth.scale import WIDTH, grown
     from holdfast.protocol.shape import TOGETHER
 
     if not all(size.strip().isdigit() and int(size) >= WIDTH for size in sizes.split(",")):
@@ -75,7 +75,7 @@ def _grow(sizes: str, plot: Path | None, as_json: str | None) -> None:
         )
     found = [grown(int(size), mode) for mode in TOGETHER for size in sizes.split(",")]
     if plot is not None:
-        from holdfast.chaos.scale_plot import draw
+        from holdfast.chaos.growth.scale_plot import draw
 
         draw(found, plot)
     if as_json is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.chaos.scale import grown
+from holdfast.chaos.growth.scale import grown
 from holdfast.cli.main import run_command
 from holdfast.protocol.shape import TOGETHER, Mode
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.chaos.scale import Grown
+from holdfast.chaos.growth.scale import Grown
 from holdfast.errors import ConfigError
 
 COLOURS = {"drain": "#b0702c", "token": "#7d4fb0", "async": "#2c6fbb"}

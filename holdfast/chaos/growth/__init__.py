@@ -1,0 +1,1 @@
+"""How the protocol grows with the size of a region."""
