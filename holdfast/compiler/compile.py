@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.compiler.analyse import Analyser, analyse
+from holdfast.compiler.contexts import check_contexts
 from holdfast.compiler.fusion import Element, connect, fuse, plan_region
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
@@ -29,6 +30,7 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
     graph = settled.graph
     regions = find_regions(graph)
     check_identity(graph, regions.of)
+    check_contexts(graph, regions)
     stamped = find_stamped(graph)
     schemas = analyse(graph, analyser)
     elements = fuse(graph, regions)

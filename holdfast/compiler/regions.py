@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from holdfast.compiler.traverse import Edge, edges, edges_from, edges_into, reachable
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName
-from holdfast.language.graph import Graph, RegionSettings, SourceSpec
+from holdfast.language.graph import Graph, HostedSpec, RegionSettings, SourceSpec
 
 Reach = tuple[OperatorName, frozenset[OperatorName]]
 """A marked operator and all it reaches, itself included."""
@@ -152,6 +152,14 @@ def check_starts(graph: Graph, region: Region) -> None:
         )
     for start in region.starts:
         operator = graph.operators[start]
+        if isinstance(operator.spec, HostedSpec) and operator.spec.threads and not operator.inputs:
+            if operator.spec.replayable:
+                continue
+            raise TopologyError(
+                f"Region {region.name!r} starts at {start!r}, and a {operator.spec.label} cannot replay rows.",
+                cure="If from any state that it had its threads make the same rows again, say replayable = True in the"
+                " class; else leave this part autonomous.",
+            )
         if not isinstance(operator.spec, SourceSpec):
             raise TopologyError(
                 f"Region {region.name!r} starts at {operator.kind} {start!r}, which cannot replay rows.",

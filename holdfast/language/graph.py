@@ -11,6 +11,7 @@ import pyarrow as pa
 from holdfast.ids import OperatorName
 from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
+from holdfast.language.context import Context
 from holdfast.language.hosted import ERRORS, Missing, OnError
 from holdfast.protocol.shape import Mode
 
@@ -70,6 +71,14 @@ class HostedSpec(Spec):
     on_error: OnError = "fail"
     names: tuple[str, ...] = ()
     """Of the output ports, if they have some."""
+    check: Callable[[Context], Any] | None = field(default=None, compare=False)
+    """Looks at the operator's place: answers a sentence, or raises, if it refuses it."""
+    processes: bool = True
+    """It has `process` or `process_batch`."""
+    threads: int = 0
+    """How many threads of its own run its `run(context)`."""
+    replayable: bool = False
+    """From any state it had, it makes the same rows again by itself: a region may begin at it."""
 
     @property
     def ports(self) -> tuple[pa.Schema, ...]:

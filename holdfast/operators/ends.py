@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from holdfast.language.graph import HostedSpec, SinkSpec, SourceSpec
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, register
+from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, refuse, register
 
 
 @register
@@ -54,8 +54,20 @@ class HostedKind(Kind[HostedSpec]):
     def schemas(self, op: OperatorOf[HostedSpec], inputs: Schemas) -> list[pa.Schema]:
         return list(op.spec.ports)
 
+    def check(self, op: OperatorOf[HostedSpec]) -> None:
+        if op.inputs and not op.spec.processes:
+            raise refuse(
+                op,
+                "has inputs, but neither process(row, port) nor process_batch(table, port)",
+                "Define one of them, or give it no inputs: topology.operator(…, []).",
+            )
+
+    def begins(self, op: OperatorOf[HostedSpec]) -> bool:
+        return bool(op.spec.threads) and not op.inputs
+
     def what(self, op: OperatorOf[HostedSpec]) -> str:
-        return op.spec.label
+        threads = op.spec.threads
+        return op.spec.label + (f", {threads} thread{'s' if threads > 1 else ''}" if threads else "")
 
     def fingerprint(self, op: OperatorOf[HostedSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
         ports = tuple("control" if port.control else "data" for port in op.inputs)

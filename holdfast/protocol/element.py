@@ -104,6 +104,11 @@ class ElementMachine(Machine[ElementPhase]):
         return self.phase is ElementPhase.RUNNING
 
     @property
+    def may_run_threads(self) -> bool:
+        """Threads of operators may change state and submit: neither drained nor pinned, and with a state."""
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.ALIGNING)
+
+    @property
     def may_step(self) -> bool:
         """Batches may be applied to the state. While it is False, batches on links that do not wait are dropped."""
         return self.phase not in _STATELESS

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
+from holdfast.language.context import Context
 from holdfast.language.graph import HostedSpec, StreamRef
-from holdfast.language.hosted import PROCESS, Missing, OnError, checked_missing, checked_on_error, maker
+from holdfast.language.hosted import (
+    METHODS,
+    PROCESS,
+    Missing,
+    OnError,
+    checked_missing,
+    checked_on_error,
+    maker,
+    threads_of,
+)
 from holdfast.language.schema import to_arrow
 
 if TYPE_CHECKING:
@@ -38,8 +48,14 @@ def hosted_spec(
     columns = tuple(
         to_arrow(each, f"the schema of {label}") for each in ([schema] if schema is not None else given)
     )
-    known = inspect.isclass(operator) or any(hasattr(operator, method) for method in PROCESS)
-    makes_tables = on_error == "stream" and hasattr(operator if known else make(), "process_batch")
+    known = inspect.isclass(operator) or any(hasattr(operator, method) for method in METHODS)
+    sample = operator if known else make()
+    makes_tables = on_error == "stream" and hasattr(sample, "process_batch")
+    if on_error == "stream" and threads_of(sample, label):
+        raise TopologyError(
+            f'{label} has threads of its own and is used with on_error="stream": what they did since a row cannot be taken back.',
+            cure="Leave on_error= out, and catch what your code raises in process().",
+        )
     return HostedSpec(
         make,
         columns,
@@ -48,7 +64,22 @@ def hosted_spec(
         checked_missing(missing),
         checked_on_error(on_error, makes_tables, label),
         names,
+        _check_of(sample, make),
+        any(callable(getattr(sample, method, None)) for method in PROCESS),
+        threads_of(sample, label),
+        bool(getattr(sample, "replayable", False)),
     )
+
+
+def _check_of(sample: Any, make: Callable[[], Any]) -> Callable[[Context], Any] | None:
+    """How to ask the operator about its place: by its class if that answers, else by an instance made for it."""
+    if not callable(getattr(sample, "check", None)):
+        return None
+    if inspect.isclass(sample) and not isinstance(
+        inspect.getattr_static(sample, "check"), classmethod | staticmethod
+    ):
+        return lambda context: make().check(context)
+    return sample.check  # type: ignore[no-any-return]
 
 
 def _names(schemas: Mapping[str, Any], label: str) -> tuple[str, ...]:

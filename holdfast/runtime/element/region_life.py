@@ -71,12 +71,16 @@ class RegionLife(Life):
     @property
     def is_fed_from_outside(self) -> bool:
         """True if rows enter the region here: by a source, or over the region's border."""
-        return bool(self.loop.worker.sources) or any(id not in self._links for id in self.loop.ends.inputs)
+        worker = self.loop.worker
+        return bool(worker.sources or worker.begins) or any(
+            id not in self._links for id in self.loop.ends.inputs
+        )
 
     @property
     def rows_since_restore(self) -> int:
         """Rows read from sources since the last restore."""
-        return self.loop.metrics.rows - self._restored_at if self.loop.worker.sources else 0
+        reads = self.loop.worker.sources or self.loop.worker.begins
+        return self.loop.metrics.rows - self._restored_at if reads else 0
 
     def send(self, event: messages.ElementEvent) -> None:
         """Deliver a control message."""
@@ -119,7 +123,18 @@ class RegionLife(Life):
         pass
 
     def turn(self) -> bool:
+        if self.loop.worker.threaded:
+            self._look_after_threads()
         return self._handle_mail() or self._handle_markers() or self._overtake()
+
+    def _look_after_threads(self) -> None:
+        """Threads of operators have permits while the machine allows it; what they raised breaks the element."""
+        for run in self.loop.worker.threaded:
+            if self.machine.may_step:
+                self._guarded(run.raise_failure)
+            run.let(self.machine.may_run_threads)
+            if run.take_wish():
+                self._region.epoch_wanted()
 
     def name_step(self, number: int) -> StepName:
         return StepName(self.loop.name, self.machine.attempt, number, int(self._region.epoch))
@@ -243,6 +258,7 @@ class RegionLife(Life):
             return
         borders = [c for id, c in self.loop.ends.inputs.items() if id not in self._links]
         dry = all(run.dry for run in self.loop.worker.sources)
+        dry = dry and all(run.is_over for run in self.loop.worker.begins)
         if dry and not self._awaits_epoch and all(c.closed and c.empty for c in borders):
             self.loop.exhausted = True
             self.loop.ends.signals.notify()

@@ -15,13 +15,15 @@ from holdfast.checkpoint.chain import Restored
 from holdfast.checkpoint.parts import OperatorPart, Whole
 from holdfast.errors import StateError
 from holdfast.failpoints import fp
-from holdfast.ids import Epoch, OperatorName
+from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName
+from holdfast.language.context import Context
 from holdfast.language.graph import HostedSpec
 from holdfast.operators.python.dead_letters import Guard
 from holdfast.operators.python.rows import Outbox, Row, rows_of, stamp
 from holdfast.operators.python.user_errors import told
 from holdfast.runtime.region.restore_budget import Chooser
 from holdfast.runtime.runs.driver_load import DriverLoad
+from holdfast.runtime.runs.operator_context import RunContext
 from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.runs.user_thread import MakeThread, UserThread
 from holdfast.runtime.runs.variable_chain import VersionedState
@@ -54,8 +56,12 @@ class HostedRun(Remembering):
         stamped: tuple[bool, ...],
         make_thread: MakeThread,
         chooser: Chooser | None = None,
+        place: Context | None = None,
     ) -> None:
         self.name = name
+        self.epoch = INITIAL_EPOCH
+        """Pinned or restored last."""
+        self.context = RunContext(place or Context(name), lambda: self.epoch)
         self._spec = spec
         self._source_index = source_index
         self._stamped = stamped
@@ -86,14 +92,19 @@ class HostedRun(Remembering):
 
     def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
         """Hand rows to the operator until all are processed or it is `deadline`; returns how many were."""
-        self._outbox.closed_by = f"a row of control port {port}" if control else None
+        closed_by = f"a row of control port {port}" if control else None
         method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
         work: Callable[[pa.Table, int, float | None], int] = self._rows
         if method == "process_batch":
             work = self._batches
         elif self._letters and not control:  # rows of control ports cause no output, and no errors either
             work = self._guarded_rows
-        done = self._call(f"{method}()", lambda: work(table, port, deadline))
+
+        def alone() -> int:
+            self._outbox.closed_by = closed_by
+            return work(table, port, deadline)
+
+        done = self._call(f"{method}()", alone)
         self._load.add(table, done)
         return done
 
@@ -150,9 +161,12 @@ class HostedRun(Remembering):
         return done
 
     def drain(self) -> None:
-        if hasattr(self.instance, "drain"):
+        def alone() -> None:
             self._outbox.closed_by = None
-            self._call("drain()", lambda: self._outbox.submit_all(self.instance.drain()))
+            self._outbox.submit_all(self.instance.drain())
+
+        if hasattr(self.instance, "drain"):
+            self._call("drain()", alone)
 
     def _call(self, method: str, work: Callable[[], T]) -> T:
         """Let the user's code work; its errors tell where they come from."""
@@ -168,6 +182,10 @@ class HostedRun(Remembering):
                 raise known from error
 
         return self.thread.call(method, named, self.give_up)
+
+    def busy(self, now: float) -> tuple[str, float] | None:
+        """For people: what of the user's code is at work, and for how long by now."""
+        return self.thread.busy(now)
 
     # --- the version before a step, outside of regions ----------------------------------------------------------
 
@@ -240,6 +258,7 @@ class HostedRun(Remembering):
         return {"state_bytes": state_size(self.instance), **counts}
 
     def pin(self, epoch: Epoch) -> Any:
+        self.epoch = epoch
         # Encoded at once: the operator goes on changing its own objects in the next step.
         if self._versioned is not None:
             return self._versioned.pin(epoch, self._told(instance_state.take_rest(self.instance)))
@@ -256,7 +275,7 @@ class HostedRun(Remembering):
 
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         self._outbox = self._new_outbox()
-        self._before, self.filled = None, ()
+        self._before, self.filled, self.epoch = None, (), epoch
         if self.instance is None or not self.thread.is_alive:
             self._call("__init__()", self._make)
         versions = _versions(store, part) if part is not None and part.pairs else None
@@ -301,6 +320,7 @@ class HostedRun(Remembering):
         fresh = instance_state.fresh_attributes(instance, self._pristine)
         self._attributes = None if fresh is None else sorted(fresh)
         instance._submit = lambda item, port=0: self._submit(instance, item, port)
+        instance._context = self.context
         if self._chooser is not None and instance_state.is_incremental(self.instance):
             self._versioned = VersionedState(self._chooser)
 
