@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from holdfast.language.checkpoint_form import full as full
     from holdfast.language.checkpoint_form import groups as groups
     from holdfast.language.checkpoint_form import incremental as incremental
+    from holdfast.language.composite import composite as composite
     from holdfast.language.connectors import Sink as Sink
     from holdfast.language.connectors import SinkContext as SinkContext
     from holdfast.language.connectors import Slice as Slice
     from holdfast.language.connectors import Source as Source
     from holdfast.language.connectors import Stamp as Stamp
     from holdfast.language.connectors import StepId as StepId
+    from holdfast.language.context import Context as Context
     from holdfast.language.hosted import Operator as Operator
     from holdfast.language.operators.aggregates import avg as avg
     from holdfast.language.operators.aggregates import collect as collect
@@ -92,6 +94,8 @@ _NAMES = {
     "language.topology": "Topology",
     "language.stream": "Stream",
     "language.hosted": "Operator",
+    "language.context": "Context",
+    "language.composite": "composite",
     "language.operators.keyed_python": "KeyedOperator",
     "state.variables.variables": "Value Map List Window",
     "language.operators.aggregates": "count sum min max avg variance stddev first"

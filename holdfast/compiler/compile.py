@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.compiler.analyse import Analyser, analyse
+from holdfast.compiler.composites import mark_composites
 from holdfast.compiler.contexts import check_contexts
 from holdfast.compiler.fusion import Element, connect, fuse, plan_region
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
@@ -26,6 +27,7 @@ from holdfast.operators.shared.logic import KeyedLogic
 def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
     """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run."""
     validate(graph)
+    graph = mark_composites(graph)
     settled = settle_times(graph)
     graph = settled.graph
     regions = find_regions(graph)

@@ -161,9 +161,19 @@ class FeedbackMark:
 
 
 @dataclass(frozen=True, slots=True)
+class CompositeMark:
+    """A call of a composite that begins a region: all operators that it added."""
+
+    name: str
+    members: tuple[OperatorName, ...]
+    settings: RegionSettings
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """An immutable graph: operators by name, in the order they were written."""
 
     name: str
     operators: Mapping[OperatorName, Operator]
     feedback: tuple[FeedbackMark, ...] = ()
+    composites: tuple[CompositeMark, ...] = ()
