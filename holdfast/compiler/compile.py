@@ -41,7 +41,7 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
         graph=graph,
         elements=tuple(_element(graph, element, connections) for element in elements),
         connections=connections,
-        regions=tuple(plan_region(region, elements, connections) for region in regions.regions),
+        regions=tuple(plan_region(graph, region, elements, connections) for region in regions.regions),
         stamped=stamped,
         schemas=schemas,
         source_index=source_index(graph),

@@ -25,8 +25,28 @@ def contexts(graph: Graph, regions: Regions) -> Mapping[OperatorName, Context]:
     return found
 
 
+def check_points(graph: Graph, regions: Regions) -> None:
+    """An operator that can be checkpointed at certain points only needs a region in which it can let input wait."""
+    for name, context in contexts(graph, regions).items():
+        operator = graph.operators[name]
+        if not getattr(operator.spec, "conditional", False) or not context.in_region:
+            continue
+        where = f"Operator {name!r} of region {context.region!r} has may_checkpoint()"
+        if any(port.control for port in operator.inputs):
+            raise TopologyError(
+                f"{where} and a control port.",
+                cure="It would wait for rows of operators that wait for it: use a data port, or leave may_checkpoint out.",
+            )
+        if operator.inputs and context.mode != "async":
+            raise TopologyError(
+                f"{where} and inputs, and the region has mode={context.mode!r}.",
+                cure='Use mode="async": only there input can wait while an epoch is established.',
+            )
+
+
 def check_contexts(graph: Graph, regions: Regions) -> None:
     """Ask each Python operator that has `check` about its place."""
+    check_points(graph, regions)
     for name, context in contexts(graph, regions).items():
         check = getattr(graph.operators[name].spec, "check", None)
         if check is None:

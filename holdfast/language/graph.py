@@ -75,6 +75,8 @@ class HostedSpec(Spec):
     """Looks at the operator's place: answers a sentence, or raises, if it refuses it."""
     processes: bool = True
     """It has `process` or `process_batch`."""
+    conditional: bool = False
+    """It has `may_checkpoint`: it can be checkpointed at certain points only."""
     threads: int = 0
     """How many threads of its own run its `run(context)`."""
     replayable: bool = False

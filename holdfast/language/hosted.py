@@ -7,6 +7,7 @@ Any class with `process(row, port)` or `process_batch(table, port)` will do; `Op
 `process_batch(table, port)` the same for a whole `pyarrow.Table`; instead of `process`
 `open()`                    after construction and after each restore: rebuild what starts with `_`
 `drain()`                   finish what is under way; may still submit
+`may_checkpoint()`          whether the operator can be checkpointed as it is now; an epoch waits until it is true
 `checkpoint()`              the state as one value; together with `reset`
 `reset(state)`              take back what `checkpoint` returned
 `reset_to_initial_state()`  go back to the beginning; by default a fresh instance is made

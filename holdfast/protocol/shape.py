@@ -39,6 +39,14 @@ class RegionShape:
     name: RegionName
     elements: tuple[ElementName, ...]
     links: tuple[Link, ...] = ()
+    conditional: frozenset[ElementName] = frozenset()
+    """Elements with operators that can be checkpointed at certain points only."""
+
+    @property
+    def drains(self) -> bool:
+        """Whether an epoch can be drained anywhere in the input. An element that waits for a point of its own must be able
+        to leave input waiting, unless it has none."""
+        return not any(link.target in self.conditional for link in self.links)
 
     def data_inputs(self, element: ElementName) -> frozenset[ConnectionId]:
         return frozenset(link.id for link in self.links if link.target == element and not link.control)

@@ -19,7 +19,7 @@ def doubled(words: hf.Stream, extra: str = "") -> hf.Stream:
     return first.filter("true").apply(Python, WORDS, name="second" + extra)
 
 
-@hf.composite(consistent=dict(period=3, mode="drain"))
+@hf.composite(consistent={"period": 3, "mode": "drain"})
 def reading(topology: hf.Topology) -> hf.Stream:
     rows = topology.source(FakeSource(), "a").union(topology.source(FakeSource(), "b"), name="both")
     return rows.apply(Python, WORDS, name="seen")

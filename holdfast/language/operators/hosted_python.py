@@ -66,6 +66,7 @@ def hosted_spec(
         names,
         _check_of(sample, make),
         any(callable(getattr(sample, method, None)) for method in PROCESS),
+        callable(getattr(sample, "may_checkpoint", None)),
         threads_of(sample, label),
         bool(getattr(sample, "replayable", False)),
     )

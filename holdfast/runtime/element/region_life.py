@@ -18,6 +18,7 @@ from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.pauses import EpochPauses
+from holdfast.runtime.element.python_care import PythonCare
 from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
@@ -45,6 +46,7 @@ class RegionLife(Life):
         self.pauses = EpochPauses(loop.clock)
         self.loop = loop
         self._region = region
+        self.care = PythonCare(loop, machine, region, self.guarded, self.feed)
         self._engine = engine
         self._operator_driven = operator_driven
         self._mail: deque[messages.ElementEvent] = deque()
@@ -104,6 +106,8 @@ class RegionLife(Life):
 
     @property
     def waiting(self) -> str:
+        if self.care.unready:
+            return f"a point at which {', '.join(self.care.unready)} may be checkpointed"
         return "input" if self.machine.may_step else self.machine.phase.value
 
     @property
@@ -123,25 +127,14 @@ class RegionLife(Life):
         pass
 
     def turn(self) -> bool:
-        if self.loop.worker.threaded:
-            self._look_after_threads()
-        return self._handle_mail() or self._handle_markers() or self._overtake()
-
-    def _look_after_threads(self) -> None:
-        """Threads of operators have permits while the machine allows it; what they raised breaks the element."""
-        for run in self.loop.worker.threaded:
-            if self.machine.may_step:
-                self._guarded(run.raise_failure)
-            run.let(self.machine.may_run_threads)
-            if run.take_wish():
-                self._region.epoch_wanted()
+        return self.care.turn() or self._handle_mail() or self._handle_markers() or self._overtake()
 
     def name_step(self, number: int) -> StepName:
         return StepName(self.loop.name, self.machine.attempt, number, int(self._region.epoch))
 
     def step(self, work: Work) -> None:
         self.pauses.working()
-        self._guarded(lambda: self._run(work))
+        self.guarded(lambda: self._run(work))
 
     def _run(self, work: Work) -> None:
         self.loop.run_step(work)
@@ -156,7 +149,7 @@ class RegionLife(Life):
 
     def attempt(self, plan: Callable[[], Any]) -> Any:
         found: list[Any] = []
-        self._guarded(lambda: found.append(plan()))
+        self.guarded(lambda: found.append(plan()))
         return found[0] if found else None
 
     def must_give_up(self) -> bool:
@@ -169,8 +162,8 @@ class RegionLife(Life):
         )
 
     def must_hurry(self) -> bool:
-        """A token must not wait for the space that the batches ahead of it need."""
-        return any(isinstance(event, messages.BeginEpoch) for event in self._mail)
+        """A token must not wait for the space that the batches ahead of it need, nor an element for one that is held."""
+        return self._region.is_held or any(isinstance(event, messages.BeginEpoch) for event in self._mail)
 
     def rest(self) -> None:
         self._note_exhaustion()
@@ -202,7 +195,7 @@ class RegionLife(Life):
             event = self._mail.popleft() if self._mail else None
         if event is None:
             return False
-        self._feed(event)
+        self.feed(event)
         return True
 
     def _handle_markers(self) -> bool:
@@ -219,7 +212,7 @@ class RegionLife(Life):
             if not isinstance(head, messages.Marker) or not self.machine.delivers(id, head):
                 return False
             connection.pop()
-        self._feed(messages.MarkerArrived(id, head))
+        self.feed(messages.MarkerArrived(id, head))
         return True
 
     def _overtake(self) -> bool:
@@ -232,13 +225,13 @@ class RegionLife(Life):
         if self._aligns_since is None:
             self._aligns_since = now
         token, missing = awaited
-        if not missing or now - self._aligns_since < OVERTAKE_S:
+        if not missing or (now - self._aligns_since < OVERTAKE_S and not self.machine.is_held):
             return False
         with self.loop.ends.signals.condition:
             ahead = {id: self.loop.ends.inputs[id].ahead_of(token) for id in missing}
         if any(batches is None for batches in ahead.values()):
             return False
-        self._feed(messages.TokensWait(token.epoch, token.attempt, missing))
+        self.feed(messages.TokensWait(token.epoch, token.attempt, missing))
         return True
 
     def _is_held_back(self) -> bool:
@@ -265,12 +258,12 @@ class RegionLife(Life):
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def _feed(self, event: messages.ElementEvent) -> None:
+    def feed(self, event: messages.ElementEvent) -> None:
         """Give an event to the machine and perform what it answers."""
         commands = self.machine.handle(event)
         if commands:
             with self.pauses.during(not any(isinstance(command, messages.Restore) for command in commands)):
-                self._guarded(lambda: self._perform(commands))
+                self.guarded(lambda: self._perform(commands))
 
     def _perform(self, commands: list[messages.ElementCommand]) -> None:
         for command in commands:
@@ -364,7 +357,7 @@ class RegionLife(Life):
         self._rows_at = {epoch: rows}
         self._restored_at = rows
 
-    def _guarded(self, act: Callable[[], object]) -> None:
+    def guarded(self, act: Callable[[], object]) -> None:
         """Run `act`; a failure breaks the element (its region resets), a reset on its way makes it irrelevant."""
         try:
             act()

@@ -112,6 +112,8 @@ class Worker:
         self.hosted = [run for run in self.runs.values() if isinstance(run, HostedRun)]
         self.threaded = [run for run in self.hosted if isinstance(run, ThreadedRun)]
         """Python operators with threads of their own."""
+        self.conditional = [run for run in self.hosted if run.is_conditional]
+        """Those that can be checkpointed at certain points only."""
         self.begins = [
             run for op in element.operators if not op.inputs for run in self.threaded if run.name == op.name
         ]

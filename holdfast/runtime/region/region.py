@@ -78,6 +78,11 @@ class Region:
     def epoch(self) -> Epoch:
         return INITIAL_EPOCH if self.manifest is None else self.manifest.epoch
 
+    @property
+    def is_held(self) -> bool:
+        """An element takes nothing until its pin: who sends to it must not wait for space."""
+        return any(life.machine.is_held for life in self.lives.values())
+
     def tell(self, event: messages.ControllerEvent) -> None:
         with self._signals.condition:
             self._events.append(event)
@@ -149,7 +154,7 @@ class Region:
         self.tell(messages.ResumeRequested())
 
     def refuse_savepoint(self, name: str) -> None:
-        """ConfigError if no epoch of that name can come."""
+        """ConfigError if none can come."""
         self.naming.refuse(name)
         if self.parked:
             raise ConfigError(
@@ -177,9 +182,14 @@ class Region:
         return {
             **self.metrics.as_dict(now, self.controller.phase.value, self._cause.reason),
             **self.restoring.status(),
+            **({"waits_for": unready} if (unready := self._unready()) else {}),
             "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
             **({} if self.change is None else {"topology_changed": events.encode(self.change)[1]}),
         }
+
+    def _unready(self) -> list[str]:
+        """Operators that an epoch waits for, because they may not be checkpointed yet."""
+        return [str(name) for life in self.lives.values() for name in life.care.unready]
 
     # --- events and timers --------------------------------------------------------------------------------------
 
@@ -219,6 +229,8 @@ class Region:
             case commands.Persist(record):
                 self._persist(record)
             case messages.BeginEpoch():
+                self._begin_epoch(command)
+            case messages.Prepare():
                 self._begin_epoch(command)
             case messages.Resume() | messages.GoOn():
                 self._go_on(command)
@@ -270,9 +282,11 @@ class Region:
             self.done.wait(SPACE_PROBE_S)
         self.announce(events.RegionHasSpace(self.plan.name))
 
-    def _begin_epoch(self, command: messages.BeginEpoch) -> None:
-        self._begun = self._clock.monotonic()
-        self.naming.begin(drained=command.style == "drain")
+    def _begin_epoch(self, command: messages.BeginEpoch | messages.Prepare) -> None:
+        if isinstance(command, messages.BeginEpoch):
+            self._begun = self._clock.monotonic()
+            # Where nothing can be drained, what is on its way is stored with the savepoint.
+            self.naming.begin(drained=command.style == "drain" or not self.plan.shape.drains)
         self._timers.cancel("period")
         self._send(command)
 
@@ -309,7 +323,12 @@ class Region:
             self._timers.set("backoff", delay, lambda: self._send(command))
 
     def _send(
-        self, command: messages.BeginEpoch | messages.BeginReset | messages.Resume | messages.GoOn
+        self,
+        command: messages.Prepare
+        | messages.BeginEpoch
+        | messages.BeginReset
+        | messages.Resume
+        | messages.GoOn,
     ) -> None:
         for name in command.elements:
             self.lives[name].send(command)

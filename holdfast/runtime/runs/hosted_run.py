@@ -76,6 +76,8 @@ class HostedRun(Remembering):
         self._versioned: VersionedState | None = None
         self.thread = UserThread(name, make_thread)
         self._load = DriverLoad(name)
+        self.stops_when_ready = False
+        """Whether rows are processed only up to where it may be checkpointed. Set by its life."""
         self.give_up: Callable[[], bool] = lambda: False
         """Does what the element does no longer matter? Set by its life."""
         self._before: bytes | None = None
@@ -115,9 +117,24 @@ class HostedRun(Remembering):
             self._at_work = row
             submit_all(process(row, port))
             done += 1
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline is not None and (time.monotonic() >= deadline or self._stops_here()):
                 break
         return done
+
+    def _stops_here(self) -> bool:
+        return self.stops_when_ready and self.is_at_a_point()
+
+    def is_at_a_point(self) -> bool:
+        """Whether it may be checkpointed as it is now."""
+        return not self.is_conditional or bool(self.instance.may_checkpoint())
+
+    @property
+    def is_conditional(self) -> bool:
+        return self._spec.conditional
+
+    def may_checkpoint(self) -> bool:
+        """Whether it may be checkpointed as it is now; if so, its threads wait from here on."""
+        return self._call("may_checkpoint()", lambda: bool(self.instance.may_checkpoint()))
 
     def _guarded_rows(self, table: pa.Table, port: int, deadline: float | None) -> int:
         """The same where rows may fail one by one. A large state is not remembered for it: it stays as the row left it."""
@@ -132,7 +149,7 @@ class HostedRun(Remembering):
             self._at_work = row
             guard.do(partial(work, row), row)
             done += 1
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline is not None and (time.monotonic() >= deadline or self._stops_here()):
                 break
         return done
 
@@ -155,6 +172,8 @@ class HostedRun(Remembering):
     def _batches(self, table: pa.Table, port: int, deadline: float | None) -> int:
         done = 0
         while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
+            if done and deadline is not None and self._stops_here():
+                break
             piece = table.slice(done, CHUNK_ROWS)
             self._outbox.submit_all(self.instance.process_batch(piece, port))
             done += piece.num_rows
@@ -192,6 +211,8 @@ class HostedRun(Remembering):
     def remember(self) -> None:
         """Before a step: keep the state, if it is small, so that a failed step can be undone."""
         self._before = None
+        if self.is_conditional:
+            return
         if self._forgetful_steps:
             self._forgetful_steps -= 1
             return
@@ -214,7 +235,8 @@ class HostedRun(Remembering):
 
     def note_stored(self) -> None:
         """The state is what a restart would find: just restored, or in a checkpoint."""
-        self._as_stored = None if self._forgetful_steps else instance_state.take_state(self.instance)
+        is_known = not self._forgetful_steps and not self.is_conditional
+        self._as_stored = None if not is_known else instance_state.take_state(self.instance)
 
     def is_as_stored(self) -> bool:
         """After a step: True if a restart would find this very state. False also if that is not cheap to tell."""
@@ -242,7 +264,7 @@ class HostedRun(Remembering):
 
     def check_state(self) -> None:
         """After the first step: the state survives encoding, or the user hears which attribute does not."""
-        if not self._checked:
+        if not self._checked and self.is_at_a_point():
             try:
                 instance_state.check_state(self.instance)
             except StateError as error:
@@ -315,14 +337,15 @@ class HostedRun(Remembering):
         return dict(taken.state)
 
     def _make(self) -> None:
-        instance = self.instance = self._spec.make()
+        instance = self._spec.make()
         self._pristine = instance_state.initial_state(instance)
         fresh = instance_state.fresh_attributes(instance, self._pristine)
         self._attributes = None if fresh is None else sorted(fresh)
         instance._submit = lambda item, port=0: self._submit(instance, item, port)
         instance._context = self.context
-        if self._chooser is not None and instance_state.is_incremental(self.instance):
+        if self._chooser is not None and instance_state.is_incremental(instance):
             self._versioned = VersionedState(self._chooser)
+        self.instance = instance
 
     def close(self) -> None:
         if self.instance is not None and self.thread.is_alive and hasattr(self.instance, "close"):

@@ -205,11 +205,31 @@ class ThreadedRun(HostedRun):
 
         return super()._call(method, alone)
 
+    def may_checkpoint(self) -> bool:
+        def alone() -> bool:
+            is_ready = bool(self.instance.may_checkpoint())
+            if is_ready:
+                self.permits.close()
+            return is_ready
+
+        is_ready = self._call("may_checkpoint()", alone)
+        # What a thread does next may be what makes it ready: then it stops right behind its permit.
+        self.permits.watch(None if is_ready else self._is_at_a_point_of_threads)
+        return is_ready
+
+    def _is_at_a_point_of_threads(self) -> bool:
+        is_ready = self._stops_here()
+        if is_ready:
+            self.wake()
+        return is_ready
+
     def process(self, table: pa.Table, port: int, control: bool, deadline: float | None) -> int:
         if hasattr(self.instance, "process_batch"):
             return super().process(table, port, control, deadline)
         done = 0
         while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
+            if done and deadline is not None and self._stops_here():
+                break
             until = min(time.monotonic() + TURN_S, deadline or float("inf"))
             done += super().process(table.slice(done, TURN_ROWS), port, control, until)
         return done
