@@ -80,7 +80,9 @@ if TYPE_CHECKING:
     from holdfast.sinks import MemorySink as MemorySink
     from holdfast.sources import Beacon as Beacon
     from holdfast.sources import Files as Files
+    from holdfast.sources import HttpLines as HttpLines
     from holdfast.sources import Rows as Rows
+    from holdfast.sources import TcpLines as TcpLines
     from holdfast.state.values.user_classes import register_dataclass as register_dataclass
     from holdfast.state.values.user_classes import register_enum as register_enum
     from holdfast.state.variables.variables import List as List
@@ -107,7 +109,7 @@ _NAMES = {
     "runtime.engines.spark.state_reader": "read_state",
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
-    "sources": "Files Beacon Rows",
+    "sources": "Files Beacon Rows TcpLines HttpLines",
     "sinks": "FileSink MemorySink ConsoleSink ForeachBatch",
     "state.values.user_classes": "register_dataclass register_enum",
     "errors": "HoldfastError RegionParkedError",

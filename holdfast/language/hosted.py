@@ -9,6 +9,8 @@ Any class with `process(row, port)` or `process_batch(table, port)` will do; `Op
 `drain()`                   finish what is under way; may still submit
 `may_checkpoint()`          whether the operator can be checkpointed as it is now; an epoch waits until it is true
 `checkpoint()`              the state as one value; together with `reset`
+`prepare_to_checkpoint()`   a copy of the state that later rows do not change; encoded while the operator goes on. With
+                            `checkpoint(copy)`, which is called in the background too, what that makes of it
 `reset(state)`              take back what `checkpoint` returned
 `reset_to_initial_state()`  go back to the beginning; by default a fresh instance is made
 `close()`                   the run ends
@@ -155,7 +157,8 @@ def _check_methods(operator: Any, label: str) -> None:
             f"{label} has neither process(row, port) nor process_batch(table, port).",
             cure="Define one of them: it is called with the rows that arrive. Or run(context), if it makes rows by itself.",
         )
-    if callable(getattr(operator, "checkpoint", None)) != callable(getattr(operator, "reset", None)):
+    makes_state = any(callable(getattr(operator, m, None)) for m in ("checkpoint", "prepare_to_checkpoint"))
+    if makes_state != callable(getattr(operator, "reset", None)):
         raise TopologyError(
             f"{label} defines only one of checkpoint() and reset(state).",
             cure="Define both, or neither: then the attributes not beginning with '_' are the state.",

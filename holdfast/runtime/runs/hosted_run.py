@@ -281,12 +281,22 @@ class HostedRun(Remembering):
 
     def pin(self, epoch: Epoch) -> Any:
         self.epoch = epoch
-        # Encoded at once: the operator goes on changing its own objects in the next step.
+        # Encoded at once, if the operator may change its own objects in the next step.
+        if instance_state.is_prepared(self.instance):
+            return partial(
+                self._finished, self.instance, instance_state.prepared(self.instance), self._told(b"")
+            )
         if self._versioned is not None:
             return self._versioned.pin(epoch, self._told(instance_state.take_rest(self.instance)))
         return self._encoded()
 
+    def _finished(self, instance: Any, prepared: Any, told: dict[str, Any]) -> bytes:
+        """Encode what the operator prepared. Called in the background."""
+        return codec.encode({**told, "state": instance_state.encoded(instance, prepared)})
+
     def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
+        if callable(pinned):
+            return Prepared(OperatorPart(form=Whole()), pinned())
         if self._versioned is None:
             return Prepared(OperatorPart(form=Whole()), pinned)
         return self._versioned.part_of(epoch, pinned)
