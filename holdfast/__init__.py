@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from holdfast.language.checkpoint_form import full as full
     from holdfast.language.checkpoint_form import groups as groups
     from holdfast.language.checkpoint_form import incremental as incremental
+    from holdfast.language.composite import composite as composite
     from holdfast.language.connectors import Sink as Sink
     from holdfast.language.connectors import SinkContext as SinkContext
     from holdfast.language.connectors import Slice as Slice
     from holdfast.language.connectors import Source as Source
     from holdfast.language.connectors import Stamp as Stamp
     from holdfast.language.connectors import StepId as StepId
+    from holdfast.language.context import Context as Context
     from holdfast.language.hosted import Operator as Operator
     from holdfast.language.operators.aggregates import avg as avg
     from holdfast.language.operators.aggregates import collect as collect
@@ -79,7 +81,9 @@ if TYPE_CHECKING:
     from holdfast.sinks import MemorySink as MemorySink
     from holdfast.sources import Beacon as Beacon
     from holdfast.sources import Files as Files
+    from holdfast.sources import HttpLines as HttpLines
     from holdfast.sources import Rows as Rows
+    from holdfast.sources import TcpLines as TcpLines
     from holdfast.state.values.user_classes import register_dataclass as register_dataclass
     from holdfast.state.values.user_classes import register_enum as register_enum
     from holdfast.state.variables.variables import List as List
@@ -93,6 +97,8 @@ _NAMES = {
     "language.topology": "Topology",
     "language.stream": "Stream",
     "language.hosted": "Operator",
+    "language.context": "Context",
+    "language.composite": "composite",
     "language.operators.keyed_python": "KeyedOperator",
     "state.variables.variables": "Value Map List Window",
     "language.operators.aggregates": "count sum min max avg variance stddev first"
@@ -104,7 +110,7 @@ _NAMES = {
     "runtime.engines.spark.state_reader": "read_state",
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
-    "sources": "Files Beacon Rows",
+    "sources": "Files Beacon Rows TcpLines HttpLines",
     "sinks": "FileSink DatabaseSink MemorySink ConsoleSink ForeachBatch",
     "state.values.user_classes": "register_dataclass register_enum",
     "errors": "HoldfastError RegionParkedError",

@@ -10,6 +10,7 @@ Each method is called at the moment the thing it judges could first go wrong. Th
     ordered           epochs and attempts strictly increase over all crashes; one epoch at a time
     recorded      (5) what the controller does, its record already says
     quiet             nothing is sent between drain marker and pin; nothing is read between pin and publication
+    pointed           an element with operators that have points of their own is pinned at such a point
     still             mode `token`: nothing is read or taken between an element's pin and its being durable
 """
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.chaos.shapes import Lane, Scene
 from holdfast.ids import Attempt, ElementName, Epoch
-from holdfast.protocol.messages import BeginEpoch, BeginReset, ControllerRecord
+from holdfast.protocol.messages import BeginEpoch, BeginReset, ControllerRecord, Prepare, Resume
 
 if TYPE_CHECKING:
     from holdfast.chaos.store import Part
@@ -60,6 +61,13 @@ class Checkers:
         self._demand(is_recorded, lambda: f"epoch {epoch} begins but the record is {record}")
         self._newest_begun = epoch
         self._in_flight = epoch
+
+    def prepares(self, command: Prepare | Resume) -> None:
+        """An epoch whose elements get ready counts as begun."""
+        if isinstance(command, Prepare):
+            self._demand(
+                self._in_flight is None, lambda: f"{command} while epoch {self._in_flight} is in flight"
+            )
 
     def begins_reset(self, command: BeginReset, record: ControllerRecord | None, newest: Epoch) -> None:
         attempt = command.attempt
@@ -116,6 +124,10 @@ class Checkers:
     def moves(self, element: ElementName, storing_for: Epoch | None) -> None:
         if storing_for is not None:
             raise InvariantBroken(f"{element} goes on, but its part of epoch {storing_for} is not stored")
+
+    def pins(self, element: ElementName, is_ready: bool) -> None:
+        if not is_ready:
+            raise InvariantBroken(f"{element} is pinned, but its operators may not be checkpointed there")
 
     # --- epochs -------------------------------------------------------------------------------------------------------
 

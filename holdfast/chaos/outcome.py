@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from holdfast.protocol.autonomous import AutonomousPhase
 from holdfast.protocol.controller import ControllerPhase
-from holdfast.protocol.element import ElementPhase
+from holdfast.protocol.element_phases import ElementPhase
 
 ElementMove = tuple[ElementPhase, ElementPhase]
 ControllerMove = tuple[ControllerPhase, ControllerPhase]

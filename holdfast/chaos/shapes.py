@@ -8,11 +8,11 @@ shows as a batch that does not begin where the lane stands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from holdfast.ids import ConnectionId, ElementName, RegionName
-from holdfast.protocol.shape import Link, RegionShape
+from holdfast.protocol.shape import Link, Mode, RegionShape
 
 LANES_MAX = 6
 """Diamonds in a row double the lanes; more than this only costs time."""
@@ -113,6 +113,15 @@ def _random_edges(
     control = {(rng.randrange(count), rng.randrange(count)) for _ in range(rng.choice((0, 0, 1, 1, 2)))}
     fused = tuple(n for n in range(count) if rng.random() < 0.25)
     return count, tuple(sorted(data)), tuple(sorted(control)), fused
+
+
+def with_points(given: Scene, rng: Random, mode: Mode) -> Scene:
+    """Some elements can be pinned at certain points of their input only; with input, in mode `async` only. Not those with
+    control inputs: they could wait for rows of an element that holds still."""
+    region = given.region
+    barred = {link.target for link in region.links if link.control or mode != "async"}
+    may = [e for e in region.elements if e not in barred]
+    return replace(given, region=replace(region, conditional=frozenset(e for e in may if rng.random() < 0.4)))
 
 
 def _region(

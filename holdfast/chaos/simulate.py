@@ -19,7 +19,7 @@ from holdfast.chaos.simulator import Simulator
 from holdfast.chaos.tapes import Failure, played, shrunk
 from holdfast.protocol.autonomous import AUTONOMOUS_MOVES
 from holdfast.protocol.controller import CONTROLLER_MOVES
-from holdfast.protocol.element import ELEMENT_MOVES
+from holdfast.protocol.element_phases import ELEMENT_MOVES
 from holdfast.protocol.phases import legal_moves
 
 SimulatedMode = Literal["drain", "token", "async", "independent", "outside"]

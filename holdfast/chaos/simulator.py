@@ -19,7 +19,7 @@ from random import Random
 from holdfast.chaos.checkers import Checkers, InvariantBroken
 from holdfast.chaos.faults import Faults
 from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, added_up, command_line
-from holdfast.chaos.shapes import random_scene
+from holdfast.chaos.shapes import random_scene, with_points
 from holdfast.chaos.store import SimStore
 from holdfast.chaos.tapes import Floats
 from holdfast.chaos.world import SimElement, ToController, ToElement, Uploading, World
@@ -54,6 +54,8 @@ class Simulator(Teller):
         self.trace = trace
         self.scene = random_scene(rng)
         self.mode: Mode = mode or rng.choices(TOGETHER, (3, 4, 9))[0]
+        if rng.random() < 0.4:
+            self.scene = with_points(self.scene, rng, self.mode)
         self.resets_max = rng.choice((0, 1, 2, 5, 5))
         self.checkers = Checkers(self.scene)
         self.store = store_class(self.scene, self.checkers)
@@ -278,7 +280,8 @@ class Simulator(Teller):
             case messages.GoOn(elements=elements):
                 self.checkers.goes_on(command.attempt)
                 self._send(elements, command)
-            case messages.Resume(elements=elements):
+            case messages.Resume(elements=elements) | messages.Prepare(elements=elements):
+                self.checkers.prepares(command)
                 self._send(elements, command)
             case commands.Publish():
                 self.pending.append((command, self.store.owner))
@@ -298,7 +301,7 @@ class Simulator(Teller):
     def _send(
         self,
         elements: Iterable[str],
-        event: messages.BeginEpoch | messages.BeginReset | messages.Resume | messages.GoOn,
+        event: messages.Prepare | messages.BeginEpoch | messages.BeginReset | messages.Resume | messages.GoOn,
     ) -> None:
         for name in self.world.elements:
             if name in elements:
@@ -307,7 +310,10 @@ class Simulator(Teller):
     def _stop(self) -> None:
         """The run ended in order. If a reset took sources back before the final epoch, another run reads the rest."""
         newest = self.store.manifests[self.store.newest]
-        self.is_over = all(newest[name].position == rows for name, rows in self.scene.rows.items())
+        # What elements with points of their own left waiting is stored with the epoch, and for the next run.
+        self.is_over = all(newest[name].position == rows for name, rows in self.scene.rows.items()) and all(
+            self.world.is_complete(name, part.consumed) for name, part in newest.items()
+        )
         if not self.is_over:
             self.checkers.stops_early(self.is_sticky)
             self.say("stopped before the end of the input: run again")

@@ -16,7 +16,8 @@ from holdfast.chaos.shapes import Scene
 from holdfast.chaos.store import Batch, Captured, Part, SimStore
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol import messages
-from holdfast.protocol.element import ElementMachine, ElementPhase
+from holdfast.protocol.element import ElementMachine
+from holdfast.protocol.element_phases import ElementPhase
 from holdfast.protocol.shape import MarkerKind
 
 LOST = -1_000_000
@@ -108,7 +109,9 @@ class World:
 
     def step(self, element: SimElement, *, must_read: bool = False) -> bool:
         """Let an element do one thing it may do; False if there is none, or if its source takes its time."""
-        if self.random() < self.haste and self.overtake(element):
+        if self.look(element):
+            return True
+        if (element.machine.is_held or self.random() < self.haste) and self.overtake(element):
             return True
         inputs = element.inputs
         choices = len(inputs) + (element.rows is not None)
@@ -121,6 +124,25 @@ class World:
             elif (must_read or self.random() < self.source_pace) and self._read(element):
                 return True
         return False
+
+    def look(self, element: SimElement) -> bool:
+        """Between two steps: tell an element that waits for its operators when they may be checkpointed."""
+        awaited = element.machine.awaits_operators
+        if awaited is None or not self.is_ready(element):
+            return False
+        self.feed(element, awaited)
+        return True
+
+    def is_ready(self, element: SimElement) -> bool:
+        """An operator with points of its own has one at every third row, and at the end."""
+        if element.name not in self.scene.region.conditional:
+            return True
+        return sum(element.consumed) % 3 == 0 or self.is_complete(element.name, element.consumed)
+
+    def is_complete(self, name: ElementName, consumed: Sequence[int]) -> bool:
+        """The element has all rows that will ever come to it."""
+        lanes = self.scene.lanes[name]
+        return all(self.scene.rows[lane.source] == seen for lane, seen in zip(lanes, consumed, strict=True))
 
     def overtake(self, element: SimElement) -> bool:
         """Tell an element which tokens wait in its queues; True if it lets them go ahead."""
@@ -179,6 +201,9 @@ class World:
     def has_room(self, element: SimElement) -> bool:
         # Control links never push back: a full one that waits for a marker would stop the very element whose batches
         # that marker is behind.
+        # While somebody holds still, who is not ready must go on: it may need rows that come after those of others.
+        if any(one.machine.is_held for one in self.elements.values()):
+            return True
         return all(link.control or len(link.queue) < self.capacity for link in element.outputs)
 
     def _emit(self, element: SimElement, lane: int) -> None:
@@ -257,6 +282,7 @@ class World:
 
     def _pin(self, element: SimElement, epoch: Epoch, attempt: Attempt, captured: Captured) -> None:
         consumed = tuple(element.consumed)
+        self.checkers.pins(element.name, self.is_ready(element))
         element.pin = Part(
             element.name,
             epoch,

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.compiler.analyse import Analyser, analyse
+from holdfast.compiler.composites import mark_composites
+from holdfast.compiler.contexts import check_contexts
 from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
@@ -26,10 +28,12 @@ from holdfast.operators.shared.logic import KeyedLogic
 def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
     """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run."""
     validate(graph)
+    graph = mark_composites(graph)
     settled = settle_times(graph)
     graph = settled.graph
     regions = find_regions(graph)
     check_identity(graph, regions.of)
+    check_contexts(graph, regions)
     stamped = find_stamped(graph)
     schemas = analyse(graph, analyser)
     regions, elements = independent(regions, fuse(graph, regions))
@@ -38,7 +42,7 @@ def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
         graph=graph,
         elements=tuple(_element(graph, element, connections) for element in elements),
         connections=connections,
-        regions=tuple(plan_region(region, elements, connections) for region in regions.regions),
+        regions=tuple(plan_region(graph, region, elements, connections) for region in regions.regions),
         stamped=stamped,
         schemas=schemas,
         source_index=source_index(graph),

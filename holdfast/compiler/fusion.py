@@ -142,10 +142,16 @@ def _new_id(key: Key, taken: set[str]) -> ConnectionId:
 
 
 def plan_region(
-    region: Region, elements: Iterable[Element], connections: Iterable[ConnectionPlan]
+    graph: Graph, region: Region, elements: Iterable[Element], connections: Iterable[ConnectionPlan]
 ) -> RegionPlan:
     """A region with the elements and consistent links the protocol works on."""
     names = tuple(element.name for element in elements if element.region == region.name)
     links = tuple(Link(c.id, c.source, c.target, c.control) for c in connections if c.region == region.name)
-    shape = RegionShape(region.name, names, links)
+    conditional = frozenset(
+        element.name
+        for element in elements
+        if element.region == region.name
+        and any(getattr(graph.operators[name].spec, "conditional", False) for name in element.operators)
+    )
+    shape = RegionShape(region.name, names, links, conditional)
     return RegionPlan(region.name, region.settings, region.members, region.starts, shape, region.group)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from holdfast.compiler.traverse import Edge, edges, edges_from, edges_into, reachable
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName
-from holdfast.language.graph import Graph, RegionSettings, SourceSpec
+from holdfast.language.graph import Graph, HostedSpec, RegionSettings, SourceSpec
 
 Reach = tuple[OperatorName, frozenset[OperatorName]]
 """A marked operator and all it reaches, itself included."""
@@ -164,6 +164,14 @@ def check_starts(graph: Graph, region: Region) -> None:
         )
     for start in region.starts:
         operator = graph.operators[start]
+        if isinstance(operator.spec, HostedSpec) and operator.spec.threads and not operator.inputs:
+            if operator.spec.replayable:
+                continue
+            raise TopologyError(
+                f"Region {region.name!r} starts at {start!r}, and a {operator.spec.label} cannot replay rows.",
+                cure="If from any state that it had its threads make the same rows again, say replayable = True in the"
+                " class; else leave this part autonomous.",
+            )
         if not isinstance(operator.spec, SourceSpec):
             raise TopologyError(
                 f"Region {region.name!r} starts at {operator.kind} {start!r}, which cannot replay rows.",
@@ -192,6 +200,15 @@ def check_independent(graph: Graph, region: Region, found: tuple[Edge, ...]) -> 
         if inside and edge.source in reachable(edge.target, leaving, lambda _: True):
             raise TopologyError(
                 f"Region {region.name!r} has a cycle, through the control port of {edge.target!r}, and mode='independent'.",
+                cure=cure,
+            )
+    for name in members:
+        spec = graph.operators[name].spec
+        if isinstance(spec, HostedSpec) and (spec.threads or spec.conditional):
+            what = "threads of its own" if spec.threads else "may_checkpoint()"
+            raise TopologyError(
+                f"Operator {name!r} has {what}, and region {region.name!r} has mode='independent', in which it could not do its"
+                " steps again.",
                 cure=cure,
             )
     if region.settings.trigger != "periodic":

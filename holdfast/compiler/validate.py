@@ -29,7 +29,7 @@ def validate(graph: Graph) -> None:
 
 def check_not_empty(graph: Graph) -> None:
     """A topology has at least one source."""
-    if not any(kind_of(operator).role == "source" for operator in graph.operators.values()):
+    if not any(kind_of(operator).begins(operator) for operator in graph.operators.values()):
         raise TopologyError(
             f"Topology {graph.name!r} has no source.", cure="Begin with topology.source(…, name='…')."
         )
@@ -66,6 +66,8 @@ def check_name(key: OperatorName, operator: Operator) -> None:
 
 def check_arity(operator: Operator) -> None:
     """Sources read nothing; everything else has data ports, as many as its kind says."""
+    if kind_of(operator).begins(operator):
+        return
     ports, data = kind_of(operator).ports, sum(not port.control for port in operator.inputs)
     if ports.least and (not data or not all(port.streams for port in operator.inputs)):
         raise refuse(

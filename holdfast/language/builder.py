@@ -4,7 +4,8 @@ verbs of `Stream`, spread over several files, derive from `Verbs`."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from holdfast.ids import OperatorName
 from holdfast.language.annotations import safe_name
 from holdfast.language.graph import (
     Annotations,
+    CompositeMark,
     FeedbackMark,
     Graph,
     InputPort,
     Operator,
+    RegionSettings,
     SourceSpec,
     Spec,
     StreamRef,
@@ -40,6 +43,12 @@ class Builder:
         self._feedback: dict[OperatorName, pa.Schema] = {}
         self._completed: dict[OperatorName, tuple[StreamRef, bool]] = {}
         self._counts: dict[str, int] = {}
+        self._scope: tuple[str, ...] = ()
+        """Names of the composites that are being called, the outermost first."""
+        self._is_stable = True
+        """False while a name of them is only one more of its kind: it may be another's in the next run."""
+        self._calls: dict[str, int] = {}
+        self._composites: list[CompositeMark] = []
 
     def add(
         self,
@@ -52,10 +61,38 @@ class Builder:
     ) -> OperatorName:
         """Declare an operator; returns its name, generated if the user gave none."""
         marks = Annotations(isolated=isolated)
-        operator = Operator(OperatorName(""), spec, tuple(inputs), outputs, name is not None, marks)
+        is_named = name is not None and self._is_stable
+        operator = Operator(OperatorName(""), spec, tuple(inputs), outputs, is_named, marks)
         chosen = self._new_name(operator.kind) if name is None else self._take_name(name)
         self._operators[chosen] = replace(operator, name=chosen)
         return chosen
+
+    @contextmanager
+    def within(self, name: str | None, called: str, settings: RegionSettings | None) -> Iterator[None]:
+        """What is added inside belongs to a call of a composite: names begin with that of the call."""
+        before = self._scope, self._is_stable, set(self._operators)
+        self._scope, self._is_stable = self._enter(name, called)
+        try:
+            yield
+        finally:
+            scope = ".".join(self._scope)
+            self._scope, self._is_stable = before[:2]
+        if settings is not None:
+            members = tuple(name for name in self._operators if name not in before[2])
+            self._composites.append(CompositeMark(scope, members, settings))
+
+    def _enter(self, name: str | None, called: str) -> tuple[tuple[str, ...], bool]:
+        scope = (*self._scope, called if name is None else safe_name(name, "a composite"))
+        whole = ".".join(scope)
+        count = self._calls[whole] = self._calls.get(whole, 0) + 1
+        if count == 1:
+            return scope, self._is_stable
+        if name is not None:
+            raise TopologyError(
+                f"There are two calls of composites called {whole!r} in topology {self.topology!r}.",
+                cure="Give each call its own name=….",
+            )
+        return (*self._scope, f"{called}_{count}"), False
 
     def mark(self, operator: OperatorName, **marks: Any) -> None:
         """Annotate the operator; saying the same twice is fine, saying something else is not."""
@@ -145,7 +182,7 @@ class Builder:
             FeedbackMark(name, schema, self._completed[name][0] if name in self._completed else None)
             for name, schema in self._feedback.items()
         )
-        return Graph(self.topology, operators, feedback)
+        return Graph(self.topology, operators, feedback, tuple(self._composites))
 
     def _finished(self, operator: Operator) -> Operator:
         inputs = tuple(self._resolved(port) for port in operator.inputs)
@@ -168,6 +205,7 @@ class Builder:
 
     def _take_name(self, name: str) -> OperatorName:
         safe_name(name, "an operator")
+        name = safe_name(".".join((*self._scope, name)), "an operator")
         if self._taken(name):
             raise TopologyError(
                 f"There are two operators called {name!r} in topology {self.topology!r}.",
@@ -176,6 +214,7 @@ class Builder:
         return OperatorName(name)
 
     def _new_name(self, kind: str) -> OperatorName:
+        kind = ".".join((*self._scope, kind))
         while True:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             name = f"{kind}_{self._counts[kind]}"

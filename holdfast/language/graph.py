@@ -11,6 +11,7 @@ import pyarrow as pa
 from holdfast.ids import OperatorName
 from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
+from holdfast.language.context import Context
 from holdfast.language.hosted import ERRORS, Missing, OnError
 from holdfast.protocol.shape import Mode
 
@@ -73,6 +74,16 @@ class HostedSpec(Spec):
     """Of the output ports, if they have some."""
     untimed: str = ""
     """Why the event time of its input does not go on behind it, after "but it …"; "": it does."""
+    check: Callable[[Context], Any] | None = field(default=None, compare=False)
+    """Looks at the operator's place: answers a sentence, or raises, if it refuses it."""
+    processes: bool = True
+    """It has `process` or `process_batch`."""
+    conditional: bool = False
+    """It has `may_checkpoint`: it can be checkpointed at certain points only."""
+    threads: int = 0
+    """How many threads of its own run its `run(context)`."""
+    replayable: bool = False
+    """From any state it had, it makes the same rows again by itself: a region may begin at it."""
 
     @property
     def ports(self) -> tuple[pa.Schema, ...]:
@@ -155,9 +166,19 @@ class FeedbackMark:
 
 
 @dataclass(frozen=True, slots=True)
+class CompositeMark:
+    """A call of a composite that begins a region: all operators that it added."""
+
+    name: str
+    members: tuple[OperatorName, ...]
+    settings: RegionSettings
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """An immutable graph: operators by name, in the order they were written."""
 
     name: str
     operators: Mapping[OperatorName, Operator]
     feedback: tuple[FeedbackMark, ...] = ()
+    composites: tuple[CompositeMark, ...] = ()

@@ -7,11 +7,16 @@ Any class with `process(row, port)` or `process_batch(table, port)` will do; `Op
 `process_batch(table, port)` the same for a whole `pyarrow.Table`; instead of `process`
 `open()`                    after construction and after each restore: rebuild what starts with `_`
 `drain()`                   finish what is under way; may still submit
+`may_checkpoint()`          whether the operator can be checkpointed as it is now; an epoch waits until it is true
 `checkpoint()`              the state as one value; together with `reset`
+`prepare_to_checkpoint()`   a copy of the state that later rows do not change; encoded while the operator goes on. With
+                            `checkpoint(copy)`, which is called in the background too, what that makes of it
 `reset(state)`              take back what `checkpoint` returned
 `reset_to_initial_state()`  go back to the beginning; by default a fresh instance is made
 `state_size()`              bytes of the state, about; by default declared variables and attributes are sampled
 `close()`                   the run ends
+`run(context)`              the body of a thread of its own, or of several (`threads = 4` in the class)
+`check(context)`            when the topology is compiled: answers a sentence if it refuses its place
 =========================== ==========================================================================================
 
 Without `checkpoint`/`reset` the state is all attributes that do not begin with `_`, and declared variables
@@ -27,15 +32,18 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
+from holdfast.language.context import Context
 from holdfast.state.variables.declarations import declared
 from holdfast.state.variables.state_size import whole_size
 
 PROCESS = ("process", "process_batch")
+METHODS = (*PROCESS, "run")
+"""An operator has one of these at least."""
 
 Missing = Literal["refuse", "null"]
 """What becomes of a column of the schema that a row does not name: the row is refused, or it is null there."""
@@ -49,6 +57,20 @@ class Operator:
 
     _submit: Callable[[Any, int | str], None] | None = None
     """Bound by the runtime before `open()`."""
+    _context: Context | None = None
+    """Likewise."""
+
+    threads: ClassVar[int] = 1
+    """How many threads run `run(context)`, if there is one."""
+    replayable: ClassVar[bool] = False
+    """True: from any state it had, its threads make the same rows again, so a region may begin at it."""
+
+    @property
+    def context(self) -> Context:
+        """Where it is: `context.region`, `.epoch`, `.mode`, `.trigger`."""
+        if self._context is None:
+            raise RuntimeError(f"{type(self).__name__}.context is known only while the topology runs.")
+        return self._context
 
     def submit(self, rows: Any, port: int | str = 0) -> None:
         """Send a row (dict), several rows (list of dicts) or a `pyarrow.Table` out by an output port, its number or name."""
@@ -114,7 +136,7 @@ def maker(operator: Any) -> tuple[Callable[[], Any], str]:
         _check_methods(operator, operator.__name__)
         _check_callable(operator)
         return operator, operator.__name__
-    if any(hasattr(operator, method) for method in PROCESS):
+    if any(hasattr(operator, method) for method in METHODS):
         label = type(operator).__name__
         _check_methods(operator, label)
         pristine = copied(operator)
@@ -133,12 +155,13 @@ def maker(operator: Any) -> tuple[Callable[[], Any], str]:
 
 def _check_methods(operator: Any, label: str) -> None:
     _check_variables(operator if inspect.isclass(operator) else type(operator), label)
-    if not any(callable(getattr(operator, method, None)) for method in PROCESS):
+    if not any(callable(getattr(operator, method, None)) for method in METHODS):
         raise TopologyError(
             f"{label} has neither process(row, port) nor process_batch(table, port).",
-            cure="Define one of them: it is called with the rows that arrive.",
+            cure="Define one of them: it is called with the rows that arrive. Or run(context), if it makes rows by itself.",
         )
-    if callable(getattr(operator, "checkpoint", None)) != callable(getattr(operator, "reset", None)):
+    makes_state = any(callable(getattr(operator, m, None)) for m in ("checkpoint", "prepare_to_checkpoint"))
+    if makes_state != callable(getattr(operator, "reset", None)):
         raise TopologyError(
             f"{label} defines only one of checkpoint() and reset(state).",
             cure="Define both, or neither: then the attributes not beginning with '_' are the state.",
@@ -152,6 +175,19 @@ def _check_variables(cls: type, label: str) -> None:
             f"{label} declares a lifetime for {timed[0]!r}, but an operator hosted in the driver has no event time.",
             cure="Use stream.keyed(…, on='…'), or leave ttl= and seconds= out.",
         )
+
+
+def threads_of(operator: Any, label: str) -> int:
+    """How many threads of its own an operator has."""
+    if not callable(getattr(operator, "run", None)):
+        return 0
+    threads = getattr(operator, "threads", 1)
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise TopologyError(
+            f"{label}.threads is {threads!r}.",
+            cure="Give the number of threads that run run(context), 1 or more.",
+        )
+    return threads
 
 
 def _check_callable(make: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ from holdfast.ids import OperatorName
 from holdfast.language.graph import HostedSpec, SinkSpec, SourceSpec
 from holdfast.language.hosted import ERRORS
 from holdfast.operators.fingerprint import Fingerprint
-from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, Timing, register
+from holdfast.operators.kind import Kind, OperatorOf, Ports, Schemas, Timing, refuse, register
 
 
 @register
@@ -79,8 +79,20 @@ class HostedKind(Kind[HostedSpec]):
     def takes_positions(self, op: OperatorOf[HostedSpec]) -> bool:
         return True
 
+    def check(self, op: OperatorOf[HostedSpec]) -> None:
+        if op.inputs and not op.spec.processes:
+            raise refuse(
+                op,
+                "has inputs, but neither process(row, port) nor process_batch(table, port)",
+                "Define one of them, or give it no inputs: topology.operator(…, []).",
+            )
+
+    def begins(self, op: OperatorOf[HostedSpec]) -> bool:
+        return bool(op.spec.threads) and not op.inputs
+
     def what(self, op: OperatorOf[HostedSpec]) -> str:
-        return op.spec.label
+        threads = op.spec.threads
+        return op.spec.label + (f", {threads} thread{'s' if threads > 1 else ''}" if threads else "")
 
     def fingerprint(self, op: OperatorOf[HostedSpec], inputs: Schemas, outputs: Schemas) -> Fingerprint:
         ports = tuple("control" if port.control else "data" for port in op.inputs)

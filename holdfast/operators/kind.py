@@ -147,6 +147,10 @@ class Kind(ABC, Generic[S]):
     def name(self) -> str:
         return self.spec.kind_name()
 
+    def begins(self, op: OperatorOf[S]) -> bool:
+        """Whether rows begin at the operator: it reads no stream."""
+        return self.role == "source"
+
     @property
     def stateful(self) -> bool:
         return self.role in ("keyed", "hosted")

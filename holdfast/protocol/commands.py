@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.ids import ElementName, Epoch
-from holdfast.protocol.messages import BeginEpoch, BeginReset, ControllerRecord, GoOn, Numbered, Resume
+from holdfast.protocol.messages import (
+    BeginEpoch,
+    BeginReset,
+    ControllerRecord,
+    GoOn,
+    Numbered,
+    Prepare,
+    Resume,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,6 @@ class Stop:
 
 
 ControllerCommand = (
-    Persist | BeginEpoch | Resume | BeginReset | GoOn | Publish | CommitSinks | AbortEpoch | StartDrainTimer
+    Persist | Prepare | BeginEpoch | Resume | BeginReset | GoOn | Publish | CommitSinks | AbortEpoch | StartDrainTimer
     | StartResetTimer | AwaitSpace | Park | Stop
 )  # fmt: skip

@@ -84,6 +84,7 @@ class RegionController(Machine[ControllerPhase]):
         self._style: MarkerKind = "drain"
         self._waiting: set[ElementName] = set()  # elements that still have to answer
         self._parts: dict[ElementName, object] = {}
+        self._unready: list[ElementName] = []  # have to be ready before the epoch begins, the next one last
         self._due = False  # an ordinary epoch is wanted
         self._drained_due = False  # and nothing may be in flight at it
         self._stop_due = False  # a final epoch is wanted, whatever happens: kept until it is committed
@@ -117,6 +118,8 @@ class RegionController(Machine[ControllerPhase]):
                 return self._on_due(event)
             case messages.ElementFailed():
                 return self._on_element_failed(event)
+            case messages.Ready():
+                return self._on_ready(event)
             case messages.Published(epoch):
                 return self._on_published(epoch)
             case messages.PublishFailed():
@@ -255,14 +258,31 @@ class RegionController(Machine[ControllerPhase]):
         self._is_final = self._stop_due or self._end_due
         is_drained = self._is_final or self._drained_due
         self._style = "drain" if is_drained else STYLE_OF[self._mode]
+        # At the end of the input there are no points to wait for: what is there is drained, and ready or never.
+        is_end = self._end_due and not self._stop_due
+        if not self._shape.drains and not is_end:
+            self._style = "token"
+        self._unready = [] if is_end else [e for e in self._shape.elements if e in self._shape.conditional]
         self._due = self._drained_due = False
         epoch = self._epoch = self._next_epoch
         self._next_epoch = Epoch(epoch + 1)
         self._waiting = set(self._shape.elements)
         self._parts = {}
+        return self._act(commands.StartDrainTimer(epoch, self._attempt), self._next_asked(epoch))
+
+    def _next_asked(self, epoch: Epoch) -> ControllerCommand:
+        """The next element that has to be ready, from the ends of the graph to its starts; then everybody."""
+        if self._unready:
+            return messages.Prepare(epoch, self._attempt, (self._unready[-1],))
         asked = self._shape.elements if self._style == "token" else self._shape.starts()
-        timer = commands.StartDrainTimer(epoch, self._attempt)
-        return self._act(timer, messages.BeginEpoch(epoch, self._attempt, self._style, asked))
+        return messages.BeginEpoch(epoch, self._attempt, self._style, asked)
+
+    def _on_ready(self, event: messages.Ready) -> list[ControllerCommand]:
+        is_current = self._is_establishing(event.epoch, event.attempt)
+        if not is_current or self._unready[-1:] != [event.element]:
+            return self._ignore()
+        self._unready.pop()
+        return self._act(self._next_asked(event.epoch))
 
     def _is_establishing(self, epoch: Epoch, attempt: Attempt) -> bool:
         is_current = epoch == self._epoch and attempt == self._attempt
@@ -291,6 +311,10 @@ class RegionController(Machine[ControllerPhase]):
     def _on_drain_timed_out(self, epoch: Epoch, attempt: Attempt) -> list[ControllerCommand]:
         if not self._is_establishing(epoch, attempt):
             return self._ignore()
+        if self._unready:
+            return self._fail(
+                f"epoch {epoch} timed out: operators of {self._unready[-1]} may not be checkpointed yet"
+            )
         return self._fail(f"epoch {epoch} timed out; no answer from {self._silent()}")
 
     # --- publishing and committing: what happened is found out before anything else is decided -----------------------

@@ -4,19 +4,7 @@ One machine per element. The element's loop owns it, is single-threaded, and fee
 performs the returned commands in order and synchronously, except `Upload`, which runs in the background and is
 answered by an event. If a command raises, the loop drops the rest of the list and feeds `Broke`.
 
-    new ──reset──▶ resetting ──all markers──▶ restored ──GoOn──▶ running
-                                                 │                  │
-                                                 └───first marker───┤
-                                                                    ▼
-    running ◀──token: all markers here or overtaking, pin────── aligning ◀──next epoch──┐
-                                                                    │                    │
-                                                           drain: data markers           │
-                                                                    ▼                    │
-    running ◀──Resume── paused ◀──control markers, pin────────── drained                 │
-                          └──────────────────────────────────────────────────────────────┘
-    running ◀──stored── storing ◀──cascade: all markers, pin──── aligning (or drained, if there are control links)
-    any phase ──newer reset──▶ resetting
-    any phase ──Broke──▶ broken, which only a newer reset ends
+    its phases and moves: element_phases.py
 
 A token may overtake the batches that wait ahead of it in a queue: they are captured with the epoch, and the element gets
 them first after a restore. So an epoch does not wait for a slow element.
@@ -29,12 +17,11 @@ What the loop does with what lies at the head of a link:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
 from typing import Literal
 
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol import messages
+from holdfast.protocol.element_phases import ELEMENT_MOVES, STATELESS, ElementPhase
 from holdfast.protocol.messages import ElementCommand, ElementEvent
 from holdfast.protocol.phases import Machine
 from holdfast.protocol.shape import MarkerKind, RegionShape
@@ -42,38 +29,6 @@ from holdfast.protocol.shape import MarkerKind, RegionShape
 Fate = Literal["process", "wait", "drop"]
 
 NO_LINKS: frozenset[ConnectionId] = frozenset()
-
-
-class ElementPhase(StrEnum):
-    NEW = "new"  # knows nothing; only a reset gives it a state
-    RESETTING = "resetting"  # a reset is under way; batches sent before it are dropped
-    RESTORED = "restored"  # state is that of an epoch; sources wait for GoOn
-    RUNNING = "running"
-    ALIGNING = "aligning"  # an epoch is under way; links that delivered its marker wait
-    DRAINED = "drained"  # drain style: own marker is out, control links still have to deliver theirs
-    PAUSED = "paused"  # drain style: pinned; sources wait for Resume
-    STORING = "storing"  # cascade style: pinned; everything waits until that is durable
-    BROKEN = "broken"  # state is worthless; only a newer reset helps
-
-
-_N, _T, _S, _R = ElementPhase.NEW, ElementPhase.RESETTING, ElementPhase.RESTORED, ElementPhase.RUNNING
-_A, _D, _P, _B = ElementPhase.ALIGNING, ElementPhase.DRAINED, ElementPhase.PAUSED, ElementPhase.BROKEN
-_O = ElementPhase.STORING
-
-ELEMENT_MOVES: Mapping[ElementPhase, frozenset[ElementPhase]] = {
-    _N: frozenset({_T, _B}),
-    _T: frozenset({_T, _S, _B}),
-    _S: frozenset({_R, _A, _T, _B}),
-    _R: frozenset({_A, _T, _B}),
-    _A: frozenset({_D, _R, _O, _T, _B}),
-    _D: frozenset({_P, _O, _T, _B}),
-    _P: frozenset({_R, _A, _T, _B}),
-    _O: frozenset({_R, _T, _B}),
-    _B: frozenset({_T}),
-}
-
-_STATELESS = frozenset({_N, _T, _B})
-"""Phases in which the element has no state a batch could be applied to."""
 
 
 class ElementMachine(Machine[ElementPhase]):
@@ -96,17 +51,42 @@ class ElementMachine(Machine[ElementPhase]):
         self._delivered = NO_LINKS  # links that delivered the marker of the epoch or reset under way
         self._forwarded = False  # the marker of the reset, or of the cascade, is in the output links
         self._uploading: Epoch | None = None
+        self._is_conditional = element in shape.conditional
+        self._prepares: Epoch | None = None  # asked to be ready for
+        self._is_ready = not self._is_conditional  # its operators may be checkpointed as they are
+        self._is_held = False  # what lies in the links comes behind the pin
 
     # --- what the loop asks between steps -----------------------------------------------------------------------
 
     @property
     def may_read_sources(self) -> bool:
-        return self.phase is ElementPhase.RUNNING
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.READYING)
+
+    @property
+    def may_run_threads(self) -> bool:
+        """Threads of operators may change state and submit: neither drained nor pinned, and with a state."""
+        is_aligning = self.phase is ElementPhase.ALIGNING and not self._is_held
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.READYING) or is_aligning
+
+    @property
+    def awaits_operators(self) -> messages.OperatorsReady | None:
+        """To be fed as soon as all operators may be checkpointed; None: nobody waits for that."""
+        if self.phase is ElementPhase.READYING and self._prepares is not None:
+            return messages.OperatorsReady(self._prepares, self.attempt)
+        is_drained = self.phase is ElementPhase.DRAINED and self._has_control_markers()
+        if is_drained and not self._is_ready and self._under_way is not None:
+            return messages.OperatorsReady(self._under_way[0], self.attempt)
+        return None
+
+    @property
+    def is_held(self) -> bool:
+        """Tokens go ahead of what waits at once: nothing of it is taken before the pin."""
+        return self._is_held
 
     @property
     def may_step(self) -> bool:
         """Batches may be applied to the state. While it is False, batches on links that do not wait are dropped."""
-        return self.phase not in _STATELESS
+        return self.phase not in STATELESS
 
     @property
     def is_storing(self) -> bool:
@@ -124,7 +104,7 @@ class ElementMachine(Machine[ElementPhase]):
     @property
     def blocked_links(self) -> frozenset[ConnectionId]:
         """Links whose batches and epoch markers wait: what lies there comes after the epoch or reset under way."""
-        return self._data | self._control if self.is_storing else self._delivered
+        return self._data | self._control if self.is_storing or self._is_held else self._delivered
 
     def fate(self, link: ConnectionId) -> Fate:
         """What becomes of a batch at the head of `link`."""
@@ -149,6 +129,10 @@ class ElementMachine(Machine[ElementPhase]):
                 return self._on_begin_epoch(event)
             case messages.TokensWait():
                 return self._on_tokens_wait(event)
+            case messages.Prepare():
+                return self._on_prepare(event)
+            case messages.OperatorsReady():
+                return self._on_ready(event)
             case messages.BeginReset():
                 return self._on_begin_reset(event)
             case messages.Resume():
@@ -161,6 +145,30 @@ class ElementMachine(Machine[ElementPhase]):
                 return self._on_broke(event)
 
     # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def _on_prepare(self, event: messages.Prepare) -> list[ElementCommand]:
+        is_free = self.phase in (ElementPhase.RESTORED, ElementPhase.RUNNING, ElementPhase.PAUSED)
+        if not is_free or not self._is_news(event.epoch, event.attempt):
+            return self._ignore()
+        self._move(ElementPhase.READYING)
+        self._prepares = event.epoch
+        return []
+
+    def _on_ready(self, event: messages.OperatorsReady) -> list[ElementCommand]:
+        if event != self.awaits_operators:
+            return self._ignore()
+        self._is_ready = True
+        if self.phase is not ElementPhase.READYING:
+            return self._advance_epoch()
+        self._move(ElementPhase.HELD)
+        self._is_held = True
+        return [messages.Tell(messages.Ready(self._element, event.epoch, event.attempt))]
+
+    def _unprepared(self) -> None:
+        """The state is another one from here."""
+        self._prepares = None
+        self._is_ready = not self._is_conditional
+        self._is_held = False
 
     def _on_begin_epoch(self, event: messages.BeginEpoch) -> list[ElementCommand]:
         addressed = self._is_start or event.style == "token"
@@ -189,6 +197,7 @@ class ElementMachine(Machine[ElementPhase]):
         self._under_way = (epoch, style)
         self._delivered = NO_LINKS
         self._forwarded = False
+        self._is_held = self._is_held and style == "token"
         if style == "token" and self._has_outputs:
             return [
                 messages.KeepOutputs(epoch),
@@ -219,7 +228,7 @@ class ElementMachine(Machine[ElementPhase]):
             commands += [messages.RunDrain(epoch), *self._forward("drain", epoch)]
         # Control links may close a cycle, so their markers can only be asked for once ours is out; what they bring
         # until then belongs to the epoch and must be in the state before the pin.
-        if self.phase is ElementPhase.DRAINED and self._has_control_markers():
+        if self.phase is ElementPhase.DRAINED and self._has_control_markers() and self._is_ready:
             commands += self._pin(epoch, ElementPhase.PAUSED)
         return commands
 
@@ -250,6 +259,7 @@ class ElementMachine(Machine[ElementPhase]):
         self, epoch: Epoch, then: ElementPhase, captured: frozenset[ConnectionId] = NO_LINKS
     ) -> list[ElementCommand]:
         self._move(then)
+        self._unprepared()
         self._epoch = epoch
         self._uploading = epoch
         self._under_way = None
@@ -308,6 +318,7 @@ class ElementMachine(Machine[ElementPhase]):
         if attempt <= self.attempt:
             return attempt == self.attempt and self.phase is ElementPhase.RESETTING
         self._move(ElementPhase.RESETTING)
+        self._unprepared()
         self.attempt = attempt
         self._epoch = epoch
         self._under_way = None
@@ -339,6 +350,7 @@ class ElementMachine(Machine[ElementPhase]):
         if self.phase is ElementPhase.BROKEN:
             return self._ignore()
         self._move(ElementPhase.BROKEN)
+        self._unprepared()
         self._under_way = None
         self._uploading = None
         self._delivered = NO_LINKS

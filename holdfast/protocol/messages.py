@@ -3,9 +3,9 @@
 Naming: `(epoch, attempt)` goes with every message. `attempt` counts the region's resets over its whole life and is
 persisted, so anything that carries an older attempt is stale and is ignored.
 
-    controller ──BeginEpoch / BeginReset / Resume / GoOn──▶ element      (control messages; may be late or doubled)
+    controller ──Prepare / BeginEpoch / BeginReset / Resume / GoOn──▶ element      (control messages; may be late or doubled)
     element    ──Marker along its links──▶ next elements                 (FIFO, in band with batches)
-    element    ──Acked / UploadFailed / ElementFailed / ResetAcked──▶ controller
+    element    ──Ready / Acked / UploadFailed / ElementFailed / ResetAcked──▶ controller
     store rim  ──Published / PublishFailed / Committed / CommitFailed──▶ controller
 """
 
@@ -35,6 +35,15 @@ class BeginEpoch(Numbered):
     Style `token`: to every element at once, sources go on after the pin. A final epoch is always `drain` style."""
 
     style: MarkerKind
+    elements: tuple[ElementName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare(Numbered):
+    """An epoch is wanted. Go on until all operators of the element may be checkpointed, take nothing from then on, and
+    answer Ready. To elements with operators that have such points, one after the other, the last in the graph first: so
+    that each gets input until it is ready. BeginEpoch follows when all are."""
+
     elements: tuple[ElementName, ...]
 
 
@@ -91,6 +100,11 @@ class TokensWait(Numbered):
     links that have not delivered it, the element pins now and captures those batches (style `token`)."""
 
     links: frozenset[ConnectionId]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsReady(Numbered):
+    """All operators of the element may be checkpointed as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +226,15 @@ class Acked:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """An element's operators may be checkpointed, and it takes nothing until its pin."""
+
+    element: ElementName
+    epoch: Epoch
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
 class UploadFailed:
     element: ElementName
     epoch: Epoch
@@ -303,19 +326,12 @@ class ResumeRequested:
 
 
 ControllerEvent = (
-    Start | EpochDue | Acked | UploadFailed | ElementFailed | ResetAcked | Published | PublishFailed | Committed
+    Start | EpochDue | Ready | Acked | UploadFailed | ElementFailed | ResetAcked | Published | PublishFailed | Committed
     | CommitFailed | DrainTimedOut | ResetTimedOut | PatienceOver | SpaceReturned | ResumeRequested
 )  # fmt: skip
 
-ElementEvent = (
-    BeginEpoch
-    | Resume
-    | BeginReset
-    | GoOn
-    | MarkerArrived
-    | TokensWait
-    | UploadFinished
-    | UploadBroke
-    | Broke
-)
+ToElements = Prepare | BeginEpoch | BeginReset | Resume | GoOn
+"""What the controller sends to elements."""
+
+ElementEvent = ToElements | OperatorsReady | MarkerArrived | TokensWait | UploadFinished | UploadBroke | Broke
 ElementCommand = RunDrain | Forward | Pin | Upload | KeepOutputs | Restore | Tell

@@ -48,6 +48,14 @@ class RegionShape:
     name: RegionName
     elements: tuple[ElementName, ...]
     links: tuple[Link, ...] = ()
+    conditional: frozenset[ElementName] = frozenset()
+    """Elements with operators that can be checkpointed at certain points only."""
+
+    @property
+    def drains(self) -> bool:
+        """Whether an epoch can be drained anywhere in the input. An element that waits for a point of its own must be able
+        to leave input waiting, unless it has none."""
+        return not any(link.target in self.conditional for link in self.links)
 
     _into: Mapping[ElementName, tuple[Link, ...]] = field(init=False, repr=False, compare=False)
     _out_of: Mapping[ElementName, tuple[Link, ...]] = field(init=False, repr=False, compare=False)

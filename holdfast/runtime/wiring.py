@@ -174,6 +174,8 @@ class Wiring:
                 self._live_alone(loop, bounded)
             for run in loop.worker.hosted:
                 run.give_up = loop.life.must_give_up
+            for threaded in loop.worker.threaded:
+                threaded.wake = loop.wake
         self._number_rows()
         self._books.begin()
         self._create_entries()

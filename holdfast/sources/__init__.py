@@ -1,4 +1,4 @@
-"""Where rows come from: files, a deterministic generator, and lists for tests.
+"""Where rows come from: files, lines over a network, a deterministic generator, and lists for tests.
 
 Importing this package needs no Java: pyspark is imported only inside the methods that are handed a session.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from holdfast.sources.beacon import Beacon
 from holdfast.sources.files import Files
+from holdfast.sources.http_lines import HttpLines
 from holdfast.sources.lists import Rows
+from holdfast.sources.tcp_lines import TcpLines
 
-__all__ = ["Beacon", "Files", "Rows"]
+__all__ = ["Beacon", "Files", "HttpLines", "Rows", "TcpLines"]

@@ -14,7 +14,8 @@ from holdfast.chaos.world import SimElement, SimLink, World
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol.commands import CommitSinks, ControllerCommand, Persist, Publish
 from holdfast.protocol.controller import ControllerPhase, RegionController
-from holdfast.protocol.element import NO_LINKS, ElementMachine, ElementPhase
+from holdfast.protocol.element import NO_LINKS, ElementMachine
+from holdfast.protocol.element_phases import ElementPhase
 from holdfast.protocol.messages import (
     Acked,
     ControllerRecord,
@@ -24,6 +25,8 @@ from holdfast.protocol.messages import (
     Forward,
     GoOn,
     Marker,
+    OperatorsReady,
+    Prepare,
     ResetAcked,
     RunDrain,
     TokensWait,
@@ -67,13 +70,13 @@ class OvertakesWithOneTokenMissing(ElementMachine):
 class ReadsWhilePaused(ElementMachine):
     @property
     def may_read_sources(self) -> bool:
-        return self.phase in (ElementPhase.RUNNING, ElementPhase.PAUSED)
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.READYING, ElementPhase.PAUSED)
 
 
 class ReadsWhileDrained(ElementMachine):
     @property
     def may_read_sources(self) -> bool:
-        return self.phase in (ElementPhase.RUNNING, ElementPhase.DRAINED)
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.READYING, ElementPhase.DRAINED)
 
 
 class LateGoOnOpensSources(ElementMachine):
@@ -112,19 +115,37 @@ class RestoresBeforeControlMarkers(ElementMachine):
 class GoesOnWhileStoring(ElementMachine):
     @property
     def blocked_links(self) -> frozenset[ConnectionId]:
-        return self._delivered
+        return self._data | self._control if self.is_held else self._delivered
 
 
 class ReadsWhileStoring(ElementMachine):
     @property
     def may_read_sources(self) -> bool:
-        return self.phase in (ElementPhase.RUNNING, ElementPhase.STORING)
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.READYING, ElementPhase.STORING)
 
 
 class DrainsAfterItsCascade(ElementMachine):
     def _advance_cascade(self, epoch: Epoch) -> list[ElementCommand]:
         commands = super()._advance_cascade(epoch)
         return sorted(commands, key=lambda command: not isinstance(command, Forward))
+
+
+class HoldsBeforeItsPoint(ElementMachine):
+    def _on_prepare(self, event: Prepare) -> list[ElementCommand]:
+        super()._on_prepare(event)
+        return self._on_ready(OperatorsReady(event.epoch, event.attempt))
+
+
+class GoesOnWhileHeld(ElementMachine):
+    @property
+    def blocked_links(self) -> frozenset[ConnectionId]:
+        return self._data | self._control if self.is_storing else self._delivered
+
+
+class ReadsWhileHeld(ElementMachine):
+    @property
+    def may_read_sources(self) -> bool:
+        return self.phase in (ElementPhase.RUNNING, ElementPhase.READYING, ElementPhase.HELD)
 
 
 # --- defects of the controller ---------------------------------------------------------------------------------------
@@ -137,6 +158,12 @@ class PublishesWithOneAckMissing(RegionController):
             self._move(ControllerPhase.PUBLISHING)
             return [*commands, *self._act(Publish(event.epoch, self._attempt, self._parts))]
         return commands
+
+
+class BeginsBeforeAllAreReady(RegionController):
+    def _next_asked(self, epoch: Epoch) -> ControllerCommand:
+        self._unready = []
+        return super()._next_asked(epoch)
 
 
 class ReusesEpochNumbers(RegionController):
@@ -285,6 +312,10 @@ DEFECTS: dict[type, str] = {
     GoesOnWhileStoring: "is not stored",
     ReadsWhileStoring: "is not stored",
     DrainsAfterItsCascade: "after its drain marker",
+    HoldsBeforeItsPoint: "may not be checkpointed there",
+    GoesOnWhileHeld: "may not be checkpointed there",
+    ReadsWhileHeld: "may not be checkpointed there",
+    BeginsBeforeAllAreReady: "",
     PublishesWithOneAckMissing: "without a part",
     ReusesEpochNumbers: "next_epoch",
     ReusesAttempts: "attempt",
@@ -302,7 +333,7 @@ DEFECTS: dict[type, str] = {
     DoesNotGiveCapturedBatchesBack: "",
     GivesCapturedBatchesBackInAnotherOrder: "",
     OvertakesWithOneTokenMissing: "",
-    DoesNotSeekSources: "saw",
+    DoesNotSeekSources: "",
     LetsResetMarkersOvertake: "",
     DoesNotClearLinks: "hang",
     DoesNotRollSinksForward: "shows",

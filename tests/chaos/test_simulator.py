@@ -17,7 +17,7 @@ from holdfast.chaos.outcome import Outcome, added_up
 from holdfast.chaos.shapes import LANES_MAX, NAMED, random_scene
 from holdfast.chaos.simulator import Simulator
 from holdfast.protocol.controller import CONTROLLER_MOVES
-from holdfast.protocol.element import ELEMENT_MOVES
+from holdfast.protocol.element_phases import ELEMENT_MOVES
 from holdfast.protocol.phases import legal_moves
 from holdfast.protocol.shape import TOGETHER, Mode
 

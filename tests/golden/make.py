@@ -23,7 +23,7 @@ from golden_versions import VERSIONS
 
 from holdfast.checkpoint.manifest import VERSION
 from holdfast.ids import RegionName
-from holdfast.runtime.element import region_life
+from holdfast.runtime.element import overtaking
 from holdfast.runtime.region.region import Region
 from holdfast.testing import run_local, submit_local
 
@@ -85,7 +85,7 @@ def run(name: str, root: Path) -> None:
     """The job that is killed. Every epoch is asked for when each element of the region has taken a step since the one
     before; one of them gets a name."""
     version = VERSIONS[name]
-    region_life.OVERTAKE_S = OVERTAKE_S
+    overtaking.OVERTAKE_S = OVERTAKE_S
     job = submit_local(version.topology(root), f"file:{root / 'store'}", until="available")
     region = job.regions[RegionName(version.CONTENT.region)]
     asked, before = 0, steps_of(region)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch, RegionName
-from holdfast.protocol.element import ElementMachine, ElementPhase
+from holdfast.protocol.element import ElementMachine
+from holdfast.protocol.element_phases import ElementPhase
 from holdfast.protocol.messages import (
     Acked,
     BeginEpoch,

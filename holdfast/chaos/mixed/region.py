@@ -18,7 +18,8 @@ from holdfast.ids import Attempt, ConnectionId, ElementName, Epoch
 from holdfast.protocol import commands, messages
 from holdfast.protocol.accounts import TakenByRegion
 from holdfast.protocol.controller import ControllerPhase, RegionController
-from holdfast.protocol.element import ElementMachine, ElementPhase
+from holdfast.protocol.element import ElementMachine
+from holdfast.protocol.element_phases import ElementPhase
 from holdfast.protocol.shape import Mode
 
 LINK_CAPACITY = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -12,8 +12,10 @@ import pyarrow as pa
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
+from holdfast.language.context import Context
 from holdfast.language.graph import HostedSpec, StreamRef
 from holdfast.language.hosted import (
+    METHODS,
     PROCESS,
     Missing,
     OnError,
@@ -21,6 +23,7 @@ from holdfast.language.hosted import (
     checked_missing,
     checked_on_error,
     maker,
+    threads_of,
 )
 from holdfast.language.schema import to_arrow
 
@@ -42,9 +45,14 @@ def hosted_spec(
     """`schema`: of its one output port, or None; then `schemas` are those of its ports."""
     make, label = maker(operator)
     columns, names = output_columns(schema, schemas, label)
-    known = inspect.isclass(operator) or any(hasattr(operator, method) for method in PROCESS)
+    known = inspect.isclass(operator) or any(hasattr(operator, method) for method in METHODS)
     sample = operator if known else make()
-    makes_tables = hasattr(sample, "process_batch")
+    makes_tables = on_error == "stream" and hasattr(sample, "process_batch")
+    if on_error == "stream" and threads_of(sample, label):
+        raise TopologyError(
+            f'{label} has threads of its own and is used with on_error="stream": what they did since a row cannot be taken back.',
+            cure="Leave on_error= out, and catch what your code raises in process().",
+        )
     return HostedSpec(
         make,
         columns,
@@ -54,6 +62,11 @@ def hosted_spec(
         checked_on_error(on_error, makes_tables, label),
         names,
         untimed(sample),
+        _check_of(sample, make),
+        any(callable(getattr(sample, method, None)) for method in PROCESS),
+        callable(getattr(sample, "may_checkpoint", None)),
+        threads_of(sample, label),
+        bool(getattr(sample, "replayable", False)),
     )
 
 
@@ -71,12 +84,25 @@ def output_columns(
 
 def untimed(operator: Any) -> str:
     """What `HostedSpec.untimed` says of an operator, or its class: which rows have no place in the time of its input."""
+    if threads_of(operator, ""):
+        return "has threads of its own: their rows have no place in the time of its input"
     if hasattr(operator, "process_batch") and not hasattr(operator, "process_each"):
         return "has process_batch(): nobody knows which rows of a table it made its rows of"
     drains = getattr(operator if inspect.isclass(operator) else type(operator), "drain", Operator.drain)
     if drains is not Operator.drain:
         return "has drain(): where its rows are in time would depend on when epochs are"
     return ""
+
+
+def _check_of(sample: Any, make: Callable[[], Any]) -> Callable[[Context], Any] | None:
+    """How to ask the operator about its place: by its class if that answers, else by an instance made for it."""
+    if not callable(getattr(sample, "check", None)):
+        return None
+    if inspect.isclass(sample) and not isinstance(
+        inspect.getattr_static(sample, "check"), classmethod | staticmethod
+    ):
+        return lambda context: make().check(context)
+    return sample.check  # type: ignore[no-any-return]
 
 
 def _names(schemas: Mapping[str, Any], label: str) -> tuple[str, ...]:

@@ -135,10 +135,27 @@ class AloneLife(Life):
         if self._draining and self.machine.phase is autonomous.AutonomousPhase.RUNNING:
             self._feed(autonomous.Stop())
             return True  # it may be over
+        if self._loop.worker.threaded and self._look_after_threads():
+            return True
         due = self._own.due() if self.machine.may_step else frozenset()
         if due:
             self._feed(autonomous.CheckpointDue(due))
         return self.machine.discards and self._discard()
+
+    def _look_after_threads(self) -> bool:
+        """Threads of operators work until the element has nothing else to come; one that failed costs its operator's
+        state. True if one did."""
+        for run in self._loop.worker.threaded:
+            try:
+                run.raise_failure()
+                run.check_threads()
+            except Exception as error:
+                self._refuse_fatal(error)
+                self._error = error
+                self._not_ready(error, frozenset({run.name}))
+                return True
+            run.let(self.machine.may_step and (self.machine.may_read_sources or bool(self._loop.ends.inputs)))
+        return False
 
     def name_step(self, number: int) -> StepName:
         # The run's number stands for the attempt: no other run gives the same names to what it stores.
@@ -186,16 +203,22 @@ class AloneLife(Life):
         self._loop.wait()
 
     def is_over(self) -> bool:
-        return self.is_starved(())
+        if not self.is_starved(()):
+            return False
+        for run in self._loop.worker.threaded:
+            run.let(False)
+        return all(run.permits.closed and not run.pending for run in self._loop.worker.threaded)
 
     def is_starved(self, silent: Collection[ConnectionId]) -> bool:
         """True if nothing more comes by itself; along connections in `silent` nothing will. Any thread may ask."""
         ends, sources = self._loop.ends, self._loop.worker.sources
         dry = self.bounded and all(run.dry for run in sources)
+        begins = self._loop.worker.begins
         sources_over = not sources or not self.machine.may_read_sources or dry
+        sources_over &= not self.machine.may_read_sources or all(run.is_over for run in begins)
         inputs_over = all((c.closed or id in silent) and c.empty for id, c in ends.inputs.items())
         is_begun = self.machine.phase is not autonomous.AutonomousPhase.NEW
-        return is_begun and inputs_over and sources_over and bool(ends.inputs or sources)
+        return is_begun and inputs_over and sources_over and bool(ends.inputs or sources or begins)
 
     def end(self) -> None:
         self._feed(autonomous.InputsOver())

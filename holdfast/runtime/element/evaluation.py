@@ -44,6 +44,8 @@ class Work:
 
     slices: Mapping[OperatorName, Slice] = field(default_factory=dict)
     parcels: Mapping[ConnectionId, Sequence[Parcel]] = field(default_factory=dict)
+    made: Mapping[OperatorName, Sequence[pa.Table]] = field(default_factory=dict)
+    """What threads of operators have submitted, by output port."""
 
     @property
     def pieces(self) -> dict[OperatorName, Slice]:
@@ -57,7 +59,11 @@ class Work:
     @property
     def rows(self) -> int:
         """As far as they are known."""
-        return self.batch_rows + sum(piece.rows or 0 for piece in self.slices.values())
+        return self.batch_rows + sum(piece.rows or 0 for piece in self.slices.values()) + self.made_rows
+
+    @property
+    def made_rows(self) -> int:
+        return sum(table.num_rows for tables in self.made.values() for table in tables)
 
 
 @dataclass
@@ -297,10 +303,13 @@ class Evaluation:
             for connection in self._worker.element.inputs:
                 if (op.name, port) in connection.ports:
                     worked += self._process(run, op, port, connection)
-        if worked:
+        made = self._work.made.get(op.name)
+        if worked or made:
             run.check_state()
-        if worked or run.clock is not None:
-            self.add_tables(op, run.take_outputs())
+        if worked or made or run.clock is not None:
+            own = run.take_outputs() if worked or run.clock is not None else None
+            parts = [tables for tables in (made, own) if tables]
+            self.add_tables(op, [pa.concat_tables(port) for port in zip(*parts, strict=True)])
             self._marks.update({StreamRef(op.name, port): at for port, at in run.take_times().items()})
 
     def _process(self, run: HostedRun, op: Operator, port: int, connection: ConnectionPlan) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
 from holdfast.ids import ConnectionId, ElementName, OperatorName
@@ -90,7 +92,7 @@ class ElementLoop:
         """For people: figures, and a call into the user's code that does not return."""
         told = self.metrics.as_dict(now)
         for run in self.worker.hosted:
-            what, age = run.thread.busy(time.monotonic()) or ("", 0.0)
+            what, age = run.busy(time.monotonic()) or ("", 0.0)
             if age >= LONG_S:
                 told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
         return told
@@ -170,14 +172,18 @@ class ElementLoop:
                 if taken:
                     parcels[id] = taken
         slices = self.life.attempt(self._next_slices) if self.life.may_read_sources else {}
-        if not parcels and not slices:
+        made = self.life.attempt(self._made) if self.worker.threaded else {}
+        if not parcels and not slices and not made:
             return None
         self.exhausted = False
-        return Work(slices or {}, parcels)
+        return Work(slices or {}, parcels, made or {})
 
     def _next_slices(self) -> dict[OperatorName, Slice]:
         found = {run.name: run.next_slice() for run in self.worker.sources}
         return {name: piece for name, piece in found.items() if piece is not None}
+
+    def _made(self) -> dict[OperatorName, list[pa.Table]]:
+        return {run.name: run.take_outputs() for run in self.worker.threaded if run.pending}
 
     # --- what lives do with it ----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName
 from holdfast.protocol.accounts import Covered
 from holdfast.runtime.element.aging import Aging
 from holdfast.runtime.element.worker import Worker
+from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.telling.events import (
@@ -66,7 +67,13 @@ class OwnCheckpoints:
 
     def due(self) -> frozenset[OperatorName]:
         now = self._clock.monotonic()
-        return frozenset(name for name in self._every if now >= self._due.get(name, 0.0))
+        return frozenset(
+            name for name in self._every if now >= self._due.get(name, 0.0) and self._is_at_a_point(name)
+        )
+
+    def _is_at_a_point(self, name: OperatorName) -> bool:
+        run = self.runs[name]
+        return not isinstance(run, HostedRun) or not run.is_conditional or run.may_checkpoint()
 
     # --- restoring ----------------------------------------------------------------------------------------------
 

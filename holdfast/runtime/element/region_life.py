@@ -15,7 +15,9 @@ from holdfast.runtime.element.borders import Borders
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.overtaking import Overtaking
 from holdfast.runtime.element.pauses import EpochPauses
+from holdfast.runtime.element.python_care import PythonCare
 from holdfast.runtime.element.repeating import Repeating
 from holdfast.runtime.element.size_watch import SizeWatch
 from holdfast.runtime.element.uploading import Uploading
@@ -26,9 +28,6 @@ from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
 from holdfast.runtime.region.region_side import RegionSide
 from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, RowsLost
-
-OVERTAKE_S = 0.2
-"""How long a token waits for the batches ahead of it before it overtakes them."""
 
 
 class RegionLife(Life):
@@ -48,6 +47,7 @@ class RegionLife(Life):
         self.pauses = EpochPauses(loop.clock)
         self.loop = loop
         self._region = region
+        self.care = PythonCare(loop, machine, region, self.guarded, self.feed)
         self._engine = engine
         self._operator_driven = operator_driven
         self._mail: deque[messages.ElementEvent] = deque()
@@ -58,7 +58,7 @@ class RegionLife(Life):
         self._rows_at: dict[Epoch, int] = {}
         """Rows read when an epoch was pinned or restored."""
         self._restored_at = 0
-        self._aligns_since: float | None = None
+        self._overtaking = Overtaking(loop.ends.inputs, loop.ends.signals, loop.clock)
         self._uploading = Uploading(loop.worker, region, self.send)
         self.error: BaseException | None = None
         """Why it broke last."""
@@ -75,12 +75,16 @@ class RegionLife(Life):
     @property
     def is_fed_from_outside(self) -> bool:
         """True if rows enter the region here: by a source, or over the region's border."""
-        return bool(self.loop.worker.sources) or any(id not in self._links for id in self.loop.ends.inputs)
+        worker = self.loop.worker
+        return bool(worker.sources or worker.begins) or any(
+            id not in self._links for id in self.loop.ends.inputs
+        )
 
     @property
     def rows_since_restore(self) -> int:
         """Rows read from sources since the last restore."""
-        return self.loop.metrics.rows - self._restored_at if self.loop.worker.sources else 0
+        reads = self.loop.worker.sources or self.loop.worker.begins
+        return self.loop.metrics.rows - self._restored_at if reads else 0
 
     def send(self, event: messages.ElementEvent) -> None:
         """Deliver a control message."""
@@ -104,6 +108,8 @@ class RegionLife(Life):
 
     @property
     def waiting(self) -> str:
+        if self.care.unready:
+            return f"a point at which {', '.join(self.care.unready)} may be checkpointed"
         return "input" if self.machine.may_step else self.machine.phase.value
 
     @property
@@ -126,7 +132,13 @@ class RegionLife(Life):
         pass
 
     def turn(self) -> bool:
-        return self._handle_mail() or self._handle_markers() or self._overtake() or self._drain_again()
+        return (
+            self.care.turn()
+            or self._handle_mail()
+            or self._handle_markers()
+            or self._overtake()
+            or self._drain_again()
+        )
 
     def name_step(self, number: int) -> StepName:
         return StepName(self.loop.name, self.machine.attempt, number, int(self._region.epoch))
@@ -135,7 +147,7 @@ class RegionLife(Life):
         self.pauses.working()
         if self._repeating is not None:
             self._repeating.begins(work)
-        self._guarded(lambda: self._run(work))
+        self.guarded(lambda: self._run(work))
 
     def _run(self, work: Work) -> None:
         self.loop.run_step(work)
@@ -152,7 +164,7 @@ class RegionLife(Life):
 
     def attempt(self, plan: Callable[[], Any]) -> Any:
         found: list[Any] = []
-        self._guarded(lambda: found.append(plan()))
+        self.guarded(lambda: found.append(plan()))
         return found[0] if found else None
 
     def must_give_up(self) -> bool:
@@ -165,13 +177,13 @@ class RegionLife(Life):
         )
 
     def must_hurry(self) -> bool:
-        """A token must not wait for the space that the batches ahead of it need."""
-        return any(isinstance(event, messages.BeginEpoch) for event in self._mail)
+        """A token must not wait for the space that the batches ahead of it need, nor an element for one that is held."""
+        return self._region.is_held or any(isinstance(event, messages.BeginEpoch) for event in self._mail)
 
     def rest(self) -> None:
         self._note_exhaustion()
         if self.sizes is not None and self.machine.may_step:
-            self._guarded(self.sizes.look)
+            self.guarded(self.sizes.look)
         with self.loop.ends.signals.condition:
             if self._mail:
                 return
@@ -201,7 +213,7 @@ class RegionLife(Life):
             if event is None:
                 return False
             self._mail.remove(event)
-        self._feed(event)
+        self.feed(event)
         return True
 
     def _must_wait(self, event: messages.ElementEvent) -> bool:
@@ -212,7 +224,7 @@ class RegionLife(Life):
     def _drain_again(self) -> bool:
         if self._repeating is None or not self.may_step or not self._repeating.takes_drain():
             return False
-        self._guarded(self._drain)
+        self.guarded(self._drain)
         return True
 
     def _handle_markers(self) -> bool:
@@ -229,26 +241,15 @@ class RegionLife(Life):
             if not isinstance(head, messages.Marker) or not self.machine.delivers(id, head):
                 return False
             connection.pop()
-        self._feed(messages.MarkerArrived(id, head))
+        self.feed(messages.MarkerArrived(id, head))
         return True
 
     def _overtake(self) -> bool:
         """Let tokens go ahead of the batches that wait before them, if that takes long."""
-        awaited = self.machine.awaited
-        if awaited is None:
-            self._aligns_since = None
+        event = self._overtaking.due(self.machine.awaited, at_once=self.machine.is_held)
+        if event is None:
             return False
-        now = self.loop.clock.monotonic()
-        if self._aligns_since is None:
-            self._aligns_since = now
-        token, missing = awaited
-        if not missing or now - self._aligns_since < OVERTAKE_S:
-            return False
-        with self.loop.ends.signals.condition:
-            ahead = {id: self.loop.ends.inputs[id].ahead_of(token) for id in missing}
-        if any(batches is None for batches in ahead.values()):
-            return False
-        self._feed(messages.TokensWait(token.epoch, token.attempt, missing))
+        self.feed(event)
         return True
 
     def _is_held_back(self) -> bool:
@@ -268,18 +269,19 @@ class RegionLife(Life):
             return
         borders = [c for id, c in self.loop.ends.inputs.items() if id not in self._links]
         dry = all(run.dry for run in self.loop.worker.sources)
+        dry = dry and all(run.is_over for run in self.loop.worker.begins)
         if dry and not self._awaits_epoch and all(c.closed and c.empty for c in borders):
             self.loop.exhausted = True
             self.loop.ends.signals.notify()
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def _feed(self, event: messages.ElementEvent) -> None:
+    def feed(self, event: messages.ElementEvent) -> None:
         """Give an event to the machine and perform what it answers."""
         commands = self.machine.handle(event)
         if commands:
             with self.pauses.during(not any(isinstance(command, messages.Restore) for command in commands)):
-                self._guarded(lambda: self._perform(commands))
+                self.guarded(lambda: self._perform(commands))
 
     def _perform(self, commands: list[messages.ElementCommand]) -> None:
         for command in commands:
@@ -322,7 +324,7 @@ class RegionLife(Life):
             self._pinned = self.loop.worker.pin(epoch, attempt, on_the_way, self.borders.pinned(epoch))
         if self._repeating is not None:
             self._repeating.pinned(epoch)
-        self._aligns_since = None
+        self._overtaking.over()
         self._awaits_epoch = False
         self._rows_at[epoch] = self.loop.metrics.rows
         self._drop_kept()
@@ -374,7 +376,7 @@ class RegionLife(Life):
         self._rows_at = {epoch: rows}
         self._restored_at = rows
 
-    def _guarded(self, act: Callable[[], object]) -> None:
+    def guarded(self, act: Callable[[], object]) -> None:
         """Run `act`; a failure breaks the element (its region resets), a reset on its way makes it irrelevant."""
         try:
             act()

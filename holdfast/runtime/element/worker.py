@@ -39,7 +39,9 @@ from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.region.restore_budget import RestoreBudget
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
+from holdfast.runtime.runs.operator_context import place_of
 from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun, store_values
+from holdfast.runtime.runs.own_threads import ThreadedRun
 from holdfast.runtime.runs.variable_chain import limits_of
 from holdfast.runtime.worker_errors import from_worker
 from holdfast.store.base import SegmentRef, Store
@@ -110,6 +112,14 @@ class Worker:
         self.sources = [run for run in self.runs.values() if isinstance(run, SourceRun)]
         self.sinks = [run for run in self.runs.values() if isinstance(run, SinkRun)]
         self.hosted = [run for run in self.runs.values() if isinstance(run, HostedRun)]
+        self.threaded = [run for run in self.hosted if isinstance(run, ThreadedRun)]
+        """Python operators with threads of their own."""
+        self.conditional = [run for run in self.hosted if run.is_conditional]
+        """Those that can be checkpointed at certain points only."""
+        self.begins = [
+            run for op in element.operators if not op.inputs for run in self.threaded if run.name == op.name
+        ]
+        """Those of them that have no input: rows begin there."""
         self._stored_files: dict[str, SegmentRef] = {}
         """Files of batches that the newest epoch holds."""
         self._last_read: tuple[tuple[str, ...], pa.Table] = ((), None)
@@ -267,8 +277,9 @@ class Worker:
                 source_index = plan.source_index.get(op.name, 0)
                 form = op.annotations.checkpoint_form or spec.checkpoint
                 within = None if form.kind == "full" else self._budget.chooser(op.name, limits_of(form))
+                make = ThreadedRun if spec.threads else HostedRun
                 made = (op.name, spec, source_index, stamped_ports, self.engine.thread)
-                return HostedRun(*made, within, clock_of(op, plan))
+                return make(*made, within, clock_of(op, plan), place_of(plan, op.name))
             case _:
                 return None
 

@@ -82,6 +82,11 @@ class Queue(Connection):
 
     def put_first(self, parcels: Sequence[Parcel]) -> None:
         with self._signals.condition:
+            if any(isinstance(item, Marker) and item.kind == "reset" for item in self._items):
+                # It took out what waited, and came while these were being worked on: nobody may wait behind them.
+                for parcel in parcels:
+                    parcel.batch.hold.let_go()
+                return
             for parcel in reversed(parcels):
                 self._items.appendleft(parcel)
                 self._count(parcel.batch, 1)

@@ -30,12 +30,12 @@ from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.fallback import look
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
+from holdfast.runtime.region.space import Space
 from holdfast.runtime.region.timers import Timers
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
 from holdfast.runtime.telling.stored_events import encode
 
-SPACE_PROBE_S = 0.5
 MAX_BACKOFF_S = 30.0
 
 
@@ -76,6 +76,7 @@ class Region:
         self.restoring = Restoring(plan, epochs, clock, announce)
         self.change: events.TopologyChanged | None = None
         self.naming = Naming(plan.name, epochs.savepoints, announce)
+        self._space = Space(plan.name, epochs, announce, partial(self._timers.set, "space"))
         wake = partial(self._timers.set, "period")
         self.trigger = trigger_of(plan, clock, announce, self.epoch_wanted, wake)
         self.done = threading.Event()
@@ -85,6 +86,11 @@ class Region:
     @property
     def epoch(self) -> Epoch:
         return INITIAL_EPOCH if self.manifest is None else self.manifest.epoch
+
+    @property
+    def is_held(self) -> bool:
+        """An element takes nothing until its pin: who sends to it must not wait for space."""
+        return any(life.machine.is_held for life in self.lives.values())
 
     def tell(self, event: messages.ControllerEvent | Callable[[], None]) -> None:
         with self._signals.condition:
@@ -165,7 +171,7 @@ class Region:
         self.tell(messages.ResumeRequested())
 
     def refuse_savepoint(self, name: str) -> None:
-        """ConfigError if no epoch of that name can come."""
+        """ConfigError if none can come."""
         self.naming.refuse(name)
         if self.parked:
             raise ConfigError(
@@ -189,10 +195,12 @@ class Region:
         return self.controller.phase is ControllerPhase.PARKED
 
     def status(self, now: float) -> dict[str, Any]:
+        unready = [str(name) for life in self.lives.values() for name in life.care.unready]
         pauses = [pause for life in self.lives.values() for pause in life.pauses.seconds]
         return {
             **self.metrics.as_dict(now, self.controller.phase.value, self._cause.reason),
             **self.restoring.status(),
+            **({"waits_for": unready} if unready else {}),
             "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
             **self.trigger.status(),
             **({} if self.change is None else {"topology_changed": encode(self.change)[1]}),
@@ -234,6 +242,8 @@ class Region:
             case commands.Persist(record):
                 self._persist(record)
             case messages.BeginEpoch():
+                self._begin_epoch(command)
+            case messages.Prepare():
                 self._begin_epoch(command)
             case messages.Resume() | messages.GoOn():
                 self._go_on(command)
@@ -280,14 +290,13 @@ class Region:
     def wait_for_space(self, reason: str, give_up: Callable[[], bool]) -> None:
         """Wait in the calling thread until store and sinks accept writes again, or `give_up()` is true."""
         self._cause = Cause(reason)
-        self.announce(events.RegionPaused(self.plan.name, reason))
-        while not (self._ending or give_up() or self._epochs.has_space()):
-            self.done.wait(SPACE_PROBE_S)
-        self.announce(events.RegionHasSpace(self.plan.name))
+        self._space.wait(reason, lambda: self._ending or give_up(), self.done.wait)
 
-    def _begin_epoch(self, command: messages.BeginEpoch) -> None:
-        self._begun = self._clock.monotonic()
-        self.naming.begin(drained=command.style == "drain")
+    def _begin_epoch(self, command: messages.BeginEpoch | messages.Prepare) -> None:
+        if isinstance(command, messages.BeginEpoch):
+            self._begun = self._clock.monotonic()
+            # Where nothing can be drained, what is on its way is stored with the savepoint.
+            self.naming.begin(drained=command.style == "drain" or not self.plan.shape.drains)
         self.trigger.epoch_begun()
         self._send(command)
 
@@ -319,9 +328,7 @@ class Region:
             delay = min(MAX_BACKOFF_S, 0.1 * 2.0 ** min(command.consecutive - 2, 20))
             self._timers.set("backoff", delay, lambda: self._send(command))
 
-    def _send(
-        self, command: messages.BeginEpoch | messages.BeginReset | messages.Resume | messages.GoOn
-    ) -> None:
+    def _send(self, command: messages.ToElements) -> None:
         for name in command.elements:
             self.lives[name].send(command)
 
@@ -361,21 +368,15 @@ class Region:
 
     def _await_space(self, reason: str) -> None:
         self._cause = Cause(reason)
-        self.announce(events.RegionPaused(self.plan.name, reason))
         self.trigger.halt()
         for life in self.lives.values():
             life.pause()
+        self._space.watch(reason, self._go_on_with_space)
 
-        def probe() -> None:
-            if self._epochs.has_space():
-                self.announce(events.RegionHasSpace(self.plan.name))
-                for life in self.lives.values():
-                    life.unpause()
-                self.tell(messages.SpaceReturned())
-            else:
-                self._timers.set("space", SPACE_PROBE_S, probe)
-
-        self._timers.set("space", SPACE_PROBE_S, probe)
+    def _go_on_with_space(self) -> None:
+        for life in self.lives.values():
+            life.unpause()
+        self.tell(messages.SpaceReturned())
 
     def _park(self, reason: str) -> None:
         self._cause = replace(self._cause, reason=reason or self._cause.reason)

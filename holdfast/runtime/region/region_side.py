@@ -36,3 +36,6 @@ class RegionSide(Protocol):
 
     @property
     def epoch(self) -> Epoch: ...
+
+    @property
+    def is_held(self) -> bool: ...

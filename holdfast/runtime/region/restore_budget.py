@@ -89,6 +89,14 @@ class Chooser:
     def tracking(self) -> bool:
         return tracking(self.history)
 
+    @property
+    def tracks_behind_base(self) -> bool:
+        """Whether changes will be followed behind a base that is like the last one."""
+        cost = self.history.base
+        return cost is None or tracking(
+            taken(self.history, "base", cost, self.limits, speed=self._budget.speed)
+        )
+
     def accepts_delta(self, size: int | None = None) -> bool:
         """True if the next checkpoint is a delta. `size`: the bytes it has, if known yet; then there is room for it until
         the checkpoint is stored."""

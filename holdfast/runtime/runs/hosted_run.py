@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -16,15 +15,16 @@ from holdfast.checkpoint.chain import Restored
 from holdfast.checkpoint.parts import OperatorPart, Whole
 from holdfast.errors import StateError, TopologyError
 from holdfast.failpoints import fp
-from holdfast.ids import Epoch, OperatorName
+from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName
+from holdfast.language.context import Context
 from holdfast.language.graph import HostedSpec
 from holdfast.language.hosted import Operator
-from holdfast.operators.python.dead_letters import Guard
-from holdfast.operators.python.hosted_clock import Ahead, Clock, times_beside
-from holdfast.operators.python.rows import Outbox, Row, rows_of, stamp
-from holdfast.operators.python.user_errors import told
+from holdfast.operators.python.hosted_clock import Clock, times_beside
+from holdfast.operators.python.rows import Outbox, Row, stamp
 from holdfast.runtime.region.restore_budget import Chooser
 from holdfast.runtime.runs.driver_load import DriverLoad
+from holdfast.runtime.runs.hosted_work import FORGETFUL_STEPS, REMEMBERED_BYTES, HostedWork
+from holdfast.runtime.runs.operator_context import RunContext
 from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.runs.user_thread import MakeThread, UserThread
 from holdfast.runtime.runs.variable_chain import VersionedState
@@ -36,18 +36,11 @@ from holdfast.state.variables.state_size import own_size, state_size, whole_size
 from holdfast.store.base import Store
 
 T = TypeVar("T")
-NO_RISES: Mapping[int, int] = {}
-CHUNK_ROWS = 1 << 16
-"""Rows that `process_batch` gets at once at the most."""
-REMEMBERED_BYTES = 256 << 10
-"""A state of up to this size is remembered before each step, outside of regions."""
-FORGETFUL_STEPS = 100
-"""After a larger one was met, so many steps pass until its size is looked at again."""
 COMPARED_BYTES = 4 << 10
 """A state of up to this size is compared after each step with the one that a restart would find."""
 
 
-class HostedRun(Remembering):
+class HostedRun(HostedWork, Remembering):
     """A Python operator in the driver. Its code runs in a thread of its own: see user_thread.py."""
 
     def __init__(
@@ -59,8 +52,12 @@ class HostedRun(Remembering):
         make_thread: MakeThread,
         chooser: Chooser | None = None,
         clock: Clock | None = None,
+        place: Context | None = None,
     ) -> None:
         self.name = name
+        self.epoch = INITIAL_EPOCH
+        """Pinned or restored last."""
+        self.context = RunContext(place or Context(name), lambda: self.epoch)
         self._spec = spec
         self._source_index = source_index
         self._stamped = stamped
@@ -80,6 +77,8 @@ class HostedRun(Remembering):
         self._versioned: VersionedState | None = None
         self.thread = UserThread(name, make_thread)
         self._load = DriverLoad(name)
+        self.stops_when_ready = False
+        """Whether rows are processed only up to where it may be checkpointed. Set by its life."""
         self.give_up: Callable[[], bool] = lambda: False
         """Does what the element does no longer matter? Set by its life."""
         self._before: bytes | None = None
@@ -94,135 +93,17 @@ class HostedRun(Remembering):
     def _new_outbox(self) -> Outbox:
         return Outbox(self.name, self._spec.schemas, self._spec.missing, self._spec.names)
 
-    def process(
-        self,
-        table: pa.Table,
-        port: int,
-        control: bool,
-        deadline: float | None,
-        rises: Mapping[int, int] = NO_RISES,
-    ) -> int:
-        """Hand rows to the operator until all are processed or it is `deadline`; returns how many were. `rises`: the
-        watermarks that are reached at some of them."""
-        self._outbox.closed_by = f"a row of control port {port}" if control else None
-        method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
-        work: Callable[[pa.Table, int, float | None, Mapping[int, int]], int] = self._rows
-        if method == "process_batch":
-            work = self._batches if self.clock is None else self._each
-        elif self._letters and not control:  # rows of control ports cause no output, and no errors either
-            work = self._guarded_rows
-        done = self._call(f"{method}()", lambda: work(table, port, deadline, rises))
-        self._load.add(table, done)
-        return done
-
-    def _rows(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
-        process, submit_all = self.instance.process, self._outbox.submit_all
-        done = 0
-        for row in rows_of(table):
-            self._at_work = row
-            if done in rises:
-                self._outbox.time_came(rises[done])
-            submit_all(process(row, port))
-            done += 1
-            if deadline is not None and time.monotonic() >= deadline:
-                break
-        return done
-
-    def _guarded_rows(
-        self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]
-    ) -> int:
-        """The same where rows may fail one by one. A large state is not remembered for it: it stays as the row left it."""
-
-        def work(row: Row) -> None:
-            self._outbox.submit_all(self.instance.process(row, port))
-
-        guard = Guard(self.name, self._outbox, self._remembered, self._take)
-        guard.begin(self._remembered())
-        done = 0
-        for row in rows_of(table):
-            self._at_work = row
-            if done in rises:
-                self._outbox.time_came(rises[done])  # whatever becomes of the row
-            guard.do(partial(work, row), row)
-            done += 1
-            if deadline is not None and time.monotonic() >= deadline:
-                break
-        return done
-
-    def _remembered(self) -> bytes | None:
-        """The state, if it is small."""
-        if self._unguarded_calls:
-            self._unguarded_calls -= 1
-            return None
-        state = instance_state.take_state(self.instance)
-        if len(state) <= REMEMBERED_BYTES:
-            return state
-        self._unguarded_calls = FORGETFUL_STEPS
-        return None
-
-    def _take(self, state: bytes) -> None:
-        instance_state.give_state(self.instance, state)
-        if self._versioned is not None:
-            self._versioned.exchanged(self.instance)
-
-    def _batches(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
-        done = 0
-        while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
-            piece = table.slice(done, CHUNK_ROWS)
-            self._outbox.submit_all(self.instance.process_batch(piece, port))
-            done += piece.num_rows
-        return done
-
-    def _each(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
-        """The same for an operator that tells which rows it made of each."""
-        done = 0
-        while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
-            for made in self.instance.process_each(table.slice(done, CHUNK_ROWS), port):
-                if done in rises:
-                    self._outbox.time_came(rises[done])
-                self._outbox.submit_all(made)
-                done += 1
-        return done
-
-    def time_passes(self, port: int, rows: pa.Table, times: Sequence[pa.Table]) -> Ahead | None:
-        """What a batch will do to the clock: rows with their positions, and the times beside them."""
-        return None if self.clock is None else self.clock.ahead(port, rows, times)
-
-    def time_passed(self, ahead: Ahead | None, done: int) -> None:
-        """So many rows of the batch were processed."""
-        if ahead is not None and self.clock is not None and self.clock.pass_by(ahead, done):
-            self._outbox.time_came(self.clock.watermark)
-
-    def take_times(self) -> dict[int, pa.Table]:
-        """The times beside the rows that `take_outputs` gave last, by port; where time did not go on, none."""
-        times, self._times = self._times, []
-        return {port: table for port, table in enumerate(times) if table.num_rows}
-
-    def drain(self) -> None:
-        if hasattr(self.instance, "drain"):
-            self._outbox.closed_by = None
-            self._call("drain()", lambda: self._outbox.submit_all(self.instance.drain()))
-
-    def _call(self, method: str, work: Callable[[], T]) -> T:
-        """Let the user's code work; its errors tell where they come from."""
-
-        def named() -> T:
-            self._at_work, self._caller = None, threading.get_ident()
-            try:
-                return work()
-            except Exception as error:
-                known = told(f"operator {self.name!r}, {method}", error, self._at_work)
-                if known is error:
-                    raise
-                raise known from error
-
-        return self.thread.call(method, named, self.give_up)
+    def busy(self, now: float) -> tuple[str, float] | None:
+        """For people: what of the user's code is at work, and for how long by now."""
+        return self.thread.busy(now)
 
     # --- the version before a step, outside of regions ----------------------------------------------------------
 
     def remember(self) -> None:
         """Before a step: keep the state, if it is small, so that a failed step can be undone."""
         self._before = None
+        if self.is_conditional:
+            return
         if self._forgetful_steps:
             self._forgetful_steps -= 1
             return
@@ -246,7 +127,8 @@ class HostedRun(Remembering):
 
     def note_stored(self) -> None:
         """The state is what a restart would find: just restored, or in a checkpoint."""
-        self._as_stored = None if self._forgetful_steps else instance_state.take_state(self.instance)
+        is_known = not self._forgetful_steps and not self.is_conditional
+        self._as_stored = None if not is_known else instance_state.take_state(self.instance)
 
     def is_as_stored(self) -> bool:
         """After a step: True if a restart would find this very state. False also if that is not cheap to tell."""
@@ -281,7 +163,7 @@ class HostedRun(Remembering):
 
     def check_state(self) -> None:
         """After the first step: the state survives encoding, or the user hears which attribute does not."""
-        if not self._checked:
+        if not self._checked and self.is_at_a_point():
             try:
                 instance_state.check_state(self.instance)
             except StateError as error:
@@ -305,12 +187,23 @@ class HostedRun(Remembering):
         return self._call("state_size()", lambda: own_size(self.instance))
 
     def pin(self, epoch: Epoch) -> Any:
-        # Encoded at once: the operator goes on changing its own objects in the next step.
+        self.epoch = epoch
+        # Encoded at once, if the operator may change its own objects in the next step.
+        if instance_state.is_prepared(self.instance):
+            return partial(
+                self._finished, self.instance, instance_state.prepared(self.instance), self._told(b"")
+            )
         if self._versioned is not None:
             return self._versioned.pin(epoch, self._told(instance_state.take_rest(self.instance)))
         return self._encoded()
 
+    def _finished(self, instance: Any, prepared: Any, told: dict[str, Any]) -> bytes:
+        """Encode what the operator prepared. Called in the background."""
+        return codec.encode({**told, "state": instance_state.encoded(instance, prepared)})
+
     def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
+        if callable(pinned):
+            return Prepared(OperatorPart(form=Whole()), pinned())
         if self._versioned is None:
             return Prepared(OperatorPart(form=Whole()), pinned)
         return self._versioned.part_of(epoch, pinned)
@@ -321,7 +214,7 @@ class HostedRun(Remembering):
 
     def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
         self._outbox = self._new_outbox()
-        self._before, self.filled = None, ()
+        self._before, self.filled, self.epoch = None, (), epoch
         if self.instance is None or not self.thread.is_alive:
             self._call("__init__()", self._make)
         versions = _versions(store, part) if part is not None and part.pairs else None
@@ -366,13 +259,15 @@ class HostedRun(Remembering):
         return dict(taken.state)
 
     def _make(self) -> None:
-        instance = self.instance = self._spec.make()
+        instance = self._spec.make()
         self._pristine = instance_state.initial_state(instance)
         fresh = instance_state.fresh_attributes(instance, self._pristine)
         self._attributes = None if fresh is None else sorted(fresh)
         instance._submit = lambda item, port=0: self._submit(instance, item, port)
-        if self._chooser is not None and instance_state.is_incremental(self.instance):
+        instance._context = self.context
+        if self._chooser is not None and instance_state.is_incremental(instance):
             self._versioned = VersionedState(self._chooser)
+        self.instance = instance
 
     def close(self) -> None:
         if self.instance is not None and self.thread.is_alive and hasattr(self.instance, "close"):

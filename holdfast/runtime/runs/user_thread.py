@@ -47,7 +47,8 @@ class UserThread:
 
     def __init__(self, operator: OperatorName, make_thread: MakeThread) -> None:
         self._operator = operator
-        self._make_thread = make_thread
+        self.make_thread = make_thread
+        self._ident: int | None = None
         self._calls: queue.SimpleQueue[Call | None] | None = None
         self._under_way: tuple[str, float] | None = None
         self.limit_s: float | None = None
@@ -58,7 +59,7 @@ class UserThread:
         the thread, and whatever it holds, is left behind."""
         if self._calls is None:
             self._calls = queue.SimpleQueue()
-            self._make_thread(_serve(self._calls), f"user-{self._operator}").start()
+            self.make_thread(self._serve(self._calls), f"user-{self._operator}").start()
         call = Call(what, function)
         self._under_way = (what, time.monotonic())
         self._calls.put(call)
@@ -84,6 +85,11 @@ class UserThread:
         raise Interrupted
 
     @property
+    def is_current(self) -> bool:
+        """Whether the calling thread is this one."""
+        return threading.get_ident() == self._ident
+
+    @property
     def is_alive(self) -> bool:
         """False before the first call, and after one was left behind."""
         return self._calls is not None
@@ -99,10 +105,10 @@ class UserThread:
         under_way = self._under_way
         return None if under_way is None else (under_way[0], now - under_way[1])
 
+    def _serve(self, calls: queue.SimpleQueue[Call | None]) -> Callable[[], None]:
+        def serve() -> None:
+            self._ident = threading.get_ident()
+            while (call := calls.get()) is not None:
+                call.perform()
 
-def _serve(calls: queue.SimpleQueue[Call | None]) -> Callable[[], None]:
-    def serve() -> None:
-        while (call := calls.get()) is not None:
-            call.perform()
-
-    return serve
+        return serve

@@ -10,6 +10,9 @@ change is ever lost, whatever happens to the checkpoint in between:
   to be durable (`stored`) or with a number that is not higher, it is a base: it builds on nothing.
 - The history that chooses between base and delta is part of the checkpoint it led to, and goes back with it.
 
+- A base is copied by the pin and encoded in the background, if no value of it can change in place. Until it is encoded and
+  durable, a pin builds on nothing.
+
 `pin` and `restored` are called between steps, by the element's thread; `part_of` and `stored` in the background, and
 never during a `pin` or `restored` of the same operator.
 """
@@ -17,7 +20,7 @@ never during a `pin` or `restored` of the same operator.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +54,18 @@ class PinnedVersions:
     form: Chained
 
 
+@dataclass(frozen=True, slots=True)
+class FrozenVersions:
+    """A base whose variables were copied, and are encoded in the background."""
+
+    epoch: Epoch
+    taken: Mapping[str, Callable[[], bytes]]
+    rest: Any
+    refused: int | None
+    seconds: float
+    """That the copies took."""
+
+
 class VersionedState:
     """Takes base and delta checkpoints of one operator's variables."""
 
@@ -62,6 +77,8 @@ class VersionedState:
         """Of the last pin, if its pairs are durable, or of the epoch that was restored."""
         self._pinned: Link | None = None
         """The last pin, until its pairs are durable."""
+        self._is_frozen = False
+        """The last pin is being encoded."""
         self._epoch = Epoch(0)
 
     def restored(self, epoch: Epoch, op: Any, found: Restored | None, form: StoredForm | None) -> None:
@@ -70,9 +87,9 @@ class VersionedState:
         self._versions = instance_state.versions_of(op)
         self._described = {name: str(variables[name].shape) for name in self._versions}
         self._chain = NOTHING if found is None else self._fitting(found)
-        self._pinned, self._epoch = None, epoch
+        self._pinned, self._is_frozen, self._epoch = None, False, epoch
         self._chooser.resume(None if found is None else form)
-        self._follow()
+        self._follow(self._chooser.tracking)
 
     def exchanged(self, op: Any) -> None:
         """The operator went back to an earlier state in the middle of a run: the next checkpoint builds on nothing."""
@@ -87,44 +104,79 @@ class VersionedState:
         }
         return Chain(same, found.chain.pairs_for(same))
 
-    def pin(self, epoch: Epoch, rest: Any) -> PinnedVersions:
-        """Encode the variables as they are now, and `rest`, whole."""
+    def pin(self, epoch: Epoch, rest: Any) -> PinnedVersions | FrozenVersions:
+        """Encode what changed of the variables, or copy them as they are now; and `rest`, whole."""
         begun = time.monotonic()
-        may_build = self._pinned is None and epoch > self._epoch
+        may_build = self._pinned is None and not self._is_frozen and epoch > self._epoch
         taken = self._deltas() if may_build and self._chooser.accepts_delta() else {}
         size = sum(len(data) for _, data in taken.values())
         has_deltas = any(each == "delta" for each, _ in taken.values())
         form: Form = "delta" if has_deltas and self._chooser.accepts_delta(size) else "base"
         refused = size if taken and form == "base" else None
+        if taken and not has_deltas and self._chooser.history.base is not None:
+            refused = self._chooser.history.base.bytes  # everything changed
+        frozen = self._frozen() if form == "base" else None
+        if frozen is not None:
+            self._follow(self._chooser.tracks_behind_base)
+            self._is_frozen, self._epoch = True, epoch
+            return FrozenVersions(epoch, frozen, rest, refused, time.monotonic() - begun)
         if form == "base":
             taken = {name: ("base", versions.base()) for name, versions in self._versions.items()}
         link = chain.add(self._chain, epoch, taken, self._described, rest)
         self._chooser.took(form, Cost(len(link.data.get(INCR, b"")), time.monotonic() - begun), refused)
-        self._follow()
+        self._follow(self._chooser.tracking)
         self._pinned, self._epoch = link, epoch
         return PinnedVersions(link, self._chooser.record(form))
 
-    def _deltas(self) -> dict[str, Taken]:
-        """What changed; whole where that is less or unknown."""
-        taken: dict[str, Taken] = {}
-        for name, versions in self._versions.items():
-            delta = versions.delta() if name in self._chain.versions else None
-            taken[name] = ("base", versions.base()) if delta is None else ("delta", delta)
-        return taken
+    def _frozen(self) -> dict[str, Callable[[], bytes]] | None:
+        """Copies of the variables, where they hold values that change in place encoded; None if all do."""
+        frozen = {name: versions.frozen() for name, versions in self._versions.items()}
+        if not any(frozen.values()):
+            return None
+        return {name: encode or _known(self._versions[name].base()) for name, encode in frozen.items()}
 
-    def _follow(self) -> None:
+    def _deltas(self) -> dict[str, Taken]:
+        """What changed; whole where that is less or unknown. If that is so for all, nothing is encoded yet."""
+        found = {
+            name: versions.delta() if name in self._chain.versions else None
+            for name, versions in self._versions.items()
+        }
+        is_worth_it = any(delta is not None for delta in found.values())
+        return {
+            name: ("base", self._versions[name].base() if is_worth_it else b"")
+            if delta is None
+            else ("delta", delta)
+            for name, delta in found.items()
+        }
+
+    def _follow(self, tracking: bool) -> None:
         for versions in self._versions.values():
-            if self._chooser.tracking:
+            if tracking:
                 versions.follow()
             else:
                 versions.forget()
 
-    def part_of(self, epoch: Epoch, pinned: PinnedVersions) -> Prepared:
+    def part_of(self, epoch: Epoch, pinned: PinnedVersions | FrozenVersions) -> Prepared:
+        if isinstance(pinned, FrozenVersions):
+            pinned = self._encoded(pinned)
         assert pinned.link.epoch == epoch
         return Prepared(OperatorPart(pairs=pinned.link.older, form=pinned.form), pairs=pinned.link.data)
+
+    def _encoded(self, frozen: FrozenVersions) -> PinnedVersions:
+        begun = time.monotonic()
+        taken: dict[str, Taken] = {name: ("base", encode()) for name, encode in frozen.taken.items()}
+        link = chain.add(self._chain, frozen.epoch, taken, self._described, frozen.rest)
+        seconds = frozen.seconds + time.monotonic() - begun
+        self._chooser.took("base", Cost(len(link.data.get(INCR, b"")), seconds), frozen.refused)
+        self._pinned, self._is_frozen = link, False
+        return PinnedVersions(link, self._chooser.record("base"))
 
     def stored(self, epoch: Epoch, pairs: Sequence[BlobRef]) -> None:
         """The pairs of the last pin are durable."""
         link = self._pinned
         if link is not None and link.epoch == epoch:
             self._chain, self._pinned = link.stored(pairs), None
+
+
+def _known(data: bytes) -> Callable[[], bytes]:
+    return lambda: data

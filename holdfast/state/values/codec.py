@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import Any
 
 import msgpack
@@ -33,6 +34,8 @@ NOT_DATA_CURE = (
     "a dataclass or Enum of your own can be registered."
 )
 
+PIECE = 1 << 13
+"""Of a large map or list so many keys and values are packed at once; less than 65 536."""
 MAX_DEPTH = 100
 """Containers inside each other, when writing and when reading."""
 
@@ -92,7 +95,20 @@ def _seal(tree: Any) -> bytes:
 
 
 def _pack(tree: Any) -> bytes:
+    if type(tree) in (dict, list) and len(tree) > 4 * PIECE:
+        return _pack_in_pieces(tree)
     return bytes(msgpack.packb(tree, use_bin_type=True))
+
+
+def _pack_in_pieces(tree: dict[Any, Any] | list[Any]) -> bytes:
+    """The same bytes. Other threads have their turn between the pieces: one long call would keep them all from working."""
+    packer, is_map = msgpack.Packer(use_bin_type=True), isinstance(tree, dict)
+    pieces = [packer.pack_map_header(len(tree)) if is_map else packer.pack_array_header(len(tree))]
+    items = chain.from_iterable(tree.items()) if isinstance(tree, dict) else iter(tree)
+    while piece := list(islice(items, PIECE)):
+        header = 1 if len(piece) <= 15 else 3  # of the array that the piece is not, in msgpack's format
+        pieces.append(msgpack.packb(piece, use_bin_type=True)[header:])
+    return b"".join(pieces)
 
 
 # --- writing --------------------------------------------------------------------------------------------------------

@@ -29,15 +29,40 @@ def initial_state(op: Any) -> bytes:
 
 def take_state(op: Any) -> bytes:
     """The operator's state now. Raises StateError naming the attribute that is not data."""
-    if _has(op, "checkpoint"):
-        return codec.encode(op.checkpoint(), path="what checkpoint() returned")
+    if makes_its_state(op):
+        return encoded(op, prepared(op))
     return codec.encode_attributes({**public_attributes(op), **payloads_of(op)})
+
+
+def makes_its_state(op: Any) -> bool:
+    """Whether it has `checkpoint()` or `prepare_to_checkpoint()`."""
+    return _has(op, "checkpoint") or _has(op, "prepare_to_checkpoint")
+
+
+def is_prepared(op: Any) -> bool:
+    """Whether its state may be encoded while it goes on: what `prepared` gave no longer changes."""
+    return _has(op, "prepare_to_checkpoint")
+
+
+def prepared(op: Any) -> Any:
+    """The first, short part of a checkpoint of an operator that makes its state itself."""
+    return op.prepare_to_checkpoint() if _has(op, "prepare_to_checkpoint") else op.checkpoint()
+
+
+def encoded(op: Any, value: Any) -> bytes:
+    """The second part: what `prepared` gave, as bytes."""
+    return codec.encode(_made(op, value), path="what checkpoint() returned")
+
+
+def _made(op: Any, value: Any) -> Any:
+    both = _has(op, "prepare_to_checkpoint") and _has(op, "checkpoint")
+    return op.checkpoint(value) if both else value
 
 
 def check_state(op: Any) -> None:
     """Prove that the state comes back unchanged: encode, decode, compare. For the first step; it doubles the cost."""
-    if _has(op, "checkpoint"):
-        codec.check_round_trip(op.checkpoint(), "what checkpoint() returned")
+    if makes_its_state(op):
+        codec.check_round_trip(_made(op, prepared(op)), "what checkpoint() returned")
         return
     for name, value in {**public_attributes(op), **payloads_of(op)}.items():
         codec.check_round_trip(value, f"attribute {name!r}")
@@ -45,7 +70,7 @@ def check_state(op: Any) -> None:
 
 def is_incremental(op: Any) -> bool:
     """Whether the operator has variables that can be stored in versions (versions.py). Not if it makes its state itself."""
-    return not _has(op, "checkpoint") and any(map(deltas.is_incremental, declared(type(op)).values()))
+    return not makes_its_state(op) and any(map(deltas.is_incremental, declared(type(op)).values()))
 
 
 def versions_of(op: Any) -> dict[str, deltas.Versions]:
@@ -119,7 +144,7 @@ def public_attributes(op: Any) -> dict[str, Any]:
 
 def fresh_attributes(op: Any, pristine: bytes) -> dict[str, Any] | None:
     """The plain attributes of a fresh instance, of which `pristine` is the state; None if it makes its state itself."""
-    if _has(op, "checkpoint") or _has(op, "reset_to_initial_state"):
+    if makes_its_state(op) or _has(op, "reset_to_initial_state"):
         return None
     variables = declared(type(op))
     return {name: value for name, value in codec.decode(pristine).items() if name not in variables}
@@ -151,8 +176,8 @@ def _public_slots(op: Any) -> Iterator[str]:
 
 
 def _check_handlers(op: Any) -> None:
-    if _has(op, "checkpoint") != _has(op, "reset"):
-        there, missing = ("checkpoint", "reset") if _has(op, "checkpoint") else ("reset", "checkpoint")
+    if makes_its_state(op) != _has(op, "reset"):
+        there, missing = ("checkpoint", "reset") if makes_its_state(op) else ("reset", "checkpoint")
         raise StateError(
             f"{type(op).__qualname__} has {there}() but no {missing}().",
             cure="The two belong together: what checkpoint() returns is what reset() gets.",

@@ -58,6 +58,11 @@ class Versions(ABC):
     def base(self) -> bytes:
         """The whole variable."""
 
+    def frozen(self) -> Callable[[], bytes] | None:
+        """`base`, encoded later by any thread, while the variable goes on: a short copy is made now. None if its values
+        could change in place meanwhile."""
+        return None
+
     @abstractmethod
     def delta(self) -> bytes | None:
         """What changed since `follow`: empty bytes for nothing, None if only a base will do."""
@@ -122,6 +127,12 @@ class MapVersions(Versions):
         self._next = None
         return codec.encode(self._live._data, path=self._path)
 
+    def frozen(self) -> Callable[[], bytes] | None:
+        if not (self._sure_keys and self._sure_values):
+            return None
+        self._next, copy, path = None, self._live._data.copy(), self._path
+        return lambda: codec.encode(copy, path=path)
+
     def delta(self) -> bytes | None:
         log: MapLog | None = change_tracking.log_of(self._live)
         if log is None:
@@ -184,6 +195,12 @@ class SequenceVersions(Versions):
     def base(self) -> bytes:
         data = self._live._data
         return codec.encode(data if isinstance(data, list) else list(data), path=self._path)
+
+    def frozen(self) -> Callable[[], bytes] | None:
+        if not self._sure:
+            return None
+        copy, path = list(self._live._data), self._path
+        return lambda: codec.encode(copy, path=path)
 
     def delta(self) -> bytes | None:
         log = change_tracking.log_of(self._live)

@@ -1,0 +1,200 @@
+"""A Python operator in the driver at work: rows go in by one of its methods, and what it makes is collected."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from holdfast.ids import OperatorName
+from holdfast.language.graph import HostedSpec
+from holdfast.operators.python.dead_letters import Guard
+from holdfast.operators.python.hosted_clock import Ahead, Clock
+from holdfast.operators.python.rows import Outbox, Row, rows_of
+from holdfast.operators.python.user_errors import told
+from holdfast.runtime.runs.driver_load import DriverLoad
+from holdfast.runtime.runs.user_thread import UserThread
+from holdfast.runtime.runs.variable_chain import VersionedState
+from holdfast.state.variables import instance_state
+
+T = TypeVar("T")
+NO_RISES: Mapping[int, int] = {}
+CHUNK_ROWS = 1 << 16
+"""Rows that `process_batch` gets at once at the most."""
+REMEMBERED_BYTES = 256 << 10
+"""A state of up to this size is remembered before each step, outside of regions."""
+FORGETFUL_STEPS = 100
+"""After a larger one was met, so many steps pass until its size is looked at again."""
+
+
+class HostedWork:
+    """The part of `HostedRun` that works; what it works with is made there."""
+
+    name: OperatorName
+    instance: Any
+    clock: Clock | None
+    thread: UserThread
+    give_up: Callable[[], bool]
+    stops_when_ready: bool
+    _spec: HostedSpec
+    _outbox: Outbox
+    _load: DriverLoad
+    _letters: bool
+    _times: list[pa.Table]
+    _versioned: VersionedState | None
+    _at_work: Row | None
+    _unguarded_calls: int
+    _caller: int | None
+
+    def process(
+        self,
+        table: pa.Table,
+        port: int,
+        control: bool,
+        deadline: float | None,
+        rises: Mapping[int, int] = NO_RISES,
+    ) -> int:
+        """Hand rows to the operator until all are processed or it is `deadline`; returns how many were. `rises`: the
+        watermarks that are reached at some of them."""
+        closed_by = f"a row of control port {port}" if control else None
+        method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
+        work: Callable[[pa.Table, int, float | None, Mapping[int, int]], int] = self._rows
+        if method == "process_batch":
+            work = self._batches if self.clock is None else self._each
+        elif self._letters and not control:  # rows of control ports cause no output, and no errors either
+            work = self._guarded_rows
+
+        def alone() -> int:
+            self._outbox.closed_by = closed_by
+            return work(table, port, deadline, rises)
+
+        done = self._call(f"{method}()", alone)
+        self._load.add(table, done)
+        return done
+
+    def _rows(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
+        process, submit_all = self.instance.process, self._outbox.submit_all
+        done = 0
+        for row in rows_of(table):
+            self._at_work = row
+            if done in rises:
+                self._outbox.time_came(rises[done])
+            submit_all(process(row, port))
+            done += 1
+            if deadline is not None and (time.monotonic() >= deadline or self._stops_here()):
+                break
+        return done
+
+    def _stops_here(self) -> bool:
+        return self.stops_when_ready and self.is_at_a_point()
+
+    def is_at_a_point(self) -> bool:
+        """Whether it may be checkpointed as it is now."""
+        return not self.is_conditional or bool(self.instance.may_checkpoint())
+
+    @property
+    def is_conditional(self) -> bool:
+        return self._spec.conditional
+
+    def may_checkpoint(self) -> bool:
+        """Whether it may be checkpointed as it is now; if so, its threads wait from here on."""
+        return self._call("may_checkpoint()", lambda: bool(self.instance.may_checkpoint()))
+
+    def _guarded_rows(
+        self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]
+    ) -> int:
+        """The same where rows may fail one by one. A large state is not remembered for it: it stays as the row left it."""
+
+        def work(row: Row) -> None:
+            self._outbox.submit_all(self.instance.process(row, port))
+
+        guard = Guard(self.name, self._outbox, self._remembered, self._take)
+        guard.begin(self._remembered())
+        done = 0
+        for row in rows_of(table):
+            self._at_work = row
+            if done in rises:
+                self._outbox.time_came(rises[done])  # whatever becomes of the row
+            guard.do(partial(work, row), row)
+            done += 1
+            if deadline is not None and (time.monotonic() >= deadline or self._stops_here()):
+                break
+        return done
+
+    def _remembered(self) -> bytes | None:
+        """The state, if it is small."""
+        if self._unguarded_calls:
+            self._unguarded_calls -= 1
+            return None
+        state = instance_state.take_state(self.instance)
+        if len(state) <= REMEMBERED_BYTES:
+            return state
+        self._unguarded_calls = FORGETFUL_STEPS
+        return None
+
+    def _take(self, state: bytes) -> None:
+        instance_state.give_state(self.instance, state)
+        if self._versioned is not None:
+            self._versioned.exchanged(self.instance)
+
+    def _batches(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
+        done = 0
+        while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
+            if done and deadline is not None and self._stops_here():
+                break
+            piece = table.slice(done, CHUNK_ROWS)
+            self._outbox.submit_all(self.instance.process_batch(piece, port))
+            done += piece.num_rows
+        return done
+
+    def _each(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
+        """The same for an operator that tells which rows it made of each."""
+        done = 0
+        while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
+            for made in self.instance.process_each(table.slice(done, CHUNK_ROWS), port):
+                if done in rises:
+                    self._outbox.time_came(rises[done])
+                self._outbox.submit_all(made)
+                done += 1
+        return done
+
+    def time_passes(self, port: int, rows: pa.Table, times: Sequence[pa.Table]) -> Ahead | None:
+        """What a batch will do to the clock: rows with their positions, and the times beside them."""
+        return None if self.clock is None else self.clock.ahead(port, rows, times)
+
+    def time_passed(self, ahead: Ahead | None, done: int) -> None:
+        """So many rows of the batch were processed."""
+        if ahead is not None and self.clock is not None and self.clock.pass_by(ahead, done):
+            self._outbox.time_came(self.clock.watermark)
+
+    def take_times(self) -> dict[int, pa.Table]:
+        """The times beside the rows that `take_outputs` gave last, by port; where time did not go on, none."""
+        times, self._times = self._times, []
+        return {port: table for port, table in enumerate(times) if table.num_rows}
+
+    def drain(self) -> None:
+        def alone() -> None:
+            self._outbox.closed_by = None
+            self._outbox.submit_all(self.instance.drain())
+
+        if hasattr(self.instance, "drain"):
+            self._call("drain()", alone)
+
+    def _call(self, method: str, work: Callable[[], T]) -> T:
+        """Let the user's code work; its errors tell where they come from."""
+
+        def named() -> T:
+            self._at_work, self._caller = None, threading.get_ident()
+            try:
+                return work()
+            except Exception as error:
+                known = told(f"operator {self.name!r}, {method}", error, self._at_work)
+                if known is error:
+                    raise
+                raise known from error
+
+        return self.thread.call(method, named, self.give_up)
