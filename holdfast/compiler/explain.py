@@ -11,6 +11,7 @@ from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import Edge, edges, sinks_behind
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Operator, RegionSettings, SinkSpec
+from holdfast.language.operators.stateless import ReplayableSpec
 from holdfast.operators.kinds import kind_of
 
 Names = Mapping[OperatorName, str]
@@ -159,6 +160,14 @@ def _guarantee(
         return SinkGuarantee(operator.name, "best effort", _alone(plan, operator, behind), "at once")
     reason = f"in region {region.name}; {spec.sink.reason}"
     ports = _best_effort_ports(plan, operator.name, region, behind)
+    kept = [name for name in region.starts if isinstance(plan.graph.operators[name].spec, ReplayableSpec)]
+    kept = [name for name in kept if operator.name in behind[name]]
+    ports = [port for port in ports if not any(port.endswith(f" of {name}") for name in kept)]
+    if kept:
+        reason += (
+            f"; rows that enter by {', '.join(kept)} are kept until an epoch has them: a reset costs none, the death of the"
+            " driver those since the last epoch, which are counted"
+        )
     if ports:
         reason += f"; but rows that enter by {', '.join(ports)} are best effort"
     if spec.sink.guarantee == "exactly-once":

@@ -14,6 +14,7 @@ from holdfast.compiler.traverse import Edge, edges, edges_from, edges_into, reac
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName
 from holdfast.language.graph import Graph, HostedSpec, RegionSettings, SourceSpec
+from holdfast.language.operators.stateless import ReplayableSpec
 
 Reach = tuple[OperatorName, frozenset[OperatorName]]
 """A marked operator and all it reaches, itself included."""
@@ -160,6 +161,8 @@ def check_starts(graph: Graph, region: Region) -> None:
                 cure="If from any state that it had its threads make the same rows again, say replayable = True in the"
                 " class; else leave this part autonomous.",
             )
+        if isinstance(operator.spec, ReplayableSpec):
+            continue
         if not isinstance(operator.spec, SourceSpec):
             raise TopologyError(
                 f"Region {region.name!r} starts at {operator.kind} {start!r}, which cannot replay rows.",
@@ -168,7 +171,8 @@ def check_starts(graph: Graph, region: Region) -> None:
         if not operator.spec.source.replayable:
             raise TopologyError(
                 f"Region {region.name!r} starts at {start!r}, and a {type(operator.spec.source).__name__} cannot replay rows.",
-                cure="Use a source that can (files, Beacon, a list), or leave this part autonomous.",
+                cure="Use a source that can (files, Beacon, a list), put .replayable(name=…) behind it and begin there, or leave"
+                " this part autonomous.",
             )
     if region.settings.trigger == "operator" and len(region.starts) != 1:
         raise TopologyError(

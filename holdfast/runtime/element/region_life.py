@@ -13,7 +13,7 @@ from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch
 from holdfast.protocol import messages
 from holdfast.protocol.element import ElementMachine
-from holdfast.runtime.element.borders import Borders
+from holdfast.runtime.element.borders import Borders, replayed_inputs
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
@@ -67,7 +67,8 @@ class RegionLife(Life):
         self._links = {c.id for c in connections if c.region is not None and c.region == plan.region}
         ends = loop.ends
         entering = {id: c for id, c in ends.inputs.items() if id not in self._links}
-        self.borders = Borders(entering, {id: c for id, c in ends.outputs.items() if id not in self._links})
+        leaving = {id: c for id, c in ends.outputs.items() if id not in self._links}
+        self.borders = Borders(entering, leaving, replayed_inputs(plan))
         loop.life = self
 
     @property
@@ -137,6 +138,7 @@ class RegionLife(Life):
         self.guarded(lambda: self._run(work))
 
     def _run(self, work: Work) -> None:
+        self.borders.keep(work.parcels)
         self.loop.run_step(work)
         if self._operator_driven and any(piece.boundary for piece in work.slices.values()):
             self._awaits_epoch = True
