@@ -11,6 +11,7 @@ from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import Edge, edges, sinks_behind
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Operator, RegionSettings, SinkSpec
+from holdfast.language.operators.stateless import ReplayableSpec
 from holdfast.operators.kinds import kind_of
 
 Names = Mapping[OperatorName, str]
@@ -169,6 +170,14 @@ def _guarantee(
             f"in region {region.group}, whose elements fail and restart alone; {spec.sink.reason}; a death of the driver may"
             " cost or repeat what went between elements since their own epochs, those lost are counted"
         )
+    kept = [name for name in region.starts if isinstance(plan.graph.operators[name].spec, ReplayableSpec)]
+    kept = [name for name in kept if operator.name in behind[name]]
+    ports = [port for port in ports if not any(port.endswith(f" of {name}") for name in kept)]
+    if kept:
+        reason += (
+            f"; rows that enter by {', '.join(kept)} are kept until an epoch has them: a reset costs none, the death of the"
+            " driver those since the last epoch, which are counted"
+        )
     if ports:
         reason += f"; but rows that enter by {', '.join(ports)} are best effort"
     if spec.sink.guarantee == "exactly-once":
@@ -194,7 +203,8 @@ def _best_effort_ports(plan: Plan, sink: OperatorName, region: RegionPlan, behin
     return [
         f"port {port} of {name}"
         for c in plan.connections
-        if regions[c.target] == region.name and regions[c.source] != region.name and not c.preserved
+        if regions[c.target] == region.name and regions[c.source] != region.name
+        if regions[c.source] is None or not c.preserved
         for name, port in c.ports
         if sink in behind[name]
     ]

@@ -27,8 +27,8 @@ class ConnectionPlan:
     region: RegionName | None
     """The region both ends belong to; None: the connection crosses a border or lies outside of regions."""
     preserved: bool = False
-    """It joins two elements of a region in mode `independent`: what went along it is kept until the receiver's epochs cover
-    it, and sent again if the receiver fails."""
+    """It leads to an element of a region in mode `independent`, from another one of it or from outside of regions: what went
+    along it is kept until the receiver's epochs cover it, and given again if the receiver fails."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from holdfast.compiler.traverse import Edge, edges, edges_from, edges_into, reac
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName
 from holdfast.language.graph import Graph, HostedSpec, RegionSettings, SourceSpec
+from holdfast.language.operators.stateless import ReplayableSpec
 
 Reach = tuple[OperatorName, frozenset[OperatorName]]
 """A marked operator and all it reaches, itself included."""
@@ -39,12 +40,15 @@ class Regions:
     of: Mapping[OperatorName, RegionName]
 
     def preserves(self, edge: Edge) -> bool:
-        """True if the edge joins two elements of a region in mode `independent`: what goes along it can be sent again."""
-        group = {region.name: region.group for region in self.regions}
+        """True if the edge ends at an element of a region in mode `independent`, and begins at another one of it or outside of
+        regions: what goes along it can be had again."""
+        group: dict[RegionName | None, RegionName | None] = {
+            region.name: region.group for region in self.regions
+        }
         source, target = (self.of.get(name) for name in (edge.source, edge.target))
-        if source is None or target is None or source == target or edge.autonomous:
+        if group.get(target) is None or source == target:
             return False
-        return group[source] is not None and group[source] == group[target]
+        return source is None or (group[source] == group[target] and not edge.autonomous)
 
     def along(self, edge: Edge) -> RegionName | None:
         """The region whose markers travel along the edge; None: the edge is autonomous or crosses a border."""
@@ -172,6 +176,8 @@ def check_starts(graph: Graph, region: Region) -> None:
                 cure="If from any state that it had its threads make the same rows again, say replayable = True in the"
                 " class; else leave this part autonomous.",
             )
+        if isinstance(operator.spec, ReplayableSpec):
+            continue
         if not isinstance(operator.spec, SourceSpec):
             raise TopologyError(
                 f"Region {region.name!r} starts at {operator.kind} {start!r}, which cannot replay rows.",
@@ -180,7 +186,8 @@ def check_starts(graph: Graph, region: Region) -> None:
         if not operator.spec.source.replayable:
             raise TopologyError(
                 f"Region {region.name!r} starts at {start!r}, and a {type(operator.spec.source).__name__} cannot replay rows.",
-                cure="Use a source that can (files, Beacon, a list), or leave this part autonomous.",
+                cure="Use a source that can (files, Beacon, a list), put .replayable(name=…) behind it and begin there, or leave"
+                " this part autonomous.",
             )
     if region.settings.trigger == "operator" and len(region.starts) != 1:
         raise TopologyError(

@@ -168,6 +168,12 @@ class Stream(
 
     # --- stateful operators: more of them in the classes above ---
 
+    def replayable(self, *, name: str | None = None) -> Stream:
+        """Rows as they come, from a stream that cannot be read again (`hf.TcpLines`, say): a region may begin here,
+        `lines.replayable(name="kept").consistent(…)`. What has entered the region is kept until an epoch has it, and comes
+        again after a reset. The death of the driver costs what entered since the last epoch; that is counted."""
+        return self._then(specs.ReplayableSpec(), name)
+
     # --- the end ---
 
     def sink(self, sink: Sink, name: str | None = None, *, on_error: OnError = "fail") -> Written:

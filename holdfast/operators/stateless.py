@@ -21,6 +21,7 @@ from holdfast.language.operators.stateless import (
     FilterSpec,
     MapArrowSpec,
     RenameSpec,
+    ReplayableSpec,
     SelectSpec,
     SplitSpec,
     SqlSpec,
@@ -310,4 +311,28 @@ class UnionKind(StatelessKind[UnionSpec]):
         return [rows]
 
     def tables(self, op: OperatorOf[UnionSpec], rows: pa.Table) -> list[pa.Table]:
+        return [rows]
+
+
+@register
+class ReplayableKind(StatelessKind[ReplayableSpec]):
+    """Rows pass; who keeps them is the element, at the border of its region (`runtime/element/borders.py`)."""
+
+    spec = ReplayableSpec
+    keeps_positions = True
+    expressions = False
+
+    def leaves_time(self, op: OperatorOf[ReplayableSpec], given: Timing) -> bool:
+        return True
+
+    def schemas(self, op: OperatorOf[ReplayableSpec], inputs: Schemas) -> list[pa.Schema]:
+        return [inputs[0]]
+
+    def what(self, op: OperatorOf[ReplayableSpec]) -> str:
+        return "keeps rows until an epoch has them"
+
+    def frames(self, op: OperatorOf[ReplayableSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [rows]
+
+    def tables(self, op: OperatorOf[ReplayableSpec], rows: pa.Table) -> list[pa.Table]:
         return [rows]

@@ -24,11 +24,11 @@ from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.borders import stored_borders
+from holdfast.runtime.element.epochs.repeating import Repeating
+from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
-from holdfast.runtime.element.repeating import Repeating
-from holdfast.runtime.element.size_watch import SizeWatch
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
@@ -75,11 +75,17 @@ class Wiring:
         self.loops: dict[ElementName, ElementLoop] = {}
         self._around = around
         self.connections: dict[ConnectionId, Connection] = {
-            c.id: (PreservedQueue if c.preserved else Queue)(c.id, around.signals, unbounded=c.control)
-            for c in plan.connections
+            c.id: self._connection(c) for c in plan.connections
         }
         self._repeated: list[tuple[ConnectionPlan, int]] = []
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
+
+    def _connection(self, plan: ConnectionPlan) -> Connection:
+        signals = self._around.signals
+        if not plan.preserved:
+            return Queue(plan.id, signals, unbounded=plan.control)
+        source = next(element for element in self.plan.elements if element.name == plan.source)
+        return PreservedQueue(plan.id, signals, unbounded=plan.control, repeats=source.region is not None)
 
     @property
     def in_regions(self) -> list[RegionLife]:

@@ -23,7 +23,7 @@ from golden_versions import VERSIONS
 
 from holdfast.checkpoint.manifest import VERSION
 from holdfast.ids import RegionName
-from holdfast.runtime.element import overtaking
+from holdfast.runtime.element.epochs import overtaking
 from holdfast.runtime.region.region import Region
 from holdfast.testing import run_local, submit_local
 

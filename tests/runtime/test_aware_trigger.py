@@ -18,7 +18,7 @@ from holdfast.clock import ManualClock
 from holdfast.errors import RegionParkedError, StateError
 from holdfast.ids import Epoch
 from holdfast.protocol.turning_points import Turn
-from holdfast.runtime.element.size_watch import SizeWatch
+from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.job import Job
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import Remembering

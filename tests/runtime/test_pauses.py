@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.clock import ManualClock
-from holdfast.runtime.element.pauses import EpochPauses
+from holdfast.runtime.element.epochs.pauses import EpochPauses
 
 
 def test_time_spent_on_an_epoch_counts_and_other_time_does_not() -> None:

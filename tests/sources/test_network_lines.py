@@ -159,7 +159,7 @@ def test_regions_bounded_runs_and_wrong_ports_are_refused(make: Any) -> None:
     topology = hf.Topology("lines")
     topology.source(make(0), name="lines").consistent(period=1).sink(MemorySink("refused"), name="out")
     with pytest.raises(TopologyError, match="cannot replay rows"):
-        run_local(topology, "memory:lines-refused")
+        submit_local(topology, "memory:lines-refused")
     topology = hf.Topology("lines")
     topology.source(make(0), name="lines").sink(MemorySink("refused"), name="out")
     with pytest.raises(ConfigError, match="has no last row"):

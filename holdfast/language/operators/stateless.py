@@ -67,6 +67,11 @@ class UnionSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayableSpec(Spec):
+    """Rows as they come; a region may begin here. What entered the region since its last epoch comes again after a reset."""
+
+
+@dataclass(frozen=True, slots=True)
 class SplitSpec(Spec):
     """A row leaves by the port of the first condition that holds; with `otherwise`, the rest by one more port."""
 

@@ -11,16 +11,16 @@ from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch
 from holdfast.protocol import messages
 from holdfast.protocol.element import ElementMachine
-from holdfast.runtime.element.borders import Borders
+from holdfast.runtime.element.borders import Borders, replayed_inputs
+from holdfast.runtime.element.epochs.overtaking import Overtaking
+from holdfast.runtime.element.epochs.pauses import EpochPauses
+from holdfast.runtime.element.epochs.python_care import PythonCare
+from holdfast.runtime.element.epochs.repeating import Repeating
+from holdfast.runtime.element.epochs.size_watch import SizeWatch
+from holdfast.runtime.element.epochs.uploading import Uploading
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
-from holdfast.runtime.element.overtaking import Overtaking
-from holdfast.runtime.element.pauses import EpochPauses
-from holdfast.runtime.element.python_care import PythonCare
-from holdfast.runtime.element.repeating import Repeating
-from holdfast.runtime.element.size_watch import SizeWatch
-from holdfast.runtime.element.uploading import Uploading
 from holdfast.runtime.element.worker import OnTheWay, Pinned
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
@@ -69,7 +69,8 @@ class RegionLife(Life):
         self._links = {c.id for c in connections if c.region is not None and c.region == plan.region}
         ends = loop.ends
         entering = {id: c for id, c in ends.inputs.items() if id not in self._links}
-        self.borders = Borders(entering, {id: c for id, c in ends.outputs.items() if id not in self._links})
+        leaving = {id: c for id, c in ends.outputs.items() if id not in self._links}
+        self.borders = Borders(entering, leaving, replayed_inputs(plan))
         loop.life = self
 
     @property
@@ -132,13 +133,8 @@ class RegionLife(Life):
         pass
 
     def turn(self) -> bool:
-        return (
-            self.care.turn()
-            or self._handle_mail()
-            or self._handle_markers()
-            or self._overtake()
-            or self._drain_again()
-        )
+        done = self.care.turn() or self._handle_mail() or self._handle_markers() or self._overtake()
+        return done or self._drain_again()
 
     def name_step(self, number: int) -> StepName:
         return StepName(self.loop.name, self.machine.attempt, number, int(self._region.epoch))
@@ -150,6 +146,7 @@ class RegionLife(Life):
         self.guarded(lambda: self._run(work))
 
     def _run(self, work: Work) -> None:
+        self.borders.keep(work.parcels)
         self.loop.run_step(work)
         if self.sizes is not None:
             self.sizes.look()

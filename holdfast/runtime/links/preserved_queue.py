@@ -27,8 +27,12 @@ class Place:
 class PreservedQueue(Queue):
     """Batches that were taken stay in their files until an epoch of the receiver covers them. No markers travel in it."""
 
-    def __init__(self, id: ConnectionId, signals: Signals, *, unbounded: bool = False) -> None:
+    def __init__(
+        self, id: ConnectionId, signals: Signals, *, unbounded: bool = False, repeats: bool = True
+    ) -> None:
+        """`repeats`: the sender may go back and send again."""
         super().__init__(id, signals, unbounded=unbounded)
+        self._repeats = repeats
         self._kept: Preserved[Parcel] = Preserved()
         self._items = cast("deque[Parcel | Marker]", self._kept.waiting)
 
@@ -45,6 +49,8 @@ class PreservedQueue(Queue):
                 self._count(batch, 1)
             else:
                 batch.hold.let_go()
+            if not self._repeats:
+                self._kept.sent_for_good(self._kept.sent)
             self.sent += batch.rows
             self._signals.condition.notify_all()
 

@@ -16,7 +16,7 @@ from holdfast.ids import ElementName, RegionName
 from holdfast.protocol import aware_timing as timing
 from holdfast.protocol.size_curves import Point, thinned, total
 from holdfast.protocol.turning_points import Size, Turn
-from holdfast.runtime.element.size_watch import SizeWatch
+from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.region.triggers import PeriodicTrigger, Trigger, Wake
 from holdfast.runtime.telling.events import EpochDecided, StateSizes, TimingProfiled
 from holdfast.runtime.telling.feed import Announce

@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from holdfast.sources.received_lines import ReceivedLines
+from holdfast.sources.network.received_lines import ReceivedLines
 
 
 class HttpLines(ReceivedLines):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from holdfast.sources.received_lines import ReceivedLines
+from holdfast.sources.network.received_lines import ReceivedLines
 
 READ_BYTES = 1 << 16
 LOOK_S = 0.2

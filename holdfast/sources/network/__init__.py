@@ -1,0 +1,1 @@
+"""Lines that others send: over TCP, over HTTP."""
