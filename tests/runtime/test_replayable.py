@@ -54,7 +54,7 @@ FAULTS = (
     "reset.begin=raise@2;drain.begin=raise@3",
     "drain.all_acked=raise@1",
     "drain.all_acked=raise@3",
-    "ckpt.op.put=raise@4",
+    "ckpt.op.put=raise@2",
 )
 
 
