@@ -183,10 +183,11 @@ class Wiring:
             for threaded in loop.worker.threaded:
                 threaded.wake = loop.wake
         self._number_rows()
-        self._books.begin()
-        self._create_entries()
+        # First: what it reads may be damaged, and then nothing may have been changed.
         told = [region.change for region in self.regions.values() if region.change is not None]
         self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
+        self._books.begin()
+        self._create_entries()
         self._open_sources()
 
     def _place_sources(self) -> None:

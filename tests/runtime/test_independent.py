@@ -97,12 +97,11 @@ def test_the_others_go_on_while_one_fails(tmp_path: Path) -> None:
 
 def test_a_stop_in_the_middle_loses_nothing(tmp_path: Path) -> None:
     for wait in (0.05, 0.15, None):
-        job = submit_local(program.build(str(tmp_path)), store=f"file:{tmp_path}/store")
-        if wait is None:
-            job.await_termination(60)
-        else:
-            job.await_termination(wait)
-            job.stop(60)
+        until: Any = "available" if wait is None else None
+        job = submit_local(program.build(str(tmp_path)), store=f"file:{tmp_path}/store", until=until)
+        ended = job.await_termination(60 if wait is None else wait)
+        assert ended == (wait is None)
+        job.stop(60)
     assert results(tmp_path) == expected()
 
 

@@ -9,6 +9,7 @@ import datetime as dt
 import json
 import re
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,12 @@ def surroundings(spark: Any, text: str) -> dict[str, Any]:
         "datetime": dt.datetime, "timedelta": dt.timedelta, "CLICK": CLICK, "shop": shop, "topology": shop,
     }  # fmt: skip
 
+    class Reorder:
+        def process(self, row: Any, port: int) -> Any:
+            return row
+
+    found |= {"Reorder": Reorder, "connect": lambda: sqlite3.connect(":memory:")}
+
     def given(name: str, schema: str) -> hf.Stream:
         source = shop.source(hf.Files(name, "json", schema=schema), name=f"given_{name}")
         return source.consistent(period=0.5) if "roll=" in text else source
@@ -86,6 +93,10 @@ def run_shop(spark: Any, *savepoints: str) -> None:
     made: dict[str, Any] = {}
     exec(BLOCKS["README.md 0"], made)
     run = made["shop"].submit(spark, store="store")
+    patience = time.monotonic() + 60
+    while not all(element["rows"] for element in run.status()["elements"].values()):
+        assert time.monotonic() < patience, "no rows came within 60 s"
+        time.sleep(0.05)
     for name in savepoints:
         run.savepoint(name)
     run.stop()
@@ -96,7 +107,7 @@ def execute(text: str, spark: Any) -> dict[str, Any]:
     exec(compile(text, "page", "exec"), names)
     if names["shop"].graph().operators:
         names["shop"].explain(spark=spark)
-    if ".sink(" in text:
+    if ".sink(" in text and ".run(" not in text and "in_transaction" not in text:
         names["shop"].run(spark, store="sinks", until="available")
     return names
 

@@ -22,8 +22,9 @@ from holdfast.language.hosted import Operator
 from holdfast.operators.python.hosted_clock import Clock, times_beside
 from holdfast.operators.python.rows import Outbox, Row, stamp
 from holdfast.runtime.region.restore_budget import Chooser
+from holdfast.runtime.runs import hosted_work
 from holdfast.runtime.runs.driver_load import DriverLoad
-from holdfast.runtime.runs.hosted_work import FORGETFUL_STEPS, REMEMBERED_BYTES, HostedWork
+from holdfast.runtime.runs.hosted_work import FORGETFUL_STEPS, HostedWork
 from holdfast.runtime.runs.operator_context import RunContext
 from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.runs.user_thread import MakeThread, UserThread
@@ -108,7 +109,7 @@ class HostedRun(HostedWork, Remembering):
             self._forgetful_steps -= 1
             return
         encoded = self._encoded()
-        if len(encoded) <= REMEMBERED_BYTES:
+        if len(encoded) <= hosted_work.REMEMBERED_BYTES:
             self._before = encoded
         else:
             self._forgetful_steps = FORGETFUL_STEPS
