@@ -104,10 +104,16 @@ def _moved(
     name: SourceName, source: SourceNow, before: RegionName, regions: Mapping[RegionName, RegionThen]
 ) -> MismatchError:
     place = f"in region {source.region!r}" if source.region is not None else "outside of regions"
+    back = f".consistent(name={str(before)!r})"
+    # In mode `independent` a region has one of its own for each element.
+    if str(source.region).startswith(f"{before}."):
+        back = "the mode that the region had before mode='independent'"
+    elif str(before).startswith(f"{source.region}."):
+        back = "mode='independent'"
     return MismatchError(
         f"source {name!r} is {place} now, but its position is in region {before!r} of this store "
         f"(epoch {regions[before].epoch}).",
-        cure=f"Put it back, with .consistent(name={str(before)!r}), or start with a new store.",
+        cure=f"Put it back, with {back}, or start with a new store.",
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from killed import lived, written
 
 import holdfast as hf
-from holdfast.errors import StateError, TopologyError
+from holdfast.errors import MismatchError, StateError, TopologyError
 from holdfast.failpoints import arm, disarm
 from holdfast.testing import MemorySink, run_local, submit_local
 
@@ -161,3 +161,38 @@ def test_a_cycle_is_refused_and_so_are_other_triggers(tmp_path: Path) -> None:
     source.consistent("r", trigger="manual", mode="independent").sink(MemorySink("unused"), name="out")
     with pytest.raises(TopologyError, match="each element has its own epochs, and trigger='manual'"):
         topology.explain()
+
+
+@pytest.mark.parametrize(("before", "after", "cure"), [
+    ("async", "independent", "the mode that the region had before mode='independent'"),
+    ("independent", "async", "mode='independent'"),
+])  # fmt: skip
+def test_the_mode_of_a_store_is_not_changed_in_silence(
+    before: str, after: str, cure: str, tmp_path: Path
+) -> None:
+    run_local(program.build(str(tmp_path), before, count=50), store=f"file:{tmp_path}/store")
+    with pytest.raises(MismatchError, match=f"Put it back, with {cure}, or"):
+        run_local(program.build(str(tmp_path), after), store=f"file:{tmp_path}/store")
+    assert results(tmp_path) == expected(50)
+
+
+def test_what_a_short_stop_costs_is_counted(tmp_path: Path) -> None:
+    class Slow(hf.Operator):
+        def process(self, row: Any, port: int) -> Any:
+            time.sleep(0.002)
+            return row
+
+    def build() -> hf.Topology:
+        topology = hf.Topology("slow")
+        rows = hf.Rows([(n,) for n in range(500)], "id long", rows_per_step=10)
+        start = topology.source(rows, name="numbers").consistent("r", period=0.05, mode="independent")
+        slow = start.apply(Slow, "id long", name="slow")
+        slow.isolate().sink(hf.FileSink(f"{tmp_path}/out", "parquet"), name="out")
+        return topology
+
+    job = submit_local(build(), store=f"file:{tmp_path}/store")
+    job.await_termination(0.3)
+    job.stop(0.01)
+    lost = run_local(build(), store=f"file:{tmp_path}/store").as_dict()["lost_rows"]["out"]
+    found = [row["id"] for row in written(tmp_path, "out")]
+    assert len(set(range(500)) - set(found)) <= lost
