@@ -72,7 +72,7 @@ class AloneLife(Life):
         self._engine = engine
         self._announce = announce
         self._on_fatal = on_fatal
-        self._draining = False
+        self._draining = self._finishing = False
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
@@ -86,7 +86,7 @@ class AloneLife(Life):
         loop.metrics.lost_rows = account.lost_rows
 
     def stop_when_possible(self) -> None:
-        """Read no more from sources; end when the inputs are closed and empty."""
+        """Read from sources no more than what they have received and could not give again; end when the inputs are closed and empty."""
         self._draining = True
         self._loop.wake()
 
@@ -132,7 +132,8 @@ class AloneLife(Life):
         self._feed(autonomous.Begin())
 
     def turn(self) -> bool:
-        if self._draining and self.machine.phase is autonomous.AutonomousPhase.RUNNING:
+        is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
+        if self._draining and is_running and self._sources_are_finished():
             self._feed(autonomous.Stop())
             return True  # it may be over
         if self._loop.worker.threaded and self._look_after_threads():
@@ -141,6 +142,15 @@ class AloneLife(Life):
         if due:
             self._feed(autonomous.CheckpointDue(due))
         return self.machine.discards and self._discard()
+
+    def _sources_are_finished(self) -> bool:
+        """True if sources have nothing that was received and that another run could not read."""
+        runs = self._loop.worker.sources
+        if not self._finishing:
+            self._finishing = True
+            for run in runs:
+                run.finish()
+        return all(run.dry for run in runs)
 
     def _look_after_threads(self) -> bool:
         """Threads of operators work until the element has nothing else to come; one that failed costs its operator's

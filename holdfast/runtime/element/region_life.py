@@ -16,6 +16,7 @@ from holdfast.runtime.element.epochs.overtaking import Overtaking
 from holdfast.runtime.element.epochs.pauses import EpochPauses
 from holdfast.runtime.element.epochs.python_care import PythonCare
 from holdfast.runtime.element.epochs.repeating import Repeating
+from holdfast.runtime.element.epochs.rereading import Rereading
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.element.epochs.uploading import Uploading
 from holdfast.runtime.element.evaluation import Work
@@ -53,11 +54,11 @@ class RegionLife(Life):
         self._mail: deque[messages.ElementEvent] = deque()
         self._paused = False
         self._awaits_epoch = False
+        self._ends_with_borders = False
+        self._reads_on = True
         self._kept: dict[ConnectionId, list[Batch]] | None = None
         self._pinned: Pinned | None = None
-        self._rows_at: dict[Epoch, int] = {}
-        """Rows read when an epoch was pinned or restored."""
-        self._restored_at = 0
+        self.rereading = Rereading(loop, region.rows_replayed)
         self._overtaking = Overtaking(loop.ends.inputs, loop.ends.signals, loop.clock)
         self._uploading = Uploading(loop.worker, region, self.send)
         self.error: BaseException | None = None
@@ -81,12 +82,6 @@ class RegionLife(Life):
             id not in self._links for id in self.loop.ends.inputs
         )
 
-    @property
-    def rows_since_restore(self) -> int:
-        """Rows read from sources since the last restore."""
-        reads = self.loop.worker.sources or self.loop.worker.begins
-        return self.loop.metrics.rows - self._restored_at if reads else 0
-
     def send(self, event: messages.ElementEvent) -> None:
         """Deliver a control message."""
         with self.loop.ends.signals.condition:
@@ -99,6 +94,12 @@ class RegionLife(Life):
 
     def unpause(self) -> None:
         self._paused = False
+
+    def end_with_borders(self, reads_on: bool) -> None:
+        """The run is to end: what sources have does not count any more, only what comes from outside of the region. `reads_on`:
+        they are read until the last epoch begins, as operators must come to a point. Any thread may call it."""
+        self._reads_on, self._ends_with_borders = reads_on, True
+        self.loop.ends.signals.notify()
 
     def count_lost(self, lost: Mapping[ConnectionId, int]) -> None:
         """Rows lost so far at each entrance of a region, over all runs."""
@@ -119,7 +120,7 @@ class RegionLife(Life):
 
     @property
     def may_read_sources(self) -> bool:
-        return self.machine.may_read_sources and not self._awaits_epoch
+        return self.machine.may_read_sources and not self._awaits_epoch and self._reads_on
 
     def takes(self, connection: ConnectionId) -> bool:
         if connection in self._links:
@@ -267,7 +268,11 @@ class RegionLife(Life):
         borders = [c for id, c in self.loop.ends.inputs.items() if id not in self._links]
         dry = all(run.dry for run in self.loop.worker.sources)
         dry = dry and all(run.is_over for run in self.loop.worker.begins)
-        if dry and not self._awaits_epoch and all(c.closed and c.empty for c in borders):
+        if (
+            (dry or self._ends_with_borders)
+            and not self._awaits_epoch
+            and all(c.closed and c.empty for c in borders)
+        ):
             self.loop.exhausted = True
             self.loop.ends.signals.notify()
 
@@ -323,7 +328,7 @@ class RegionLife(Life):
             self._repeating.pinned(epoch)
         self._overtaking.over()
         self._awaits_epoch = False
-        self._rows_at[epoch] = self.loop.metrics.rows
+        self.rereading.pinned(epoch)
         self._drop_kept()
         self.pauses.pinned()
 
@@ -338,7 +343,7 @@ class RegionLife(Life):
         self.pauses.forget()
         self._uploading.wait()
         self._drop_kept()
-        self._count_replay(epoch)
+        self.rereading.restored(epoch)
         self._pinned = None
         self._awaits_epoch = False
         self.loop.exhausted = False
@@ -364,14 +369,6 @@ class RegionLife(Life):
             reason = "they entered the region after the epoch it went back to"
             self._region.announce(RowsLost(self.loop.name, lost, reason, self.loop.plan.region, sinks))
         fp("reset.resume")
-
-    def _count_replay(self, epoch: Epoch) -> None:
-        """Rows read from sources behind `epoch` will be read again."""
-        rows = self.loop.metrics.rows
-        if self.loop.worker.sources:
-            self._region.rows_replayed(rows - self._rows_at.get(epoch, rows))
-        self._rows_at = {epoch: rows}
-        self._restored_at = rows
 
     def guarded(self, act: Callable[[], object]) -> None:
         """Run `act`; a failure breaks the element (its region resets), a reset on its way makes it irrelevant."""

@@ -31,10 +31,10 @@ from holdfast.runtime.region.fallback import look
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.space import Space
+from holdfast.runtime.region.standing import standing
 from holdfast.runtime.region.timers import Timers
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
-from holdfast.runtime.telling.stored_events import encode
 
 MAX_BACKOFF_S = 30.0
 
@@ -146,6 +146,7 @@ class Region:
 
     def stop_when_possible(self) -> None:
         """Establish a final epoch and end."""
+        self.stops_at_end = False
         self.tell(messages.EpochDue(final=True))
 
     def finish_if_exhausted(self) -> None:
@@ -156,11 +157,16 @@ class Region:
             return
         if all(life.loop.exhausted for life in self.lives.values() if life.is_fed_from_outside):
             self._final_requested = attempt
-            self.tell(messages.EpochDue(final=True, sticky=False))
+            # Operators that have points are given input until they are at one, if there is some.
+            self.tell(
+                messages.EpochDue(final=True, sticky=self.stops_at_end and bool(self.plan.shape.conditional))
+            )
 
     def stop_at_end(self) -> None:
-        """Establish a final epoch and end when nothing more comes in."""
+        """Establish a final epoch and end when nothing more comes in from outside of the region. Its sources are read no more."""
         self.stops_at_end = True
+        for life in self.lives.values():
+            life.end_with_borders(reads_on=bool(self.plan.shape.conditional))
 
     def end(self) -> None:
         """Leave at once, whatever is under way (the run failed or was told to abort)."""
@@ -195,16 +201,7 @@ class Region:
         return self.controller.phase is ControllerPhase.PARKED
 
     def status(self, now: float) -> dict[str, Any]:
-        unready = [str(name) for life in self.lives.values() for name in life.care.unready]
-        pauses = [pause for life in self.lives.values() for pause in life.pauses.seconds]
-        return {
-            **self.metrics.as_dict(now, self.controller.phase.value, self._cause.reason),
-            **self.restoring.status(),
-            **({"waits_for": unready} if unready else {}),
-            "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
-            **self.trigger.status(),
-            **({} if self.change is None else {"topology_changed": encode(self.change)[1]}),
-        }
+        return standing(self, now, self._cause.reason)
 
     # --- events and timers --------------------------------------------------------------------------------------
 
@@ -221,7 +218,7 @@ class Region:
     def _handle(self, event: messages.ControllerEvent) -> None:
         if isinstance(event, messages.ElementFailed):
             own = "" if self.plan.settings.retries_own else event.own
-            reached = sum(life.rows_since_restore for life in self.lives.values())
+            reached = sum(life.rereading.since_restore for life in self.lives.values())
             event = replace(event, reached=reached, own=own)
         match event:
             case messages.ElementFailed(element=element, reason=reason):
