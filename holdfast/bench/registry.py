@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.bench.checkpoints.all import PARTS, bench_checkpoint
+from holdfast.bench.losses.partial import bench_partial
 from holdfast.bench.subjects.database import bench_database
 from holdfast.bench.subjects.join import bench_join
 from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
@@ -25,6 +26,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "stream-join": bench_stream_join,
     "database": bench_database,
     "checkpoint": bench_checkpoint,
+    "partial": bench_partial,
     **PARTS,
 }
 

@@ -24,7 +24,7 @@ from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
-from holdfast.runtime.failures import check_engine, is_fatal, own_failure, story_of
+from holdfast.runtime.failures import OperatorsKilled, check_engine, is_fatal, own_failure, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
@@ -296,6 +296,8 @@ class AloneLife(Life):
             for run in self._own.runs.values()
             if isinstance(run, KeyedRun) and not self._engine.has_live(run.state)
         }
+        if isinstance(error, OperatorsKilled):
+            spoiled |= error.operators & self._own.runs.keys()
         self._recount()
         rows = work.rows + sum(count_now(self._loop.worker, *each) for each in self._unknown(work))
         self._feed(autonomous.StepFailed(story_of(error), rows, spoiled, sent))

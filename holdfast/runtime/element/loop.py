@@ -190,6 +190,8 @@ class ElementLoop:
     def run_step(self, work: Work) -> Outcome:
         """Process `work` and hand its output on."""
         begun = self.clock.monotonic()
+        if self._engine.before_step is not None:
+            self._engine.before_step(self.name, work)
         outcome = self.worker.step(work, self.next_name())
         self.put_back(outcome)
         self.emit(outcome)
