@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -19,9 +19,11 @@ from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Signals
+from holdfast.runtime.loss_budgets import become_consistent
 from holdfast.runtime.metrics import ended_event
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
+from holdfast.runtime.standstill import is_starved, stands_still
 from holdfast.runtime.telling.event_log import EventLog
 from holdfast.runtime.telling.events import MailArrived, RunFailed, RunRefused, Summary
 from holdfast.runtime.telling.feed import Feed, Subscriber
@@ -70,6 +72,9 @@ class Job(Run):
         self._failure: BaseException | None = None
         self._ended = threading.Event()
         self._stop_asked = False
+        self.can_restart = False
+        """Set by an owner who runs the graph again when this run has ended because it `wants_restart`."""
+        self.wants_restart = False
         self._closing = threading.Lock()
         self._closed = False
         self._threads: list[threading.Thread] = []
@@ -90,7 +95,8 @@ class Job(Run):
             token = self._store.acquire(take_over=self._take_over)
         try:
             self._use_stored_schemas()
-            self.plan = compile_graph(self.graph, self._engine.analyser())
+            consistent = become_consistent(self.graph, self._store)
+            self.plan = compile_graph(self.graph, self._engine.analyser(), consistent)
             if self.plan.regions and self._store is None:
                 names = ", ".join(repr(str(region.name)) for region in self.plan.regions)
                 raise ConfigError(
@@ -121,7 +127,7 @@ class Job(Run):
             {str(name): RegionStatus.of(region.status(now)) for name, region in self.regions.items()},
             {str(name): ElementStatus.of(loop.status(now)) for name, loop in self.loops.items()},
             self._wiring.lost_by_sink(),
-            more=self._wiring.changes(),
+            more=self._wiring.more_status(),
         )
 
     def stop(self, timeout: Duration | None = None) -> None:
@@ -134,6 +140,10 @@ class Job(Run):
         self._shut_down()
 
     def ask_to_stop(self) -> None:
+        self.wants_restart = False
+        self._stop_all()
+
+    def _stop_all(self) -> None:
         self._stop_asked = True
         fed = {c.target for c in self.plan.connections if c.preserved}
         for region in self.regions.values():
@@ -147,6 +157,7 @@ class Job(Run):
     def resume(self) -> None:
         for region in self.regions.values():
             region.resume()
+        self._wiring.budgets.resume()
 
     def trigger_epoch(self) -> None:
         for region in self.regions.values():
@@ -165,6 +176,8 @@ class Job(Run):
         parked = next((region for region in self.regions.values() if region.parked), None)
         if parked is not None and (ended or self._stands_still()):
             raise parked.parked_error() from parked.cause
+        if self._wiring.budgets.parked and (ended or self._stands_still()):
+            raise self._wiring.budgets.error()
         if ended:
             self._shut_down()
             for life in self._wiring.alone:
@@ -209,36 +222,14 @@ class Job(Run):
         return True
 
     def _stands_still(self) -> bool:
-        """True if a region is parked and everything else has come to its end, or waits for what is parked."""
-        parked = [region for region in self.regions.values() if region.parked]
-        groups = {region.plan.group for region in parked} - {None}
-        if not parked or not all(self._is_still(region, groups) for region in self.regions.values()):
-            return False
-        silent = {name for region in parked for name in region.lives}
-        waiting = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
-        while starved := [loop for loop in waiting if self._is_starved(loop, silent)]:
-            silent.update(loop.name for loop in starved)
-            waiting = [loop for loop in waiting if loop not in starved]
-        return not waiting
-
-    def _is_still(self, region: Region, groups: Set[RegionName | None]) -> bool:
-        """True if a region is parked or over, or one of those `groups`, of which a member is parked, and cannot go on."""
-        if region.parked or region.done.is_set():
-            return True
-        loops = [life.loop for life in region.lives.values()]
-        return region.plan.group in groups and all(loop.is_stuck for loop in loops)
-
-    def _is_starved(self, loop: ElementLoop, silent: set[ElementName]) -> bool:
-        """True if an element outside of regions can only get more to do from elements that are silent."""
-        assert isinstance(loop.life, AloneLife)
-        return loop.finished or loop.life.is_starved({c.id for c in loop.plan.inputs if c.source in silent})
+        return stands_still(self.regions.values(), self.loops.values())
 
     def _state(self) -> RunState:
         if self._failure is not None:
             return "failed"
         if self._ended.is_set():
             return "ended"
-        if any(region.parked for region in self.regions.values()):
+        if any(region.parked for region in self.regions.values()) or self._wiring.budgets.parked:
             return "parked"
         return "stopping" if self._stop_asked else "running"
 
@@ -246,6 +237,7 @@ class Job(Run):
         """Thread body: ends of regions, mail, reports."""
         try:
             while not self._ended.is_set():
+                self._look_at_budgets()
                 self._watch_regions()
                 self._end_cycles()
                 self._read_mail()
@@ -257,6 +249,13 @@ class Job(Run):
         except BaseException as error:
             self.fail(error)
         self._signals.notify()
+
+    def _look_at_budgets(self) -> None:
+        """A stream that becomes consistent does so at once if the owner of this run starts it again."""
+        self._wiring.budgets.check()
+        if self._wiring.budgets.wants_restart and self.can_restart and not self._stop_asked:
+            self.wants_restart = True
+            self._stop_all()
 
     def _report(self, final: bool = False) -> None:
         """Rows that were left out and a summary, each second and at the end; then the event log is written."""
@@ -283,7 +282,7 @@ class Job(Run):
             loops = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
             waiting = [loop for loop in loops if loop.resting and not loop.finished]
             names = {loop.name for loop in waiting}
-            while any(busy := [not self._is_starved(loop, names) for loop in waiting]):
+            while any(busy := [not is_starved(loop, names) for loop in waiting]):
                 waiting = [loop for loop, is_busy in zip(waiting, busy, strict=True) if not is_busy]
                 names = {loop.name for loop in waiting}
             for connection in [c for loop in waiting for c in loop.plan.outputs if c.target in names]:
@@ -382,6 +381,7 @@ class Job(Run):
     def _start_threads(self) -> None:
         for event in self._wiring.how_it_begins(self._until):
             self.feed.announce(event)
+        self._wiring.budgets.check()
         bodies = [(loop.run, f"element-{name}") for name, loop in self.loops.items()]
         bodies += [(region.run, f"region-{name}") for name, region in self.regions.items()]
         bodies.append((self._monitor, "monitor"))
