@@ -35,6 +35,7 @@ def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "x": "NaN" if row["x"] != row["x"] else row["x"]} for row in rows]
 
 
+@pytest.mark.sampled(keep=1)
 @pytest.mark.parametrize(
     "kills",
     [
