@@ -35,6 +35,7 @@ SAID_OTHERWISE = {
     "consistent": "an annotation: the matrix has it in all modes",
     "autonomous": "an annotation",
     "isolate": "an annotation",
+    "may_lose": "an annotation",
     "checkpoint": "an annotation",
     "replayable": "a start of a region, with tests of its own",
     "event_time": "all inputs have it here",
