@@ -1,18 +1,21 @@
 """Topologies of the matrix (document 004, §7.1): each writes what it makes of numbers into exactly-once files.
 
-Run as a child with: TOPOLOGY MODE DIRECTORY. What each must give is computed by `golden`, without holdfast.
+Run as a child with: TOPOLOGY MODE DIRECTORY. What each must give is computed by `golden`, without holdfast. `cells` says which
+topologies, modes and failures go together.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import holdfast as hf
+from holdfast.protocol.shape import MODES
 from holdfast.testing import run_local
 
 ROWS = 60
@@ -34,6 +37,7 @@ FAILURES = {
 
 Golden = dict[str, list[tuple[int, ...]]]
 Build = Callable[["Place"], None]
+Watch = Callable[[pa.Table], pa.Table]
 
 
 class Held(hf.Operator):
@@ -96,18 +100,86 @@ class Enriches(hf.Operator):
         return (row.n, self.seen)
 
 
+class Numbers(hf.Operator):
+    """Counts the rows that entered the region."""
+
+    seen = hf.Value(int, default=0)
+
+    def process(self, row: Any, port: int) -> Any:
+        self.seen += 1
+        return (row.n, self.seen)
+
+
+class Makes(hf.Operator):
+    """Three threads make numbers together, up to four under a permit."""
+
+    threads = 3
+    replayable = True
+    made = hf.Value(int, default=0)
+
+    def run(self, context: Any) -> None:
+        while True:
+            with context.permit():
+                for _ in range(min(4, ROWS - self.made)):
+                    context.submit({"n": self.made})
+                    self.made += 1
+                if self.made == ROWS:
+                    return
+            context.wait(0.002)
+
+
+class Later(hf.Operator):
+    """Keeps what comes. Its two threads number it and let it go, a few rows under a permit; what is left goes in `drain`."""
+
+    threads = 2
+    waiting = hf.List(int)
+    gone = hf.Value(int, default=0)
+
+    def process(self, row: Any, port: int) -> None:
+        self.waiting.append(row.n)
+
+    def run(self, context: Any) -> None:
+        while not context.wait(0.002):
+            with context.permit():
+                for row in self._let_go(5):
+                    context.submit(row)
+
+    def _let_go(self, rows: int) -> list[tuple[int, int]]:
+        going, left = list(self.waiting)[:rows], list(self.waiting)[rows:]
+        self.waiting.clear()
+        self.waiting.extend(left)
+        first, self.gone = self.gone + 1, self.gone + len(going)
+        return [(n, first + place) for place, n in enumerate(going)]
+
+    def drain(self) -> Any:
+        return self._let_go(len(self.waiting))
+
+
 class Place:
     """Where a topology of the matrix is built."""
 
-    def __init__(self, mode: Any, here: str) -> None:
+    def __init__(self, mode: str, here: str, watch: Watch | None = None, **settings: Any) -> None:
+        self.watch = watch
         self.topology = hf.Topology("matrix")
-        self.mode = mode
+        self.settings: dict[str, Any] = {
+            "period": 0.015,
+            "mode": mode,
+            "max_consecutive_resets": 30,
+            **settings,
+        }
         self.here = here
 
     def source(self, name: str, first: int = 0, region: str = "r") -> hf.Stream:
+        return self.watched(self.rows(name, first).consistent(region, **self.settings), f"{name}_watched")
+
+    def rows(self, name: str, first: int = 0) -> hf.Stream:
+        """A source that is in no region by itself."""
         rows = [(first + n, n % KEYS) for n in range(ROWS)]
-        source = self.topology.source(hf.Rows(rows, SCHEMA, rows_per_step=4), name=name)
-        return source.consistent(region, period=0.015, mode=self.mode, max_consecutive_resets=30)
+        return self.topology.source(hf.Rows(rows, SCHEMA, rows_per_step=4), name=name)
+
+    def watched(self, stream: hf.Stream, name: str = "watched") -> hf.Stream:
+        """Numbers at the beginning of a region, seen by a function in the workers if there is one."""
+        return stream if self.watch is None else stream.map_arrow(self.watch, SCHEMA, name=name)
 
     def sink(self, stream: hf.Stream, name: str) -> None:
         stream.sink(hf.FileSink(f"{self.here}/{name}", "parquet"), name=f"{name}_out")
@@ -176,10 +248,57 @@ def fan_out(place: Place) -> None:
         place.sink(stream, f"branch{branch}")
 
 
+def composite(place: Place) -> None:
+    """Two calls, each a region of its own that begins inside of the composite, with a composite in it."""
+
+    @hf.composite
+    def held(rows: hf.Stream) -> hf.Stream:
+        return rows.isolate().apply(Held, "n long", name="held")
+
+    @hf.composite(consistent=place.settings)
+    def read(topology: hf.Topology, first: int) -> hf.Stream:
+        return held(place.watched(place.rows("numbers", first)))
+
+    for name, first in (("one", 0), ("two", 1000)):
+        place.sink(read(place.topology, first, name=name), name)
+
+
+def threads(place: Place) -> None:
+    numbers = place.source("numbers")
+    place.sink(numbers.apply(Later, "n long, gone long", name="later"), "later")
+    made = place.topology.operator(Makes, [], schema="n long", name="makes").consistent("r", **place.settings)
+    narrow = numbers.map_arrow(lambda table: table.select(["n"]), "n long", name="narrow")
+    place.sink(made.union(narrow).isolate(), "both")
+
+
+def replayable(place: Place) -> None:
+    kept = place.rows("numbers").replayable(name="kept").consistent("r", **place.settings)
+    place.sink(place.watched(kept).apply(Numbers, "n long, seen long", name="numbered"), "numbered")
+
+
 TOPOLOGIES: dict[str, Build] = {
     "chain": chain, "diamond": diamond, "several sources": several_sources, "several sinks": several_sinks,
     "several regions": several_regions, "cycle": cycle, "autonomous port": autonomous_port, "fan-out": fan_out,
+    "composite": composite, "threads": threads, "replayable": replayable,
 }  # fmt: skip
+DRAWN = ("composite", "threads", "replayable")
+"""Of whose cells `make test` takes a few."""
+
+
+def allows(topology: str, mode: str, failure: str = "") -> bool:
+    """Whether the result of this cell is certain.
+
+    Neither a cycle nor operators with threads can be in mode `independent`. The source before a replayable start is in no
+    region: a step of its own that fails, or a death of the driver, may cost rows.
+    """
+    if topology in ("cycle", "threads"):
+        return mode != "independent"
+    return topology != "replayable" or "step." not in FAILURES.get(failure, "")
+
+
+def cells(failures: Iterable[str]) -> list[tuple[str, str, str]]:
+    chosen = [(topology, mode, failure) for topology in TOPOLOGIES for mode in MODES for failure in failures]
+    return [cell for cell in chosen if allows(*cell)]
 
 
 def golden(name: str) -> Golden:
@@ -195,6 +314,12 @@ def golden(name: str) -> Golden:
             return {"counted": [(k, 2 * ROWS // KEYS) for k in range(KEYS)]}
         case "several sinks":
             return {"plain": plain, "held": [(n,) for n in numbers], "once": [(n, n) for n in range(KEYS)]}
+        case "composite":
+            return {"one": [(n,) for n in numbers], "two": [(n,) for n in others]}
+        case "threads":
+            return {"later": [(n, n + 1) for n in numbers], "both": sorted((n,) for n in numbers * 2)}
+        case "replayable":
+            return {"numbered": [(n, n + 1) for n in numbers]}
         case "several regions":
             return {"one": [(n,) for n in numbers], "two": [(n, n % KEYS) for n in others]}
         case "cycle" | "autonomous port":
@@ -216,8 +341,9 @@ def found(name: str, here: Path) -> Golden:
     return result
 
 
-def build(name: str, mode: Any, here: str) -> hf.Topology:
-    place = Place(mode, here)
+def build(name: str, mode: str, here: str, watch: Watch | None = None, **settings: Any) -> hf.Topology:
+    """`settings`: of all its regions."""
+    place = Place(mode, here, watch, **settings)
     TOPOLOGIES[name](place)
     return place.topology
 

@@ -13,16 +13,9 @@ import pytest
 from faults import fired
 
 from holdfast.failpoints import arm, disarm
-from holdfast.protocol.shape import MODES
 
 CHOSEN = ["an element, after its step", "the store, at a part"]
-CELLS = [
-    (topology, mode, failure)
-    for topology in program.TOPOLOGIES
-    for mode in MODES
-    for failure in CHOSEN
-    if not (topology == "cycle" and mode == "independent")
-]
+CELLS = program.cells(CHOSEN)
 
 
 @pytest.mark.sampled(keep=3)
