@@ -64,7 +64,9 @@ CELLS = [
 def test_a_controller_that_dies_at_a_move_changes_no_result(
     topology: str, mode: str, move: str, moment: str, tmp_path: Path
 ) -> None:
-    if move.startswith(("new", "resetting")):  # at the beginning of a run: there shall be something to go back to
+    if move.startswith(
+        ("new", "resetting")
+    ):  # at the beginning of a run: there shall be something to go back to
         assert lived(FILE, tmp_path, FIRST_EPOCH, topology, mode) == -signal.SIGKILL
     given = (topology, mode, *move.split(), moment)
     fault = PROVOKED.get(move, "step.end=log")
