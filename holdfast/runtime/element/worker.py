@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
+from holdfast.checkpoint.read_ahead import ReadAhead, SeenPairs, keys_of
 from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
 from holdfast.clock import Clock
 from holdfast.compiler.compile import clock_of, logic_of
@@ -233,17 +234,29 @@ class Worker:
         return ElementPart(*place, operators, kept, captured, pinned.borders)
 
     def restore(
-        self, epoch: Epoch, parts: Mapping[str, OperatorPart | None] | None, store: Store | None
+        self,
+        epoch: Epoch,
+        parts: Mapping[str, OperatorPart | None] | None,
+        store: Store | None,
+        seen: SeenPairs | None = None,
     ) -> None:
-        """Load the operators' parts of `epoch`; None: initial state, of all or of one."""
+        """Load the operators' parts of `epoch`; None: initial state, of all or of one. `seen`: pairs that were read
+        before."""
         self._stored_files = {}  # what was stored for an epoch that is given up may be gone soon
-        for name, run in self.runs.items():
+        for name in self.runs:
             if parts is not None and name not in parts:
                 raise MismatchError(
                     f"epoch {epoch} holds no state of operator {name!r}.",
                     cure="Give the operator the name it had, or start with a new store.",
                 )
-            run.restore(epoch, None if parts is None else parts[name], store)
+        if parts is None:
+            for run in self.runs.values():
+                run.restore(epoch, None, store)
+            return
+        assert store is not None
+        with ReadAhead(store, keys_of(parts[name] for name in self.runs), seen) as pairs:
+            for name, run in self.runs.items():
+                run.restore(epoch, parts[name], store, pairs)
 
     def source(self, name: OperatorName) -> Source:
         return next(run.source for run in self.sources if run.name == name)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from holdfast.checkpoint import chain
-from holdfast.checkpoint.blobs import BlobRef
+from holdfast.checkpoint.blobs import BlobRef, PairReader
 from holdfast.checkpoint.chain import Restored
 from holdfast.checkpoint.parts import OperatorPart, Whole
 from holdfast.errors import StateError, TopologyError
@@ -213,18 +213,20 @@ class HostedRun(HostedWork, Remembering):
         if self._versioned is not None:
             self._versioned.stored(epoch, pairs)
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         self._outbox = self._new_outbox()
         self._before, self.filled, self.epoch = None, (), epoch
         if self.instance is None or not self.thread.is_alive:
             self._call("__init__()", self._make)
-        versions = _versions(store, part) if part is not None and part.pairs else None
+        versions = _versions(pairs or store, part) if part is not None and part.pairs else None
         if part is None:
             instance_state.to_initial(self.instance, self._pristine)
             self._emitted = [0] * len(self._spec.ports)
             self._to_time({})
         else:
-            stored = codec.decode(blob_of(store, part)) if versions is None else versions.rest
+            stored = codec.decode(blob_of(pairs or store, part)) if versions is None else versions.rest
             state = self._taken_over(stored)
             instance_state.give_value(
                 self.instance, state if versions is None else {**state, **versions.payloads}
@@ -288,7 +290,7 @@ class HostedRun(HostedWork, Remembering):
         self._outbox.submit(item, port)
 
 
-def _versions(store: Store | None, part: OperatorPart) -> Restored:
+def _versions(store: PairReader | None, part: OperatorPart) -> Restored:
     assert store is not None
     fp("reset.op.load")
     restored = chain.restore(store, part.pairs)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.checkpoint.adaptive import Cost, Form
+from holdfast.checkpoint.blobs import PairReader
 from holdfast.checkpoint.parts import Groups, OperatorPart, StoredForm
 from holdfast.errors import DamagedError
 from holdfast.ids import Epoch, OperatorName
@@ -271,11 +272,13 @@ class KeyedRun(Remembering):
 
     # --- restore ------------------------------------------------------------------------------------------------
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         self._store = store
         part = part or OperatorPart()
         segments = list(map(list, part.segments))
-        blob = {} if part.blob is None else codec.decode(blob_of(store, part))
+        blob = {} if part.blob is None else codec.decode(blob_of(pairs or store, part))
         stored_meta = blob.get("meta")
         spare = self._note_lost(part.form, stored_meta) if self.tolerates_damage else None
         loaded = self._engine.load_keyed(self.task, segments, store, spare)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.checkpoint.blobs import BlobRef, get_blob, put_blobs
+from holdfast.checkpoint.blobs import BlobRef, PairReader, get_blob, put_blobs
 from holdfast.checkpoint.parts import OperatorPart
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
@@ -49,8 +49,10 @@ class Remembering(ABC):
         """The pairs of `part_of` are durable, in its order. Called in the background."""
 
     @abstractmethod
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
-        """Go to the state of `part`; None: the initial state."""
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
+        """Go to the state of `part`; None: the initial state. `pairs`: what to read pairs by, if not by the store itself."""
 
     def state_size(self) -> int:
         """Bytes of the state now, about. Called between steps, often: it must be cheap. Where a source is, or what a sink has
@@ -112,10 +114,12 @@ class SourceRun(Remembering):
     def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
         return Prepared(blob=codec.encode(pinned, path=f"position of source {self.name!r}"))
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         fp("reset.source.seek")
         self.dry = self.closed = False
-        self.source.seek(self.beginning if part is None else codec.decode(blob_of(store, part)))
+        self.source.seek(self.beginning if part is None else codec.decode(blob_of(pairs or store, part)))
 
 
 class SinkRun(Remembering):
@@ -133,10 +137,12 @@ class SinkRun(Remembering):
         made = self.sink.prepare(epoch, pinned)
         return Prepared(blob=codec.encode(made, path=f"output of sink {self.name!r}"))
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         # An epoch made without a run carries on what an earlier one was to show.
         shown = epoch if part is None else part.epoch or epoch
-        self.sink.restore(shown, None if part is None else codec.decode(blob_of(store, part)))
+        self.sink.restore(shown, None if part is None else codec.decode(blob_of(pairs or store, part)))
 
 
 def store_values(
@@ -163,7 +169,7 @@ def store_values(
     return parts
 
 
-def blob_of(store: Store | None, part: OperatorPart) -> bytes:
+def blob_of(store: PairReader | None, part: OperatorPart) -> bytes:
     """The bytes of an operator part's blob, verified."""
     assert store is not None
     fp("reset.op.load")

@@ -27,7 +27,8 @@ from typing import Any
 from holdfast.checkpoint import chain
 from holdfast.checkpoint.adaptive import Cost, Form, Limits
 from holdfast.checkpoint.blobs import BlobRef
-from holdfast.checkpoint.chain import INCR, Chain, Link, Restored, Taken
+from holdfast.checkpoint.chain import Chain, Link, Restored, Taken
+from holdfast.checkpoint.chain_names import INCR
 from holdfast.checkpoint.parts import Chained, OperatorPart, StoredForm
 from holdfast.checkpoint.tracking_cost import Paces, logging_seconds
 from holdfast.ids import Epoch
