@@ -20,8 +20,8 @@ from typing import Any
 from holdfast.checkpoint import index
 from holdfast.checkpoint.adaptive import Form
 from holdfast.checkpoint.blobs import BlobReader, BlobRef, PairReader, get_blob, unusable
-from holdfast.checkpoint.chain_names import INCR, INDEX, NON, kind_of
 from holdfast.checkpoint.index import Entry, Place
+from holdfast.checkpoint.stored_names import INCR, INDEX, NON, kind_of
 from holdfast.ids import INITIAL_EPOCH, Epoch
 from holdfast.state.values import codec
 from holdfast.state.variables.versions import merged

@@ -14,16 +14,19 @@ Must hold:
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from holdfast.checkpoint.blobs import BlobRef, PairReader
-from holdfast.checkpoint.chain_names import INCR, INDEX, kind_of
 from holdfast.checkpoint.parts import OperatorPart
+from holdfast.checkpoint.stored_names import INCR, INDEX, kind_of
 
 AT_ONCE = 8
 """Reads under way at the same time: most of a small read is waiting for the answer."""
+SLOW_S = 0.0005
+"""Reads go ahead from the first one on that takes so long. Where answers come at once, threads cost more than they save."""
 AHEAD_BYTES = 64 << 20
 """Fetched or being fetched, and not asked for yet."""
 SEEN_BYTES = 64 << 20
@@ -81,6 +84,7 @@ class ReadAhead:
         wanted: Iterable[tuple[Key, int]],
         seen: SeenPairs | None = None,
         bytes_max: int = AHEAD_BYTES,
+        slow_s: float = SLOW_S,
     ) -> None:
         """`wanted`: keys in the order they will be asked for, with their bytes, about."""
         self.url = store.url
@@ -91,16 +95,17 @@ class ReadAhead:
         self._begun: dict[Key, Future[bytes | None]] = {}
         self._room = bytes_max
         self._lock = threading.Lock()
+        self._slow_s = slow_s
         self._pool: ThreadPoolExecutor | None = None
+        """None: no read was slow yet."""
+        self._is_closed = False
 
     def __enter__(self) -> ReadAhead:
-        if len(self._waiting) > 1:
-            self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="holdfast-ahead")
-            with self._lock:
-                self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._is_closed = True
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -112,14 +117,26 @@ class ReadAhead:
             if begun is not None:
                 self._room += size
             self._begin()
-        return self._read(asked) if begun is None else begun.result()
+        if begun is not None:
+            return begun.result()
+        started = time.monotonic()
+        found = self._read(asked)
+        if time.monotonic() - started >= self._slow_s:
+            self._go_ahead()
+        return found
+
+    def _go_ahead(self) -> None:
+        with self._lock:
+            if self._pool is None and self._waiting and not self._is_closed:
+                self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="holdfast-ahead")
+                self._begin()
 
     def describe(self, entry: str, key: str) -> str:
         return self._store.describe(entry, key)
 
     def _begin(self) -> None:
         """Begin reads as long as there is room."""
-        while self._pool is not None and self._waiting:
+        while self._pool is not None and self._waiting and not self._is_closed:
             key = self._waiting[0]
             size = self._sizes.get(key)
             if size is not None:  # else it was asked for before its turn

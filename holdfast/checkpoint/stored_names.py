@@ -19,8 +19,10 @@ references hold whole names.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
+from holdfast.checkpoint.blobs import BlobRef, unusable
 from holdfast.ids import Epoch, RegionName, is_safe_name
 from holdfast.store.base import Store
 
@@ -93,3 +95,18 @@ PROGRAM = "program"
 
 def record_name(of: RecordOf, name: str) -> str:
     return f"{of}.{name}"
+
+
+# --- pairs of variables: `e<epoch>-a<attempt>-<operator>~<kind>`, see docs/formats/incremental.md -------------------------
+
+NON, INCR, INDEX = "non", "incr", "index"
+
+PAIR_KEY = re.compile(r"e(\d+)-.*~(non|incr|index)")
+
+
+def kind_of(ref: BlobRef) -> tuple[Epoch, str]:
+    """(epoch, kind) of a pair, by its key."""
+    found = PAIR_KEY.fullmatch(ref.key)
+    if found is None:
+        raise unusable(f"{ref.entry}/{ref.key} is listed as a pair of variables, but has no such name.")
+    return Epoch(int(found[1])), found[2]

@@ -51,10 +51,12 @@ def wanted(pairs: dict[Key, bytes]) -> list[tuple[Key, int]]:
 def test_pairs_are_there_before_anybody_asks_and_are_read_once() -> None:
     pairs = some(20)
     store = Counted(pairs)
-    with ReadAhead(store, wanted(pairs)) as ahead:
+    with ReadAhead(store, wanted(pairs), slow_s=0) as ahead:
+        assert ahead.get("e", "k0") == pairs["e", "k0"]
         for future in list(ahead._begun.values()):
             future.result(60)
         assert set(store.reads) == set(pairs)
+        del pairs["e", "k0"]
         assert {key: ahead.get(*key) for key in pairs} == pairs
     assert set(store.reads.values()) == {1}
 
@@ -64,7 +66,7 @@ def test_any_order_gives_the_same_bytes_each_read_once(seed: int) -> None:
     pairs = some(60, 7)
     store, order = Counted(pairs), list(pairs)
     random.Random(seed).shuffle(order)
-    with ReadAhead(store, wanted(pairs), bytes_max=21) as ahead:
+    with ReadAhead(store, wanted(pairs), slow_s=0, bytes_max=21) as ahead:
         assert [ahead.get(*key) for key in order] == [pairs[key] for key in order]
     assert set(store.reads.values()) == {1}
 
@@ -72,16 +74,26 @@ def test_any_order_gives_the_same_bytes_each_read_once(seed: int) -> None:
 def test_no_more_bytes_are_fetched_ahead_than_allowed() -> None:
     pairs = some(50, 100)
     store = Counted(pairs)
-    with ReadAhead(store, wanted(pairs), bytes_max=350) as ahead:
+    with ReadAhead(store, wanted(pairs), slow_s=0, bytes_max=350) as ahead:
+        ahead.get("e", "k0")
         for future in list(ahead._begun.values()):
             future.result(60)
-        assert sum(store.reads.values()) == 3
-    assert sum(store.reads.values()) == 3, "what nobody asked for is not fetched when it is over"
+        assert sum(store.reads.values()) == 4
+    assert sum(store.reads.values()) == 4, "what nobody asked for is not fetched when it is over"
+
+
+def test_a_store_that_answers_at_once_is_read_without_threads() -> None:
+    pairs = some(20)
+    store = Counted(pairs)
+    with ReadAhead(store, wanted(pairs), slow_s=600) as ahead:
+        assert {key: ahead.get(*key) for key in pairs} == pairs
+        assert ahead._pool is None
+    assert set(store.reads.values()) == {1}
 
 
 def test_one_pair_larger_than_the_bound_is_read_when_asked_for() -> None:
     pairs = some(3, 100)
-    with ReadAhead(Counted(pairs), wanted(pairs), bytes_max=50) as ahead:
+    with ReadAhead(Counted(pairs), wanted(pairs), slow_s=0, bytes_max=50) as ahead:
         assert {key: ahead.get(*key) for key in pairs} == pairs
 
 
@@ -89,7 +101,7 @@ def test_an_error_is_raised_where_the_pair_is_asked_for_and_only_there() -> None
     pairs = some(6)
     store = Counted(pairs)
     store.broken.add(("e", "k4"))
-    with ReadAhead(store, wanted(pairs)) as ahead:
+    with ReadAhead(store, wanted(pairs), slow_s=0) as ahead:
         assert ahead.get("e", "k0") == pairs["e", "k0"]
         with pytest.raises(StoreError, match="away"):
             ahead.get("e", "k4")
@@ -99,7 +111,7 @@ def test_an_error_is_raised_where_the_pair_is_asked_for_and_only_there() -> None
 
 
 def test_a_missing_pair_is_missing() -> None:
-    with ReadAhead(Counted({}), [(("e", "a"), 1), (("e", "b"), 1)]) as ahead:
+    with ReadAhead(Counted({}), [(("e", "a"), 1), (("e", "b"), 1)], slow_s=0) as ahead:
         assert ahead.get("e", "a") is None
 
 
@@ -109,7 +121,7 @@ def test_what_was_seen_is_not_read_again_and_is_kept_once() -> None:
     seen = SeenPairs(store)
     for key in pairs:
         assert seen.get(*key) == seen.get(*key) == pairs[key]
-    with ReadAhead(store, wanted(pairs), seen) as ahead:
+    with ReadAhead(store, wanted(pairs), seen, slow_s=0) as ahead:
         assert {key: ahead.get(*key) for key in pairs} == pairs
     assert set(store.reads.values()) == {1}
     assert seen.take("e", "k0") is None
@@ -173,7 +185,7 @@ def test_a_chain_read_ahead_is_the_same_chain_and_every_chunk_is_read_once(
     counted = Counted({("e", key): store.get("e", key) or b"" for ref in pairs for key in ref.keys})
     planned = list(keys_of([None, OperatorPart(pairs=pairs)]))
     assert sorted(key for key, _ in planned) == sorted(counted.pairs)
-    with ReadAhead(counted, planned, bytes_max=bytes_max) as ahead:
+    with ReadAhead(counted, planned, bytes_max=bytes_max, slow_s=0) as ahead:
         assert chain.restore(ahead, pairs) == plain
     assert set(counted.reads) == set(counted.pairs)
     assert set(counted.reads.values()) == {1}
@@ -195,5 +207,8 @@ def test_a_damaged_chunk_that_was_read_ahead_is_refused(store: Store) -> None:
         wrong = bytearray(held[key])
         wrong[len(wrong) // 2] ^= 1
         counted = Counted({**held, key: bytes(wrong)})
-        with ReadAhead(counted, keys_of([OperatorPart(pairs=pairs)])) as ahead, pytest.raises(DamagedError):
+        with (
+            ReadAhead(counted, keys_of([OperatorPart(pairs=pairs)]), slow_s=0) as ahead,
+            pytest.raises(DamagedError),
+        ):
             chain.restore(ahead, pairs)
