@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.bench.checkpoints.all import PARTS, bench_checkpoint
+from holdfast.bench.meteor.bench import bench_meteor
 from holdfast.bench.subjects.database import bench_database
 from holdfast.bench.subjects.join import bench_join
 from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
@@ -24,6 +25,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "join": bench_join,
     "stream-join": bench_stream_join,
     "database": bench_database,
+    "meteor": bench_meteor,
     "checkpoint": bench_checkpoint,
     **PARTS,
 }
