@@ -63,6 +63,8 @@ class RegionLife(Life):
         self.rereading = Rereading(loop, region.rows_replayed)
         self._overtaking = Overtaking(loop.ends.inputs, loop.ends.signals, loop.clock)
         self._uploading = Uploading(loop.worker, region, self.send)
+        self.moved_at = 0.0
+        """When the machine last heard of something."""
         self.error: BaseException | None = None
         """Why it broke last."""
         self.sizes: SizeWatch | None = None
@@ -283,6 +285,7 @@ class RegionLife(Life):
     def feed(self, event: messages.ElementEvent) -> None:
         """Give an event to the machine and perform what it answers."""
         commands = self.machine.handle(event)
+        self.moved_at = self.loop.clock.monotonic()
         if commands:
             with self.pauses.during(not any(isinstance(command, messages.Restore) for command in commands)):
                 self.guarded(lambda: self._perform(commands))
