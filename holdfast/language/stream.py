@@ -37,7 +37,7 @@ from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.schema import to_arrow
-from holdfast.protocol.loss_budget import Then
+from holdfast.protocol.bounds.loss_budget import Then
 from holdfast.protocol.shape import Mode
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."

@@ -1,6 +1,6 @@
 """Loss budgets at work: what is counted is compared with what may be lost, and what the user chose follows.
 
-The comparison is pure (`protocol/loss_budget.py`). What is counted is in the accounts, which survive every end of a run; how a budget
+The comparison is pure (`protocol/bounds/loss_budget.py`). What is counted is in the accounts, which survive every end of a run; how a budget
 stands (what a person accepted, whether the stream has become consistent) is the record `budgets`, written before anything follows from it.
 """
 
@@ -17,7 +17,7 @@ from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.errors import BudgetExceededError, ConfigError
 from holdfast.ids import ElementName, OperatorName
 from holdfast.language.graph import Graph
-from holdfast.protocol.loss_budget import LossBudget, Standing, Use, exceeded, judge
+from holdfast.protocol.bounds.loss_budget import LossBudget, Standing, Use, exceeded, judge
 from holdfast.runtime.telling.feed import Announce
 from holdfast.runtime.telling.loss_events import BudgetExceeded, BudgetResumed
 from holdfast.store.base import Store

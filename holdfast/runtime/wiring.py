@@ -20,8 +20,8 @@ from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken, Re
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
 from holdfast.protocol.accounts import Account, TakenByRegion
+from holdfast.protocol.bounds.loss_budget import Use
 from holdfast.protocol.element import ElementMachine
-from holdfast.protocol.loss_budget import Use
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.borders import stored_borders

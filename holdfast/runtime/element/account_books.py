@@ -34,7 +34,7 @@ from holdfast.protocol.accounts import (
     settle,
     settled_after,
 )
-from holdfast.protocol.loss_budget import Use, budget_key, is_budget_key
+from holdfast.protocol.bounds.loss_budget import Use, budget_key, is_budget_key
 from holdfast.runtime.element.own_checkpoints import known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
 from holdfast.runtime.telling.events import RowsLost

@@ -11,17 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.compiler.plan import ConnectionPlan, ElementPlan
+from holdfast.compiler.plan import ConnectionPlan
 from holdfast.compiler.timing import knows_time
 from holdfast.failpoints import fp
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.language.connectors import TIME_COLUMN, TIMES, Sink, Slice
+from holdfast.language.connectors import TIME_COLUMN, TIMES, Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
 from holdfast.language.operators.event_time import EventTimeSpec, UsesTime
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.python.user_errors import naming_users
 from holdfast.operators.shared.logic import KeyedLogic, times_at
-from holdfast.runtime.engines.engine import Delivery, Frame, KeyedState, StepName
+from holdfast.runtime.element.poisoned_step import poison_of, survive
+from holdfast.runtime.engines.engine import Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
 from holdfast.runtime.runs.hosted_run import HostedRun
@@ -198,7 +199,10 @@ class Evaluation:
         # One moment for the whole step, stored with the state: what is in processing time is consistent in itself.
         now_us = int(self._worker.clock.wall() * 1e6)
         state = replace(run.state, meta=run.task.logic.at(run.state.meta, now_us))
-        result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
+        if (poison := poison_of(op)) is None:
+            result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
+        else:
+            result = survive(self._worker, op, poison, run, state, frames, self._name, delivery.request)
         self._holds.extend(result.holds)
         self._versions.append((run, result.state))
         self._note_time(op, run.task.logic, state.meta, result.state.meta)
@@ -364,37 +368,3 @@ class Evaluation:
             frame = self._engine.share(frame)
             self._shared.append(frame)
         self._frames[stream] = frame
-
-
-@dataclass(frozen=True)
-class OwnDelivery:
-    """What happens to a keyed operator's output within its element."""
-
-    request: Delivery
-    names: Mapping[Sink, OperatorName]
-
-
-def delivery_of(element: ElementPlan, name: OperatorName, out_streams: Sequence[StreamRef]) -> OwnDelivery:
-    """Sinks that read nothing but this output may be served by the tasks that make it."""
-    stream = StreamRef(name)
-    names: dict[Sink, OperatorName] = {}
-    kept = {out.port for out in out_streams if out.operator == name}
-    for op in element.operators:
-        for port in op.inputs:
-            spec = op.spec
-            if isinstance(spec, SinkSpec) and spec.on_error == "fail" and port.streams == (stream,):
-                names[spec.sink] = op.name
-            else:
-                kept.update(read.port for read in port.streams if read.operator == name)
-    return OwnDelivery(Delivery(tuple(names), frozenset(kept)), names)
-
-
-def uses_of(element: ElementPlan, out_streams: Sequence[StreamRef]) -> dict[StreamRef, int]:
-    """How many jobs of one step read each stream made in the element."""
-    uses: dict[StreamRef, int] = dict.fromkeys(out_streams, 1)
-    for op in element.operators:
-        for port in op.inputs:
-            for stream in port.streams:
-                weight = op.outputs if kind_of(op).role == "stateless" else 1
-                uses[stream] = uses.get(stream, 0) + weight
-    return uses

@@ -33,7 +33,9 @@ from holdfast.language.graph import (
 )
 from holdfast.operators.kinds import kind_of
 from holdfast.runtime.element.borders import BorderNumbers
-from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
+from holdfast.runtime.element.deliveries import delivery_of, uses_of
+from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work
+from holdfast.runtime.element.poisoned_step import poison_of
 from holdfast.runtime.engines.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.region.restore_budget import RestoreBudget
@@ -271,7 +273,10 @@ class Worker:
                 chooser = self._budget.chooser(
                     op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)
                 )
-                return KeyedRun(op.name, KeyedTask(op.name, logic_of(op, plan)), self.engine, entry, chooser)
+                poison = poison_of(op)
+                limit_s = None if poison is None else poison.timeout_s
+                task = KeyedTask(op.name, logic_of(op, plan), poison is not None, limit_s)
+                return KeyedRun(op.name, task, self.engine, entry, chooser)
             case HostedSpec() as spec:
                 stamped_ports = tuple(StreamRef(op.name, p) in plan.stamped for p in range(op.outputs))
                 source_index = plan.source_index.get(op.name, 0)

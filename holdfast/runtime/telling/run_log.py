@@ -170,7 +170,11 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return ERROR, "element %r gives up, its input is thrown away: %s", (element, reason)
         case e.BudgetExceeded(operator, then, reasons):
             text = "more is lost for the stream of operator %r than may be: %s. %s"
-            return ERROR if then == "park" else WARNING, text, (operator, "; ".join(reasons), FOLLOWS.get(then, then))
+            return (
+                ERROR if then == "park" else WARNING,
+                text,
+                (operator, "; ".join(reasons), FOLLOWS.get(then, then)),
+            )
         case e.BudgetResumed(operator):
             return INFO, "the stream of operator %r flows again, its loss budget is whole", (operator,)
         case e.OperatorCheckpointed(operator, number):
