@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import poison_program as program
+import pyarrow as pa
 import pytest
 from killed import killed_and_finished, undisturbed, written
 
@@ -186,6 +187,28 @@ def test_code_that_dies_at_every_row_is_not_fed_with_all_of_them(
     with pytest.raises(RegionParkedError, match="more than 1 rows of one step end their processes"):
         run(shelf, Never, f"file:{tmp_path}/store", rows=6, step=6, poison=hf.Poison(after=1))
     assert numbers(shelf) == []
+
+
+def ends_at_12(table: pa.Table) -> pa.Table:
+    if 12 in table.column("n").to_pylist():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return table.select(["n"])
+
+
+def test_a_function_over_tables_goes_on_without_the_row_that_ends_its_process(
+    shelf: str, tmp_path: Path
+) -> None:
+    made = hf.Topology("poison")
+    rows = made.source(hf.Rows([(n, 0) for n in range(30)], "n long, k long", rows_per_step=10), name="rows")
+    mapped = rows.consistent("r").map_arrow(ends_at_12, "n long", name="mapped", poison=hf.Poison(after=1))
+    mapped.sink(MemorySink(shelf), name="out")
+    mapped.errors.sink(MemorySink(f"{shelf}-bad"), name="bad")
+    run_local(made, f"file:{tmp_path}/store")
+    assert numbers(shelf) == [n for n in range(30) if n != 12]
+    (letter,) = MemorySink.rows(f"{shelf}-bad")
+    MemorySink.clear(f"{shelf}-bad")
+    assert json.loads(letter["row"]) == {"n": 12, "k": 0}
+    assert letter["operator"] == "mapped"
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

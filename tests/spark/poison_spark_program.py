@@ -10,7 +10,7 @@ from typing import Any
 import holdfast as hf
 from holdfast.runtime.engines.spark.session import make_session
 
-ROWS, BAD = 60, 27
+ROWS, BAD = 30, 17
 
 
 def build(here: Path) -> hf.Topology:
@@ -27,9 +27,9 @@ def build(here: Path) -> hf.Topology:
 
     topology = hf.Topology("poison")
     data = [(n, f"k{n % 3}") for n in range(ROWS)]
-    rows = topology.source(hf.Rows(data, "n long, k string", rows_per_step=20), name="rows")
+    rows = topology.source(hf.Rows(data, "n long, k string", rows_per_step=10), name="rows")
     sums = rows.consistent("r", period=0.5).keyed(
-        "k", Sums, "k string, n long, total long", name="sums", poison="quarantine"
+        "k", Sums, "k string, n long, total long", name="sums", poison=hf.Poison(after=1)
     )
     sums.sink(hf.FileSink(str(here / "out"), "parquet"), name="out")
     sums.errors.sink(hf.FileSink(str(here / "bad"), "parquet"), name="bad")

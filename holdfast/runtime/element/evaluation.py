@@ -18,10 +18,12 @@ from holdfast.ids import ConnectionId, OperatorName
 from holdfast.language.connectors import TIME_COLUMN, TIMES, Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
 from holdfast.language.operators.event_time import EventTimeSpec, UsesTime
+from holdfast.language.poison import Poison
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.python.user_errors import naming_users
 from holdfast.operators.shared.logic import KeyedLogic, times_at
-from holdfast.runtime.element.poisoned_step import poison_of, survive
+from holdfast.runtime.element.poisoned_step import poison_of
+from holdfast.runtime.element.trials import keyed_without, mapped_without
 from holdfast.runtime.engines.engine import Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
@@ -183,9 +185,22 @@ class Evaluation:
         frame = self._input(op, 0)
         if frame is None:
             return
+        if (poison := poison_of(op)) is not None:
+            self._map_apart(op, poison, frame)
+            return
         stamped = any(StreamRef(op.name, port) in self._worker.plan.stamped for port in range(op.outputs))
         for port, out in enumerate(self._engine.stateless(op, [frame], stamped)):
             self._add(StreamRef(op.name, port), out)
+
+    def _map_apart(self, op: Operator, poison: Poison, frame: Frame) -> None:
+        """A function whose rows may end the process it runs in."""
+        batch, letters = mapped_without(self._worker, op, poison, frame, self._name)
+        if batch is not None:
+            self._holds.append(batch.hold)
+            stream = StreamRef(op.name)
+            self._add(stream, self._engine.from_batches([batch], self._worker.plan.schemas[stream]))
+        if letters is not None:
+            self._add(StreamRef(op.name, op.outputs - 1), self._engine.from_table(letters))
 
     def _keyed(self, op: Operator) -> None:
         found = {port: self._input(op, port) for port in range(len(op.inputs))}
@@ -202,7 +217,8 @@ class Evaluation:
         if (poison := poison_of(op)) is None:
             result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
         else:
-            result = survive(self._worker, op, poison, run, state, frames, self._name, delivery.request)
+            about = (self._worker, op, poison, run, state, frames, self._name)
+            result = keyed_without(*about, delivery.request)
         self._holds.extend(result.holds)
         self._versions.append((run, result.state))
         self._note_time(op, run.task.logic, state.meta, result.state.meta)

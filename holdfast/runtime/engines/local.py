@@ -77,7 +77,9 @@ class LocalEngine(Engine):
         return pa.concat_tables([f.select(frames[0].column_names) for f in frames])
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
-        return list(stateless_kind(operator).tables(operator, inputs[0]))
+        work = partial(stateless_kind(operator).tables, operator, inputs[0])
+        poison = getattr(operator.spec, "poison", None)
+        return list(work() if poison is None else apart(work, poison.timeout_s))
 
     def collect_times(self, frame: Frame) -> pa.Table:
         return rising(frame)
