@@ -91,12 +91,13 @@ class LossBudgets:
         announce: Announce,
         use_of: Callable[[OperatorName], Use],
         park: Park,
+        keep_all: Callable[[], None],
     ) -> None:
         now = budgets_of(plan.graph)
         self._budgets = budgets_of(graph)
         self.became_consistent = tuple(name for name in self._budgets if name not in now)
         self._plan, self._store, self._announce = plan, store, announce
-        self._use_of, self._park = use_of, park
+        self._use_of, self._park, self._keep_all = use_of, park, keep_all
         self._lock = threading.RLock()
         self._standings = load_standings(store)
         self.wants_restart = False
@@ -123,7 +124,9 @@ class LossBudgets:
         self._announce(BudgetExceeded(name, found.then, found.reasons, *told))
         if found.then == "park":
             self._park_all(name, True)
-        self.wants_restart |= found.then == "consistent"
+        if found.then == "consistent":
+            self._keep_all()
+            self.wants_restart = True
 
     def _park_all(self, name: OperatorName, now: bool) -> None:
         for element in parked_by(self._plan, name):

@@ -80,7 +80,9 @@ class Wiring:
             c.id: self._connection(c) for c in plan.connections
         }
         self._repeated: list[tuple[ConnectionPlan, int]] = []
-        self.budgets = LossBudgets(graph, plan, around.store, around.feed.announce, self._use_of, self._park)
+        self.budgets = LossBudgets(
+            graph, plan, around.store, around.feed.announce, self._use_of, self._park, self._keep_all
+        )
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
 
     def _connection(self, plan: ConnectionPlan) -> Connection:
@@ -307,6 +309,10 @@ class Wiring:
         mine = {life.account.element: life.account for life in self.alone}
         lost = {id: n for life in self.in_regions for id, n in life.borders.lost.items()}
         return list({**self._books.ledger.accounts, **mine}.values()), lost
+
+    def _keep_all(self) -> None:
+        for life in self.alone:
+            life.keep_all()
 
     def _park(self, element: ElementName, now: bool) -> None:
         life = self.loops[element].life

@@ -164,7 +164,7 @@ class AccountBooks:
     def _readers(self) -> set[OperatorName]:
         """Operators that go on from checkpoints of their own."""
         alone = [op for element in self._plan.elements if element.region is None for op in element.operators]
-        return {op.name for op in alone if op.annotations.checkpoint_every_s is not None}
+        return {op.name for op in alone if op.annotations.checkpoint_every_s is not None} | self._plan.adopted
 
     def _ports(self, ledger: Ledger) -> dict[ConnectionId, tuple[ElementName, Sinks]]:
         """Connections that enter a region from outside, or did in an earlier program; also those between elements that have

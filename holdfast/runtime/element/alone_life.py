@@ -97,6 +97,12 @@ class AloneLife(Life):
         self._is_to_park = now
         self._loop.wake()
 
+    def keep_all(self) -> None:
+        """All operators store their states, now and at the end: they will go on in a region. Any thread may call it."""
+        self._own.keep_all()
+        self.machine.keeps(self._own.kept)
+        self._loop.wake()
+
     @property
     def is_parked(self) -> bool:
         return self.machine.is_parked

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.checkpoint import own_records
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
 from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
 from holdfast.clock import Clock
@@ -21,7 +22,7 @@ from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
 from holdfast.failpoints import fp
-from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, Epoch, OperatorName, RegionName
 from holdfast.language.checkpoint_form import INCREMENTAL
 from holdfast.language.connectors import POSITION_FIELDS, Source, Stamp
 from holdfast.language.graph import (
@@ -246,6 +247,18 @@ class Worker:
                     cure="Give the operator the name it had, or start with a new store.",
                 )
             run.restore(epoch, None if parts is None else parts[name], store)
+
+    def adopt(self, store: Store | None) -> None:
+        """Begin without an epoch: with the initial state, or, of operators that were outside of regions until too much was lost, with
+        that of their own checkpoints. DamagedError if one cannot be read: what it held was not counted as lost."""
+        adopted = [name for name in self.runs if name in self.plan.adopted]
+        known = {name: own_records.load(store, name) for name in adopted if store is not None}
+        parts = {name: found.part for name, found in known.items() if found is not None}
+        self.restore(INITIAL_EPOCH, {name: parts.get(name) for name in self.runs} if parts else None, store)
+        for name in parts:
+            run = self.runs[name]
+            assert isinstance(run, KeyedRun | HostedRun)
+            run.store_anew()  # an epoch refers to what is in the entries of its region
 
     def source(self, name: OperatorName) -> Source:
         return next(run.source for run in self.sources if run.name == name)
