@@ -13,7 +13,9 @@ HoldfastError                     exit code 1
 ├── MismatchError           11    the store belongs to another job, topology or newer format
 ├── RegionParkedError       12    a region used up its resets; its state is intact
 ├── StepFailed              13    a step of an element failed (the region resets; users see it when parked)
+│   ├── WorkerDied          13    a process that worked for a step ended, or did not answer; a row may have done it
 │   └── OperatorFailed      15    the user's code of an operator raised; the same failure at the same rows is not tried again
+├── BudgetExceededError     16    more was lost than a stream may lose; it is parked
 └── EngineGoneError         14    Spark itself is gone; the last published epoch is the truth
 
 Each carries one clear sentence (`str(error)`) and a `cure`: what to do next.
@@ -96,9 +98,26 @@ class StepFailed(HoldfastError, exit_code=13):
     """A step of an element failed. The region resets; the user sees this when the region parks."""
 
 
+class WorkerDied(StepFailed):
+    """A process that worked for a step ended without an answer; `is_late`: or did not answer in time."""
+
+    is_late = False
+
+    @staticmethod
+    def after(limit_s: float) -> WorkerDied:
+        """It did not answer in time."""
+        made = WorkerDied(f"it had not ended after {limit_s:g} s")
+        made.is_late = True
+        return made
+
+
 class OperatorFailed(StepFailed, exit_code=15):
     """The user's code of an operator raised. The first line of the message tells operator and error, the others the
     user's lines of the traceback and the row."""
+
+
+class BudgetExceededError(HoldfastError, exit_code=16):
+    """More was lost on the way to a stream than it may lose, and it is parked until somebody resumes."""
 
 
 class EngineGoneError(HoldfastError, exit_code=14):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.bench.checkpoints.all import PARTS, bench_checkpoint
+from holdfast.bench.losses.partial import bench_partial
 from holdfast.bench.meteor.bench import LOCAL, bench_meteor
 from holdfast.bench.regions.bench import bench_regions
 from holdfast.bench.subjects.database import bench_database
@@ -30,6 +31,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "meteor": bench_meteor,
     "meteor-local": partial(bench_meteor, LOCAL),
     "checkpoint": bench_checkpoint,
+    "partial": bench_partial,
     **PARTS,
 }
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from holdfast.cli import checkpoints
 from holdfast.cli.compact import compact
+from holdfast.cli.impact.command import impact
 from holdfast.cli.options import Json, JsonFile, StoreUrl
 from holdfast.cli.plot import plot
 from holdfast.cli.running import explain, run_topology
@@ -33,6 +34,7 @@ app.command()(savepoint)
 app.command()(compact)
 app.command()(simulate)
 app.command()(plot)
+app.command()(impact)
 errors = Console(stderr=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.bench.losses.partial_plot import draw_errors
 from holdfast.errors import ConfigError
 
 MUST, AIM = "#c0392b", "#27ae60"
@@ -127,4 +128,5 @@ PICTURES: Mapping[str, Callable[[Axes, Mapping[str, Any]], None]] = {
     "checkpoint-join": _join,
     "checkpoint-restore": _restore,
     "checkpoint-bound": _bound,
+    "partial": draw_errors,
 }

@@ -94,6 +94,10 @@ class KeyedTask:
 
     operator: OperatorName
     logic: KeyedLogic
+    may_die: bool = False
+    """What it does with a row may end the process it runs in: that must not be the driver's."""
+    limit_s: float | None = None
+    """After this time a step counts as dead; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,8 @@ class Engine(ABC):
     """Directory for live segments and transient batches of this run. Never read by a later run."""
     partitions: int
     """Partitions of keyed operators, unless restored with another number."""
+    before_step: Callable[[ElementName, Any], None] | None = None
+    """Called with the work of each step before it begins, in the element's thread; what it raises fails the step. For studies of failures."""
 
     def check_workers(self) -> None:
         """ConfigError if what runs the tasks cannot run ours. Comes before a run writes anything."""
