@@ -12,7 +12,7 @@ their names here is none of these, so that every name can be read in one way onl
               <segment>                               as state/keyed/segment.py names them: no `+`, `=`, `~`
     record    controller.<region>   savepoints.<region>   restore-speed.<region>
               schema.<source>   state.<operator outside of regions>
-              books   account.<element outside of regions>   (before: positions.<element>)
+              books   account.<element outside of regions>   (before: positions.<element>)   budgets
               journal.<element of a region in mode independent>
 
 Earlier versions wrote `-` for `+` and `=`, and `<operator>@autonomous` for operators outside of regions. Both are read:
@@ -106,6 +106,8 @@ BOOKS = "books"
 """The accounts of all elements outside of regions, as of the beginning or the end of a run."""
 
 
+BUDGETS = "budgets"
+"""Loss budgets: what people accepted, and which streams became consistent because of one, as JSON."""
 PROGRAM = "program"
 """What the operators of the last run's program were told, for people (`compiler/description.py`), as JSON."""
 

@@ -78,7 +78,16 @@ def status_tables(status: Mapping[str, Any]) -> Group:
     rows = _table("rows left out by", "why", "rows")
     for name, why, count in counted:
         rows.add_row(name, why, f"{count:,}")
+    for name, budget in status.get("loss_budgets", {}).items():
+        said.append(f"loss budget of {name}: {_budget(budget)}")
     return Group(*[regions] * bool(status["regions"]), *map(Text, said), elements, *[rows] * bool(counted))
+
+
+def _budget(budget: Mapping[str, Any]) -> str:
+    share = "" if budget["share"] is None else f" ({budget['share']:.3%})"
+    back = f", {budget['seconds']:g} s of state" if budget["seconds"] else ""
+    used = f"{budget['lost']:,} rows{share}{back} lost of {budget['may_lose']} that may be"
+    return f"{used}: {budget['state']}"
 
 
 def _table(first: str, *columns: str, title: str | None = None) -> Table:

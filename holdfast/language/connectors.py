@@ -102,6 +102,10 @@ class Source(ABC):
     def use_schema(self, schema: pa.Schema) -> None:
         """A stored schema from an earlier run: use it instead of inferring."""
 
+    def cut_smaller(self, rows: int) -> None:
+        """Let slices hold at most so many rows. Called before `open`, by those who want to see more steps; a source that cannot
+        be cut so stays as it is."""
+
     def bound(self) -> None:
         """Only what exists now is wanted: after its last row `next_slice` answers None for ever."""
 

@@ -67,6 +67,14 @@ class Account:
     """Sinks that the element's rows lead to."""
     reach_of: Mapping[OperatorName, Sinks] = field(default_factory=dict)
     """The same for each operator with state."""
+    passed: LostBySink = field(default_factory=dict)
+    """Rows of steps that ended well, over all runs, for each stream of the element that may lose a share."""
+    since: Mapping[OperatorName, float] = field(default_factory=dict)
+    """When each operator with state took the first row that its own checkpoint does not hold. Seconds of the wall clock."""
+    last: float = 0.0
+    """When the element took rows last."""
+    set_back: Mapping[OperatorName, float] = field(default_factory=dict)
+    """By how many seconds states were set back on the way to each sink, over all runs."""
 
     def losing(self, losses: Iterable[Loss]) -> Account:
         """The account after losses that happened at once: they may speak of the same rows, so the largest counts."""
@@ -75,17 +83,30 @@ class Account:
         for sink in dict.fromkeys(sink for loss in found for sink in loss.sinks):
             lost[sink] = lost.get(sink, 0) + max(loss.rows for loss in found if sink in loss.sinks)
         rows = max((loss.rows for loss in found), default=0)
-        return replace(self, lost=lost, lost_rows=self.lost_rows + rows)
+        return replace(self, lost=lost, lost_rows=self.lost_rows + rows, set_back=self._set_back(found))
+
+    def _set_back(self, losses: list[Loss]) -> dict[OperatorName, float]:
+        set_back = dict(self.set_back)
+        for sink in dict.fromkeys(sink for loss in losses if loss.seconds for sink in loss.sinks):
+            longest = max(loss.seconds for loss in losses if sink in loss.sinks)
+            set_back[sink] = set_back.get(sink, 0.0) + longest
+        return set_back
+
+    def age(self, operator: OperatorName) -> float:
+        """How far an operator goes back if it returns to its own checkpoint: in seconds, by when rows were taken."""
+        return max(0.0, self.last - self.since[operator]) if operator in self.since else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Rows that are gone, for the sinks they would have reached."""
+    """Rows that are gone, for the sinks they would have reached, and streams with loss budgets (`loss_budget.budget_key`). `seconds`: how far
+    an operator with state goes back."""
 
     element: ElementName
     rows: int
     reason: str
     sinks: Sinks
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +152,7 @@ def settle(books: Books, run: int) -> tuple[dict[ElementName, Account], list[Los
         after = _counted(account, at_once, books, losses)
         absorbed = dict.fromkeys(account.absorbed, 0)
         held = {op: rows for op, rows in account.held.items() if op not in books.dropped}
-        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, held=held)
+        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, held=held, since={})
     return accounts, [*losses, *at_borders(books).values()]
 
 
@@ -184,7 +205,8 @@ def _in_states(account: Account, books: Books) -> Iterable[Loss]:
             rows += books.dropped[name]
             reason = f"operator {name} had them in its checkpoint, which the program does not read any more"
         if rows:
-            yield Loss(account.element, rows, reason, account.reach_of.get(name, account.reach))
+            reach = account.reach_of.get(name, account.reach)
+            yield Loss(account.element, rows, reason, reach, account.age(name))
 
 
 def _in_queues(account: Account, books: Books) -> Iterable[Loss]:

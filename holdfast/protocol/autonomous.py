@@ -5,6 +5,7 @@ The element's loop owns the machine and feeds it between two steps. It performs 
     new ──Begin──▶ running ──a step fails too often──▶ gave up ──▶ ended
                       │  ▲                                 ▲
                       │  └──a step fails: it goes on───────┤
+                      │      (parked ◀──Park, Unpark──▶)   │
                       └──Stop: sources are read no more──▶ draining ──inputs are over──▶ ended
 
 What must hold is in `accounts.py`: an account is saved before the step whose rows it takes, so rows that a kill
@@ -14,12 +15,36 @@ if that is gone, from its own checkpoint, which costs what it took since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from enum import StrEnum
 
 from holdfast.ids import ConnectionId, OperatorName
 from holdfast.protocol.accounts import Account, Loss
+from holdfast.protocol.autonomous_messages import AutonomousCommand as AutonomousCommand
+from holdfast.protocol.autonomous_messages import AutonomousEvent as AutonomousEvent
+from holdfast.protocol.autonomous_messages import Begin as Begin
+from holdfast.protocol.autonomous_messages import CheckpointDue as CheckpointDue
+from holdfast.protocol.autonomous_messages import Checkpointed as Checkpointed
+from holdfast.protocol.autonomous_messages import CheckpointOperator as CheckpointOperator
+from holdfast.protocol.autonomous_messages import Discarded as Discarded
+from holdfast.protocol.autonomous_messages import End as End
+from holdfast.protocol.autonomous_messages import Gathered as Gathered
+from holdfast.protocol.autonomous_messages import GiveUp as GiveUp
+from holdfast.protocol.autonomous_messages import GoOnFromBefore as GoOnFromBefore
+from holdfast.protocol.autonomous_messages import InputsOver as InputsOver
+from holdfast.protocol.autonomous_messages import Park as Park
+from holdfast.protocol.autonomous_messages import Recounted as Recounted
+from holdfast.protocol.autonomous_messages import Rest as Rest
+from holdfast.protocol.autonomous_messages import Restored as Restored
+from holdfast.protocol.autonomous_messages import RestoreOperator as RestoreOperator
+from holdfast.protocol.autonomous_messages import RunStep as RunStep
+from holdfast.protocol.autonomous_messages import SaveAccount as SaveAccount
+from holdfast.protocol.autonomous_messages import StepDone as StepDone
+from holdfast.protocol.autonomous_messages import StepFailed as StepFailed
+from holdfast.protocol.autonomous_messages import Stop as Stop
+from holdfast.protocol.autonomous_messages import TellLoss as TellLoss
+from holdfast.protocol.autonomous_messages import Unpark as Unpark
 from holdfast.protocol.phases import Machine
 
 MAX_CONSECUTIVE_FAILURES = 5
@@ -29,180 +54,22 @@ class AutonomousPhase(StrEnum):
     NEW = "new"
     RUNNING = "running"
     DRAINING = "draining"  # sources are read no more; inputs are worked off
+    PARKED = "parked"  # more is lost than may be: nothing is taken until somebody resumes
     GAVE_UP = "gave up"  # input is thrown away and counted
     ENDED = "ended"
 
 
 _N, _R, _D = AutonomousPhase.NEW, AutonomousPhase.RUNNING, AutonomousPhase.DRAINING
-_G, _E = AutonomousPhase.GAVE_UP, AutonomousPhase.ENDED
+_G, _E, _P = AutonomousPhase.GAVE_UP, AutonomousPhase.ENDED, AutonomousPhase.PARKED
 
 AUTONOMOUS_MOVES: Mapping[AutonomousPhase, frozenset[AutonomousPhase]] = {
     _N: frozenset({_R}),
-    _R: frozenset({_D, _G, _E}),
+    _R: frozenset({_D, _P, _G, _E}),
     _D: frozenset({_G, _E}),
+    _P: frozenset({_R, _D}),
     _G: frozenset({_E}),
     _E: frozenset(),
 }
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """The run begins; what earlier ones lost is settled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """The next step has its input: how far each connection it takes from is taken, and how many rows it holds."""
-
-    taken: Mapping[ConnectionId, int]
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepDone:
-    """The step under way ended well and its rows are handed on: rows by connection. `left`: rows it gave back, and
-    how far the connections they came along are taken without them. `as_stored`: operators whose state is what a restart
-    would give them, so that nothing would be lost with it."""
-
-    sent: Mapping[ConnectionId, int] = field(default_factory=dict)
-    left: int = 0
-    taken: Mapping[ConnectionId, int] = field(default_factory=dict)
-    as_stored: frozenset[OperatorName] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class StepFailed:
-    """The step under way failed, or what comes before one: to ask sources, to restore operators. `rows`: all it held,
-    counted. `spoiled`: operators whose state before it is gone. `sent`: what was handed on all the same."""
-
-    reason: str
-    rows: int
-    spoiled: frozenset[OperatorName] = frozenset()
-    sent: Mapping[ConnectionId, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Recounted:
-    """Rows that steps took since the last checkpoints, and whose number was not known until now."""
-
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """An operator has a state again. `lost`: rows that its checkpoint held and that could not be read; None: nobody can
-    tell any more, so all that went into it."""
-
-    operator: OperatorName
-    lost: int | None = 0
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointDue:
-    """The period of some operators has passed."""
-
-    operators: frozenset[OperatorName]
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpointed:
-    """An operator's checkpoint is durable: it covers every step so far. `held`: rows that went into it."""
-
-    operator: OperatorName
-    held: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Discarded:
-    """Input of an element that gave up was thrown away."""
-
-    taken: Mapping[ConnectionId, int]
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """There is nothing to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Read no more from sources."""
-
-
-@dataclass(frozen=True, slots=True)
-class InputsOver:
-    """Nothing more will come."""
-
-
-AutonomousEvent = (
-    Begin | Gathered | StepDone | StepFailed | Recounted | Restored | CheckpointDue | Checkpointed | Discarded
-    | Rest | Stop | InputsOver
-)  # fmt: skip
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SaveAccount:
-    """Write the account durably, with the positions of the sources, before anything else happens."""
-
-    account: Account
-
-
-@dataclass(frozen=True, slots=True)
-class RunStep:
-    """Run the step whose input was gathered; answer StepDone or StepFailed."""
-
-
-@dataclass(frozen=True, slots=True)
-class GoOnFromBefore:
-    """The operators keep the versions they had before the failed step, and drop what it made."""
-
-    operators: tuple[OperatorName, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreOperator:
-    """Load the operator's own checkpoint; without one, its initial state. Answer Restored."""
-
-    operator: OperatorName
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointOperator:
-    """Store the operator's state; answer Checkpointed, or nothing if there is no space."""
-
-    operator: OperatorName
-
-
-@dataclass(frozen=True, slots=True)
-class TellLoss:
-    """Rows are gone, and counted: let people know."""
-
-    loss: Loss
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """From here on input is thrown away and counted, and sources are not read."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Close the outputs; the thread ends."""
-
-
-AutonomousCommand = (
-    SaveAccount | RunStep | GoOnFromBefore | RestoreOperator | CheckpointOperator | TellLoss | GiveUp | End
-)
 
 
 class AutonomousMachine(Machine[AutonomousPhase]):
@@ -224,6 +91,11 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         self._is_saved = False
 
     @property
+    def is_parked(self) -> bool:
+        """It takes nothing, though there may be something."""
+        return self.phase is _P
+
+    @property
     def may_step(self) -> bool:
         return self.phase in (_R, _D)
 
@@ -243,15 +115,15 @@ class AutonomousMachine(Machine[AutonomousPhase]):
             case Begin():
                 self._move(_R)
                 return [RestoreOperator(name) for name in self._stateful]
-            case Gathered(taken, rows):
-                return self._on_gathered(taken, rows)
+            case Gathered(taken, rows, at):
+                return self._on_gathered(taken, rows, at)
             case StepDone():
                 return self._on_done(event)
             case StepFailed():
                 return self._on_failed(event)
             case Recounted(rows):
                 absorbed = {name: old + rows for name, old in self.account.absorbed.items()}
-                self._change(absorbed=absorbed)
+                self._change(absorbed=absorbed, passed=self._passed_after(rows))
                 return []
             case Restored(operator, lost, reason):
                 return self._on_restored(operator, lost, reason)
@@ -259,7 +131,8 @@ class AutonomousMachine(Machine[AutonomousPhase]):
                 return self._checkpoints(operators)
             case Checkpointed(operator, held):
                 absorbed = {**self.account.absorbed, operator: 0}
-                self._change(absorbed=absorbed, held={**self.account.held, operator: held})
+                held_now = {**self.account.held, operator: held}
+                self._change(absorbed=absorbed, held=held_now, since=self._since_without({operator}))
                 return []
             case Discarded(taken, rows):
                 self._change(taken={**self.account.taken, **taken})
@@ -267,8 +140,19 @@ class AutonomousMachine(Machine[AutonomousPhase]):
             case Rest():
                 return self._save_changes()
             case Stop():
-                if self.phase is _R:
+                if self.phase in (
+                    _R,
+                    _P,
+                ):  # what was taken from sources is worked off: to leave it would lose it
                     self._move(_D)
+                return []
+            case Park():
+                if self.phase is _R:
+                    self._move(_P)
+                return self._save_changes()
+            case Unpark():
+                if self.phase is _P:
+                    self._move(_R)
                 return []
             case InputsOver():
                 self._move(_E)
@@ -287,10 +171,18 @@ class AutonomousMachine(Machine[AutonomousPhase]):
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _on_gathered(self, taken: Mapping[ConnectionId, int], rows: int) -> list[AutonomousCommand]:
-        step = self.account.step + 1
-        self._change(step=step, taken={**self.account.taken, **taken}, in_flight=rows)
+    def _on_gathered(
+        self, taken: Mapping[ConnectionId, int], rows: int, at: float
+    ) -> list[AutonomousCommand]:
+        step, since = self.account.step + 1, {**dict.fromkeys(self._stateful, at), **self.account.since}
+        self._change(step=step, taken={**self.account.taken, **taken}, in_flight=rows, since=since, last=at)
         return [*self._save(), RunStep()]
+
+    def _since_without(self, operators: Collection[OperatorName]) -> dict[OperatorName, float]:
+        return {name: at for name, at in self.account.since.items() if name not in operators}
+
+    def _passed_after(self, rows: int) -> dict[OperatorName, int]:
+        return {key: before + rows for key, before in self.account.passed.items()}
 
     def _on_done(self, event: StepDone) -> list[AutonomousCommand]:
         self.failed_in_a_row = 0
@@ -298,7 +190,14 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         old = self.account.absorbed.items()
         absorbed = {name: 0 if name in event.as_stored else before + rows for name, before in old}
         taken = {**self.account.taken, **event.taken}
-        self._change(sent=self._sent_after(event.sent), taken=taken, in_flight=0, absorbed=absorbed)
+        self._change(
+            sent=self._sent_after(event.sent),
+            taken=taken,
+            in_flight=0,
+            absorbed=absorbed,
+            passed=self._passed_after(rows),
+            since=self._since_without(event.as_stored),
+        )
         return []
 
     def _on_failed(self, event: StepFailed) -> list[AutonomousCommand]:
@@ -308,7 +207,9 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         good = tuple(name for name in self._stateful if name not in event.spoiled)
         losses = [self._loss(event.rows, event.reason), *(self._lost_state(name, event) for name in spoiled)]
         absorbed = {name: 0 if name in spoiled else old for name, old in self.account.absorbed.items()}
-        self._change(sent=self._sent_after(event.sent), in_flight=0, absorbed=absorbed)
+        fresh = {name for name, rows in absorbed.items() if not rows}
+        since = self._since_without(fresh)
+        self._change(sent=self._sent_after(event.sent), in_flight=0, absorbed=absorbed, since=since)
         commands = self._lose(losses)
         commands += [GoOnFromBefore(good)] if good else []
         if self.failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
@@ -318,7 +219,8 @@ class AutonomousMachine(Machine[AutonomousPhase]):
 
     def _lost_state(self, name: OperatorName, event: StepFailed) -> Loss:
         reason = f"{event.reason}; operator {name} goes back to its last checkpoint"
-        return self._loss(event.rows + self.account.absorbed.get(name, 0), reason, name)
+        rows = event.rows + self.account.absorbed.get(name, 0)
+        return replace(self._loss(rows, reason, name), seconds=self.account.age(name))
 
     def _sent_after(self, sent: Mapping[ConnectionId, int]) -> dict[ConnectionId, int]:
         return {id: before + sent.get(id, 0) for id, before in self.account.sent.items()}

@@ -36,6 +36,12 @@ def _feeds_itself(plan: Plan, region: RegionName) -> bool:
     return bool(found & inside)
 
 
+def _is_blocked(loop: ElementLoop, silent: Set[ElementName]) -> bool:
+    """True if it waits for space before an element that is silent."""
+    is_before = any(c.target in silent for c in loop.plan.outputs)
+    return is_before and loop.metrics.waiting == "space downstream"
+
+
 class Ending:
     """Looks at the parts of a run. Any thread may ask."""
 
@@ -52,17 +58,19 @@ class Ending:
         self._signals = signals
 
     def stands_still(self) -> bool:
-        """True if a region is parked and everything else has come to its end, or waits for what is parked."""
+        """True if a region or an element is parked and everything else has come to its end, or waits for what is parked."""
         parked = self._parked()
         groups = {region.plan.group for region in parked} - {None}
-        if not parked or not all(self._is_still(region, groups) for region in self._regions.values()):
+        if not (parked or self._parked_alone()):
+            return False
+        if not all(self._is_still(region, groups) for region in self._regions.values()):
             return False
         silent = self._silent()
         return all(loop.name in silent or loop.finished for loop in self._alone())
 
     def waits_in_vain(self, region: Region) -> bool:
         """True if a region that is to end waits only for what a parked one would have to send."""
-        if region.plan.group is not None or not self._parked():
+        if region.plan.group is not None or not (self._parked() or self._parked_alone()):
             return False
         silent = self._silent()
         borders = [c for life in region.lives.values() for c in life.loop.plan.inputs if c.region is None]
@@ -82,14 +90,21 @@ class Ending:
     def _parked(self) -> list[Region]:
         return [region for region in self._regions.values() if region.parked]
 
+    def _parked_alone(self) -> list[ElementLoop]:
+        """Elements outside of regions that take nothing, because too much was lost."""
+        return [loop for loop in self._alone() if isinstance(loop.life, AloneLife) and loop.life.is_parked]
+
     def _alone(self) -> list[ElementLoop]:
         return [loop for loop in self._loops.values() if isinstance(loop.life, AloneLife)]
 
     def _silent(self) -> set[ElementName]:
         """Elements that send nothing any more: of parked regions, and those that only such ones could give something to do."""
-        silent = {name for region in self._parked() for name in region.lives}
-        waiting = self._alone()
-        while starved := [loop for loop in waiting if self._is_starved(loop, silent)]:
+        parked = self._parked_alone()
+        silent = {name for region in self._parked() for name in region.lives} | {loop.name for loop in parked}
+        waiting = [loop for loop in self._alone() if loop not in parked]
+        while starved := [
+            loop for loop in waiting if self._is_starved(loop, silent) or _is_blocked(loop, silent)
+        ]:
             silent.update(loop.name for loop in starved)
             waiting = [loop for loop in waiting if loop not in starved]
         return silent

@@ -20,6 +20,7 @@ from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.ending import Ending, ending_last
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Signals
+from holdfast.runtime.loss_budgets import become_consistent
 from holdfast.runtime.metrics import ended_event
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
@@ -71,6 +72,9 @@ class Job(Run):
         self._failure: BaseException | None = None
         self._ended = threading.Event()
         self._stop_asked = False
+        self.can_restart = False
+        """Set by an owner who runs the graph again when this run has ended because it `wants_restart`."""
+        self.wants_restart = False
         self._closing = threading.Lock()
         self._closed = False
         self._threads: list[threading.Thread] = []
@@ -91,7 +95,8 @@ class Job(Run):
             token = self._store.acquire(take_over=self._take_over)
         try:
             self._use_stored_schemas()
-            self.plan = compile_graph(self.graph, self._engine.analyser())
+            consistent = become_consistent(self.graph, self._store)
+            self.plan = compile_graph(self.graph, self._engine.analyser(), consistent)
             if self.plan.regions and self._store is None:
                 names = ", ".join(repr(str(region.name)) for region in self.plan.regions)
                 raise ConfigError(
@@ -123,7 +128,7 @@ class Job(Run):
             {str(name): RegionStatus.of(region.status(now)) for name, region in self.regions.items()},
             {str(name): ElementStatus.of(loop.status(now)) for name, loop in self.loops.items()},
             self._wiring.lost_by_sink(),
-            more=self._wiring.changes(),
+            more=self._wiring.more_status(),
         )
 
     def stop(self, timeout: Duration | None = None) -> None:
@@ -136,6 +141,10 @@ class Job(Run):
         self._shut_down()
 
     def ask_to_stop(self) -> None:
+        self.wants_restart = False
+        self._stop_all()
+
+    def _stop_all(self) -> None:
         self._stop_asked = True
         last = ending_last(self.plan)
         for region in self.regions.values():
@@ -149,6 +158,7 @@ class Job(Run):
     def resume(self) -> None:
         for region in self.regions.values():
             region.resume()
+        self._wiring.budgets.resume()
 
     def trigger_epoch(self) -> None:
         for region in self.regions.values():
@@ -167,6 +177,8 @@ class Job(Run):
         parked = next((region for region in self.regions.values() if region.parked), None)
         if parked is not None and (ended or self._ending.stands_still()):
             raise parked.parked_error() from parked.cause
+        if self._wiring.budgets.parked and (ended or self._ending.stands_still()):
+            raise self._wiring.budgets.error()
         if ended:
             self._shut_down()
             for life in self._wiring.alone:
@@ -215,7 +227,7 @@ class Job(Run):
             return "failed"
         if self._ended.is_set():
             return "ended"
-        if any(region.parked for region in self.regions.values()):
+        if any(region.parked for region in self.regions.values()) or self._wiring.budgets.parked:
             return "parked"
         return "stopping" if self._stop_asked else "running"
 
@@ -223,6 +235,7 @@ class Job(Run):
         """Thread body: ends of regions, mail, reports."""
         try:
             while not self._ended.is_set():
+                self._look_at_budgets()
                 self._watch_regions()
                 self._ending.end_cycles()
                 self._read_mail()
@@ -234,6 +247,13 @@ class Job(Run):
         except BaseException as error:
             self.fail(error)
         self._signals.notify()
+
+    def _look_at_budgets(self) -> None:
+        """A stream that becomes consistent does so at once if the owner of this run starts it again."""
+        self._wiring.budgets.check()
+        if self._wiring.budgets.wants_restart and self.can_restart and not self._stop_asked:
+            self.wants_restart = True
+            self._stop_all()
 
     def _report(self, final: bool = False) -> None:
         """Rows that were left out and a summary, each second and at the end; then the event log is written."""
@@ -349,6 +369,7 @@ class Job(Run):
     def _start_threads(self) -> None:
         for event in self._wiring.how_it_begins(self._until):
             self.feed.announce(event)
+        self._wiring.budgets.check()
         bodies = [(loop.run, f"element-{name}") for name, loop in self.loops.items()]
         bodies += [(region.run, f"region-{name}") for name, region in self.regions.items()]
         bodies.append((self._monitor, "monitor"))

@@ -19,7 +19,9 @@ from holdfast.errors import HoldfastError
 from holdfast.ids import ConnectionId, ElementName, Epoch, OperatorName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
+from holdfast.protocol.accounts import Account
 from holdfast.protocol.element import ElementMachine
+from holdfast.protocol.loss_budget import Use
 from holdfast.runtime.carried_over import CarriedOver
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
@@ -34,6 +36,7 @@ from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.preserved_queue import PreservedQueue
 from holdfast.runtime.links.queue import Queue
+from holdfast.runtime.loss_budgets import LossBudgets
 from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
@@ -78,6 +81,7 @@ class Wiring:
             c.id: self._connection(c) for c in plan.connections
         }
         self._repeated: list[tuple[ConnectionPlan, int]] = []
+        self.budgets = LossBudgets(graph, plan, around.store, around.feed.announce, self._use_of, self._park)
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
         self._carried = CarriedOver(plan, around.store, int(around.token), around.engine.live)
 
@@ -194,6 +198,8 @@ class Wiring:
         self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
         self._books.begin()
         self._create_entries()
+        for life in self.alone:
+            life.on_loss = self.budgets.check
         self._carried.drop()
         self._open_sources()
 
@@ -274,9 +280,11 @@ class Wiring:
                 except Exception:
                     logger.warning("%r could not be closed", op.name, exc_info=True)
 
-    def changes(self) -> dict[str, Any]:
-        """For the status: how the program differs from the one before."""
-        return {} if self.program_change is None else {"program_changed": list(self.program_change.changes)}
+    def more_status(self) -> dict[str, Any]:
+        """For the status: how the program differs from the one before, and loss budgets."""
+        change, budgets = self.program_change, self.budgets.status()
+        told: dict[str, Any] = {} if change is None else {"program_changed": list(change.changes)}
+        return {**told, **({"loss_budgets": budgets} if budgets else {})}
 
     def how_it_begins(self, until: str | None) -> Iterator[RunEvent]:
         """What is told when all is found and the threads start."""
@@ -306,9 +314,21 @@ class Wiring:
 
     def lost_by_sink(self) -> dict[str, int]:
         """Rows that each sink lacks because they were lost outside of regions or at their borders, over all runs."""
-        lost = {id: n for life in self.in_regions for id, n in life.borders.lost.items()}
+        return self._books.lost_by_sink(*self._lost())
+
+    def _use_of(self, operator: OperatorName) -> Use:
+        return self._books.use_of(operator, *self._lost())
+
+    def _lost(self) -> tuple[list[Account], dict[ConnectionId, int]]:
+        """All accounts as they are now, and what was lost at the entrances of regions."""
         mine = {life.account.element: life.account for life in self.alone}
-        return self._books.lost_by_sink({**self._books.ledger.accounts, **mine}.values(), lost)
+        lost = {id: n for life in self.in_regions for id, n in life.borders.lost.items()}
+        return list({**self._books.ledger.accounts, **mine}.values()), lost
+
+    def _park(self, element: ElementName, now: bool) -> None:
+        life = self.loops[element].life
+        assert isinstance(life, AloneLife)
+        life.park(now)
 
     def close_books(self) -> None:
         """The run is over: what its end cost outside of regions is counted, and told."""

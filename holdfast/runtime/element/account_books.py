@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.stored_names import BOOKS, record_name
 from holdfast.compiler.plan import ElementPlan, Plan
-from holdfast.compiler.traverse import sinks_behind
+from holdfast.compiler.traverse import counted_behind
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
 from holdfast.language.connectors import Slice
 from holdfast.language.graph import SinkSpec, SourceSpec
@@ -35,6 +35,7 @@ from holdfast.protocol.accounts import (
     settle,
     settled_after,
 )
+from holdfast.protocol.loss_budget import Use, budget_key, is_budget_key
 from holdfast.runtime.element.borders import KnownBorders
 from holdfast.runtime.element.own_checkpoints import known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
@@ -81,7 +82,7 @@ class AccountBooks:
         self._plan = plan
         self._run = int(token)
         self._announce = announce
-        self._reach = sinks_behind(plan.graph)
+        self._reach = counted_behind(plan.graph)
         self.ledger = Ledger()
         self._losses: list[Loss] = []
         self._dropped: tuple[OperatorName, ...] = ()
@@ -135,6 +136,8 @@ class AccountBooks:
         """The account of an element of this plan: what it had before, for the connections and operators it has now."""
         before = known or Account(element.name, self._run)
         stateful = [op.name for op in element.operators if kind_of(op).role in ("keyed", "hosted")]
+        marks = {op.name: op.annotations.may_lose for op in element.operators}
+        shares = [budget_key(op) for op, budget in marks.items() if budget and budget.share is not None]
         return replace(
             before,
             run=self._run,
@@ -143,6 +146,7 @@ class AccountBooks:
             absorbed=dict.fromkeys(stateful, 0),
             reach=tuple(sorted({sink for op in element.operators for sink in self._reach[op.name]})),
             reach_of={name: self._reach[name] for name in stateful},
+            passed={key: before.passed.get(key, 0) for key in shares},
         )
 
     def _books(self, ledger: Ledger, borders: KnownBorders) -> Books:
@@ -229,11 +233,24 @@ class AccountBooks:
             lost.update(account.lost)
         for id, (_, sinks) in self.ledger.ports.items():
             lost.update(dict.fromkeys(sinks, at_borders.get(id, self.ledger.border_lost.get(id, 0))))
-        return {str(sink): rows for sink, rows in lost.items()}
+        return {str(sink): rows for sink, rows in lost.items() if not is_budget_key(sink)}
+
+    def use_of(
+        self, operator: OperatorName, accounts: Iterable[Account], at_borders: Mapping[ConnectionId, int]
+    ) -> Use:
+        """What is counted against the loss budget of an operator's stream, over all runs."""
+        key, found = budget_key(operator), list(accounts)
+        borders = [id for id, (_, behind) in self.ledger.ports.items() if key in behind]
+        return Use(
+            sum(account.lost.get(key, 0) for account in found)
+            + sum(at_borders.get(id, self.ledger.border_lost.get(id, 0)) for id in borders),
+            sum(account.passed.get(key, 0) for account in found),
+            sum(account.set_back.get(key, 0.0) for account in found),
+        )
 
     def _tell_all(self, losses: Iterable[Loss]) -> None:
         for loss in losses:
-            self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
+            self._announce(told(loss))
 
     # --- the store ----------------------------------------------------------------------------------------------
 
@@ -292,14 +309,15 @@ class AccountBooks:
 
     def _with_counts(self, account: Account, uncounted: Iterable[Uncounted]) -> Account:
         """Count what nobody had counted when the account was saved."""
-        in_flight, absorbed = account.in_flight, dict(account.absorbed)
+        in_flight, absorbed, passed = account.in_flight, dict(account.absorbed), dict(account.passed)
         for each in uncounted:
             rows = self._rows_of(each)
             if not each.absorbed:
                 in_flight += rows
             else:
                 absorbed = {name: old + rows for name, old in absorbed.items()}
-        return replace(account, in_flight=in_flight, absorbed=absorbed)
+                passed = {key: old + rows for key, old in passed.items()}
+        return replace(account, in_flight=in_flight, absorbed=absorbed, passed=passed)
 
     def _rows_of(self, uncounted: Uncounted) -> int:
         op = self._plan.graph.operators.get(uncounted.source)
@@ -334,6 +352,12 @@ class AccountBooks:
         return ledger
 
 
+def told(loss: Loss) -> RowsLost:
+    """A loss for people: sinks only."""
+    sinks = tuple(sink for sink in loss.sinks if not is_budget_key(sink))
+    return RowsLost(loss.element, loss.rows, loss.reason, sinks=sinks)
+
+
 def _as_data(account: Account) -> dict[str, Any]:
     return {
         "element": account.element,
@@ -348,6 +372,10 @@ def _as_data(account: Account) -> dict[str, Any]:
         "lost_rows": account.lost_rows,
         "reach": list(account.reach),
         "reach_of": {name: list(sinks) for name, sinks in account.reach_of.items()},
+        "passed": dict(account.passed),
+        "since": dict(account.since),
+        "last": account.last,
+        "set_back": dict(account.set_back),
     }
 
 

@@ -17,14 +17,14 @@ from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
 from holdfast.protocol import autonomous
 from holdfast.protocol.accounts import Account, Covered
-from holdfast.runtime.element.account_books import AccountBooks, Uncounted
+from holdfast.runtime.element.account_books import AccountBooks, Uncounted, told
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
-from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
+from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
-from holdfast.runtime.failures import check_engine, is_fatal, own_failure, story_of
+from holdfast.runtime.failures import OperatorsKilled, check_engine, is_fatal, own_failure, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
@@ -35,7 +35,6 @@ from holdfast.runtime.telling.events import (
     ElementFailed,
     ElementGaveUp,
     ElementPaused,
-    RowsLost,
 )
 from holdfast.runtime.telling.feed import Announce
 
@@ -64,6 +63,9 @@ class AloneLife(Life):
         self.machine = autonomous.AutonomousMachine(account, tuple(own.runs), own.kept)
         self.failure: StepFailedError | None = None
         self._error: Exception | None = None
+        self.on_loss: Callable[[], None] = lambda: None
+        """Called when rows were counted as lost: somebody may have a budget for them."""
+        self._is_to_park = False
         self.bounded = False
         """True if the element ends when its bounded sources are dry."""
         self._loop = loop
@@ -89,6 +91,15 @@ class AloneLife(Life):
         """Read from sources no more than what they have received and could not give again; end when the inputs are closed and empty."""
         self._draining = True
         self._loop.wake()
+
+    def park(self, now: bool) -> None:
+        """Take nothing, from the next turn on; or go on. Any thread may call it."""
+        self._is_to_park = now
+        self._loop.wake()
+
+    @property
+    def is_parked(self) -> bool:
+        return self.machine.is_parked
 
     @property
     def account(self) -> Account:
@@ -133,9 +144,11 @@ class AloneLife(Life):
 
     def turn(self) -> bool:
         is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
-        if self._draining and is_running and self._sources_are_finished():
+        if self._draining and (self.is_parked or (is_running and self._sources_are_finished())):
             self._feed(autonomous.Stop())
             return True  # it may be over
+        if self._is_to_park != self.is_parked and (self.is_parked or self.machine.may_read_sources):
+            self._feed(autonomous.Park() if self._is_to_park else autonomous.Unpark())
         if self._loop.worker.threaded and self._look_after_threads():
             return True
         due = self._own.due() if self.machine.may_step else frozenset()
@@ -174,7 +187,8 @@ class AloneLife(Life):
     def step(self, work: Work) -> None:
         self._work = work
         self._own.aging.took_rows()
-        self._feed(autonomous.Gathered(self._places(work), work.rows))
+        at = self._loop.clock.wall()
+        self._feed(autonomous.Gathered(self._places(work), work.rows, at))
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
@@ -228,6 +242,8 @@ class AloneLife(Life):
         sources_over &= not self.machine.may_read_sources or all(run.is_over for run in begins)
         inputs_over = all((c.closed or id in silent) and c.empty for id, c in ends.inputs.items())
         is_begun = self.machine.phase is not autonomous.AutonomousPhase.NEW
+        if self.is_parked:
+            return False
         return is_begun and inputs_over and sources_over and bool(ends.inputs or sources or begins)
 
     def end(self) -> None:
@@ -258,7 +274,8 @@ class AloneLife(Life):
                     self._checkpoint(name)
                 case autonomous.TellLoss(loss):
                     self._loop.metrics.lost_rows = self.account.lost_rows
-                    self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
+                    self._announce(told(loss))
+                    self.on_loss()
                 case autonomous.GiveUp(reason):
                     self._give_up(reason)
                 case autonomous.End():
@@ -278,11 +295,11 @@ class AloneLife(Life):
             self._failed(work, error, self._sent_since(before))
             return
         self._work = Work()
-        self._uncounted += self._unknown(work) if self._own.runs else []
+        self._uncounted += self._unknown(work) if self._own.runs or self.account.passed else []
         taken = {id: self._loop.ends.inputs[id].taken for id in outcome.left}
         as_stored = frozenset(run.name for run in self._loop.worker.hosted if run.is_as_stored())
         self._feed(autonomous.StepDone(self._sent_since(before), outcome.rows_left, taken, as_stored))
-        if len(self._uncounted) > UNCOUNTED_MAX:
+        if len(self._uncounted) > UNCOUNTED_MAX or self.account.passed:
             self._recount()
 
     def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
@@ -296,6 +313,8 @@ class AloneLife(Life):
             for run in self._own.runs.values()
             if isinstance(run, KeyedRun) and not self._engine.has_live(run.state)
         }
+        if isinstance(error, OperatorsKilled):
+            spoiled |= error.operators & self._own.runs.keys()
         self._recount()
         rows = work.rows + sum(count_now(self._loop.worker, *each) for each in self._unknown(work))
         self._feed(autonomous.StepFailed(story_of(error), rows, spoiled, sent))
@@ -327,13 +346,7 @@ class AloneLife(Life):
 
     def _discard(self) -> bool:
         """Throw input away that nobody will process."""
-        rows, taken = 0, {}
-        with self._loop.ends.signals.condition:
-            for id, connection in self._loop.ends.inputs.items():
-                for parcel in connection.take(ROWS_PER_STEP):
-                    rows += parcel.batch.rows
-                    parcel.batch.hold.let_go()
-                    taken[id] = connection.taken
+        taken, rows = self._loop.ends.throw_away()
         if taken:
             self._feed(autonomous.Discarded(taken, rows))
         return bool(taken)

@@ -18,6 +18,13 @@ from holdfast.runtime.telling.beginning_events import ProgramChanged
 
 SELDOM_S = 10.0
 
+FOLLOWS = {
+    "warn": "The run goes on",
+    "park": "It is parked and waits for a person: `holdfast resume`, or run again with a larger budget",
+    "consistent": "It becomes consistent with the next run of the graph",
+}
+"""What follows if more is lost than may be."""
+
 Line = tuple[int, str, tuple[object, ...]]
 """Level, text, and what goes into it."""
 
@@ -164,6 +171,15 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return WARNING, "element %r waits for space: %s", (element, reason)
         case e.ElementGaveUp(element, reason):
             return ERROR, "element %r gives up, its input is thrown away: %s", (element, reason)
+        case e.BudgetExceeded(operator, then, reasons):
+            text = "more is lost for the stream of operator %r than may be: %s. %s"
+            return (
+                ERROR if then == "park" else WARNING,
+                text,
+                (operator, "; ".join(reasons), FOLLOWS.get(then, then)),
+            )
+        case e.BudgetResumed(operator):
+            return INFO, "the stream of operator %r flows again, its loss budget is whole", (operator,)
         case e.OperatorCheckpointed(operator, number):
             return DEBUG, "operator %r stored its checkpoint %s", (operator, number)
         case e.OperatorCheckpointFailed(operator, reason):
