@@ -270,9 +270,12 @@ class RegionController(Machine[ControllerPhase]):
         self._style = "drain" if is_drained else STYLE_OF[self._mode]
         # At the end of the input there are no points to wait for: what is there is drained, and ready or never.
         is_end = self._end_due and not self._stop_due
-        if not self._shape.drains and not is_end:
+        # Where markers cascade, an element gets its input up to the marker, and is ready there or holds the epoch up.
+        is_up_to_marker = self._mode in ("drain", "token") and not is_drained
+        if not self._shape.drains and not is_end and not is_up_to_marker:
             self._style = "token"
-        self._unready = [] if is_end else [e for e in self._shape.elements if e in self._shape.conditional]
+        early = self._shape.starts() if is_up_to_marker else self._shape.elements
+        self._unready = [] if is_end else [e for e in early if e in self._shape.conditional]
         self._due = self._drained_due = False
         epoch = self._epoch = self._next_epoch
         self._next_epoch = Epoch(epoch + 1)

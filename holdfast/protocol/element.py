@@ -251,13 +251,14 @@ class ElementMachine(Machine[ElementPhase]):
         commands: list[ElementCommand] = []
         if self.phase is ElementPhase.ALIGNING and self._has_data_markers():
             commands.append(messages.RunDrain(epoch))
-            if not self._control:
+            if not self._control and self._is_ready:
                 return [*commands, *self._pin(epoch, ElementPhase.STORING)]
-            # The marker may have to come back over a control link before the pin, so it cannot wait for it.
             self._move(ElementPhase.DRAINED)
-            self._forwarded = True
-            commands += self._forward("cascade", epoch)
-        if self.phase is ElementPhase.DRAINED and self._has_control_markers():
+            if self._control:
+                # The marker may have to come back over a control link before the pin, so it cannot wait for it.
+                self._forwarded = True
+                commands += self._forward("cascade", epoch)
+        if self.phase is ElementPhase.DRAINED and self._has_control_markers() and self._is_ready:
             commands += self._pin(epoch, ElementPhase.STORING)
         return commands
 
