@@ -92,7 +92,7 @@ def _run(
     from holdfast.runtime.engines.spark.shipping import check_files, shipped
 
     files = check_files(py_files)
-    session = _LazySession("holdfast run", master, _settings(conf))
+    session = LazySession("holdfast run", master, settings_of(conf))
     try:
         topology = load_topology(file, session.start)
         if place is not None:
@@ -120,7 +120,7 @@ def explain(
     """Print regions, elements, and what each sink guarantees and why."""
     from holdfast.cli.load import load_topology
 
-    session = _LazySession("holdfast explain", "local[1]")
+    session = LazySession("holdfast explain", "local[1]")
     try:
         topology = load_topology(file, session.start)
         print(topology.explain("mermaid" if mermaid else "text", spark=session.start()))
@@ -128,7 +128,7 @@ def explain(
         session.stop()
 
 
-class _LazySession:
+class LazySession:
     """A Spark session that starts when it is needed. One that the program made itself while it was loaded is used."""
 
     def __init__(self, app: str, master: str, settings: Mapping[str, str] | None = None) -> None:
@@ -150,7 +150,7 @@ class _LazySession:
             self._session.stop()
 
 
-def _settings(given: Sequence[str]) -> dict[str, str]:
+def settings_of(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         if "=" not in text:
             raise ConfigError(f"--conf {text} is no setting.", cure="Write --conf spark.executor.memory=2g.")

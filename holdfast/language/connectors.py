@@ -102,6 +102,10 @@ class Source(ABC):
     def use_schema(self, schema: pa.Schema) -> None:
         """A stored schema from an earlier run: use it instead of inferring."""
 
+    def cut_smaller(self, rows: int) -> None:
+        """Let slices hold at most so many rows. Called before `open`, by those who want to see more steps; a source that cannot
+        be cut so stays as it is."""
+
     def bound(self) -> None:
         """Only what exists now is wanted: after its last row `next_slice` answers None for ever."""
 
@@ -109,6 +113,12 @@ class Source(ABC):
         """A run begins; comes before `seek`. A source that receives rows by itself (over a network, say) calls `wake` from any
         thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and
         need no `wake`. Never call it while holding a lock that `next_slice` takes."""
+
+    def finish(self) -> bool:
+        """The run is to end in order. A source that receives rows by itself takes in nothing more and answers True: it is asked
+        for what it has received until `next_slice` answers None. Others answer False and are asked no more: the next run goes
+        on from their position. Called by the thread that calls `next_slice`."""
+        return False
 
     def close(self) -> None:
         """The run has ended, and nothing is asked any more: end threads, let go of connections."""

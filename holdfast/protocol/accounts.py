@@ -6,7 +6,10 @@ accounts it finds: it tells how many rows are gone, and where.
     step     taken for a step that is not known to have ended
     state    absorbed by an operator since its own checkpoint
     queue    sent along a connection and never taken
-    border   taken into a region by an autonomous port since its newest epoch
+    border   taken into a region by an autonomous port since its newest epoch, and not recorded
+
+What is *recorded* at a border is in the store and comes again in the next run: it is not lost, unless a run begins that cannot find
+it, or has no use for it any more.
 
 Rows of a connection are numbered in the order in which they are put into it, over all runs. A region that goes back to
 an epoch takes out of the connections that leave it what it put there since, as far as it still waits; the numbers of
@@ -27,6 +30,8 @@ from holdfast.ids import ConnectionId, ElementName, OperatorName
 
 Sinks = tuple[OperatorName, ...]
 LostBySink = Mapping[OperatorName, int]
+RowsByEnd = Mapping[int, int]
+"""Batches of a connection: the number of the last row of each → its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,11 @@ class Books:
     ports: Mapping[ConnectionId, tuple[ElementName, Sinks]] = field(default_factory=dict)
     """Of connections into regions, in this program and in those before: the element they enter, and the sinks behind."""
 
+    recorded: Mapping[ConnectionId, RowsByEnd] = field(default_factory=dict)
+    """Of connections into regions: batches that come again, those that epochs hold perhaps included."""
+    outstanding: Mapping[ConnectionId, RowsByEnd] = field(default_factory=dict)
+    """Those that an earlier settlement did not count because they were recorded."""
+
     def sender(self, connection: ConnectionId) -> Account | None:
         return next((a for a in self.accounts.values() if connection in a.sent), None)
 
@@ -183,7 +193,7 @@ def _covers(covered: Covered | None, account: Account) -> bool:
 def _taken(connection: ConnectionId, books: Books) -> int:
     """How far the receiver of a connection is known to have come."""
     if connection in books.taken_by_regions:
-        return books.taken_by_regions[connection].row
+        return max(_held(connection, books), _recorded_up_to(connection, books))
     return max((a.taken[connection] for a in books.accounts.values() if connection in a.taken), default=0)
 
 
@@ -225,7 +235,16 @@ def at_borders(books: Books) -> dict[ConnectionId, Loss]:
     """Rows that entered regions, or waited to, and that no epoch holds."""
     losses: dict[ConnectionId, Loss] = {}
     for connection, (element, sinks) in books.ports.items():
-        rows = _sent(connection, books) - _counted_up_to(connection, books)
+        known = _counted_up_to(connection, books)
+        rows = max(_sent(connection, books), _recorded_up_to(connection, books)) - known
+        recorded = books.recorded.get(connection, {})
+        rows -= sum(size for end, size in recorded.items() if end > known)
+        # Counted on as recorded before, and nowhere to be found now.
+        rows += sum(
+            size
+            for end, size in books.outstanding.get(connection, {}).items()
+            if end > _held(connection, books) and end not in recorded
+        )
         if rows > 0:
             reason = "they entered a region after its newest epoch, or waited to"
             losses[connection] = Loss(element, rows, reason, sinks)
@@ -234,10 +253,25 @@ def at_borders(books: Books) -> dict[ConnectionId, Loss]:
 
 def settled_after(books: Books) -> dict[ConnectionId, int]:
     """Of connections into regions: rows up to which everything is counted once `at_borders` is. The next `settled`."""
-    return {c: max(_sent(c, books), _counted_up_to(c, books)) for c in books.ports}
+    return {c: max(_sent(c, books), _recorded_up_to(c, books), _counted_up_to(c, books)) for c in books.ports}
+
+
+def outstanding_after(books: Books) -> dict[ConnectionId, dict[int, int]]:
+    """Batches that no epoch holds and that were not counted because they are recorded. The next `outstanding`."""
+    return {
+        c: {end: rows for end, rows in recorded.items() if end > _held(c, books)}
+        for c, recorded in books.recorded.items()
+    }
 
 
 def _counted_up_to(connection: ConnectionId, books: Books) -> int:
     """Rows that the newest epoch holds or that an earlier settlement counted."""
-    held = books.taken_by_regions.get(connection, TakenByRegion()).row
-    return max(held, books.settled.get(connection, 0))
+    return max(_held(connection, books), books.settled.get(connection, 0))
+
+
+def _held(connection: ConnectionId, books: Books) -> int:
+    return books.taken_by_regions.get(connection, TakenByRegion()).row
+
+
+def _recorded_up_to(connection: ConnectionId, books: Books) -> int:
+    return max(books.recorded.get(connection, {}), default=0)

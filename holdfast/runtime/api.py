@@ -8,11 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
+from holdfast.compiler.plan import Plan
 from holdfast.errors import BudgetExceededError
 from holdfast.language.run import RunStatus, Until
 from holdfast.language.topology import Format, Topology, set_runner
+from holdfast.operators.kinds import only_spark_knows
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.job import Job
 from holdfast.store.base import Store
@@ -45,11 +48,7 @@ class SparkRunner:
         return self._start(topology, spark, store, options.pop("until", None), **options)
 
     def explain(self, topology: Topology, format: Format, spark: SparkSession | None) -> str:
-        engine = _engine(topology, spark)
-        try:
-            plan = compile_graph(topology.graph(), engine.analyser())
-        finally:
-            engine.stop()
+        plan = _plan(topology, spark)
         return explain_mermaid(plan) if format == "mermaid" else explain_text(plan)
 
     def _start(
@@ -63,6 +62,18 @@ class SparkRunner:
         except BaseException:
             engine.stop()
             raise
+
+
+def _plan(topology: Topology, spark: SparkSession | None) -> Plan:
+    """Spark is started only for graphs with expressions, whose columns nobody else knows."""
+    graph = topology.graph()
+    if not any(only_spark_knows(operator) for operator in graph.operators.values()):
+        return compile_graph(graph, ArrowAnalyser())
+    engine = _engine(topology, spark)
+    try:
+        return compile_graph(graph, engine.analyser())
+    finally:
+        engine.stop()
 
 
 def run_and_restart(

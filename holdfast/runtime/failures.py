@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from holdfast import errors
-from holdfast.ids import ElementName
+from holdfast.ids import ElementName, OperatorName
 
 _FATAL = (errors.InputError, errors.StateError, errors.MismatchError, errors.TopologyError, errors.StoreError)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
@@ -25,6 +26,14 @@ class Cause:
     reason: str = ""
     element: ElementName | None = None
     error: BaseException | None = None
+
+
+class OperatorsKilled(Exception):
+    """Operators died together with the step of their element, and whatever state they had is gone. Raised by studies of failures."""
+
+    def __init__(self, operators: Collection[OperatorName]) -> None:
+        self.operators = frozenset(operators)
+        super().__init__(f"killed: {', '.join(sorted(self.operators))}")
 
 
 def is_fatal(error: BaseException) -> bool:

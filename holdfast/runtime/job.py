@@ -17,13 +17,13 @@ from holdfast.language.graph import Graph, SourceSpec
 from holdfast.language.run import ElementStatus, RegionStatus, Run, RunState, RunStatus, Until
 from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
+from holdfast.runtime.ending import Ending, ending_last
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.loss_budgets import become_consistent
 from holdfast.runtime.metrics import ended_event
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
-from holdfast.runtime.standstill import is_starved, stands_still
 from holdfast.runtime.telling.event_log import EventLog
 from holdfast.runtime.telling.events import MailArrived, RunFailed, RunRefused, Summary
 from holdfast.runtime.telling.feed import Feed, Subscriber
@@ -107,6 +107,7 @@ class Job(Run):
             self._wiring = Wiring(self.graph, self.plan, self._surroundings(identity, token))
             self._wiring.wire()
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
+            self._ending = Ending(self.regions, self.loops, self._wiring.connections, self._signals)
             self._wiring.find_beginnings(self._until == "available")
             for run in (run for loop in self.loops.values() for run in loop.worker.sources):
                 run.closes = self._closes
@@ -145,12 +146,12 @@ class Job(Run):
 
     def _stop_all(self) -> None:
         self._stop_asked = True
-        fed = {c.target for c in self.plan.connections if c.preserved}
+        last = ending_last(self.plan)
         for region in self.regions.values():
-            if fed.isdisjoint(region.lives):
-                region.stop_when_possible()
-            else:
+            if region.plan.name in last:
                 region.stop_at_end()
+            else:
+                region.stop_when_possible()
         for life in self._wiring.alone:
             life.stop_when_possible()
 
@@ -174,9 +175,9 @@ class Job(Run):
             self._shut_down()
             raise self._failure
         parked = next((region for region in self.regions.values() if region.parked), None)
-        if parked is not None and (ended or self._stands_still()):
+        if parked is not None and (ended or self._ending.stands_still()):
             raise parked.parked_error() from parked.cause
-        if self._wiring.budgets.parked and (ended or self._stands_still()):
+        if self._wiring.budgets.parked and (ended or self._ending.stands_still()):
             raise self._wiring.budgets.error()
         if ended:
             self._shut_down()
@@ -215,14 +216,11 @@ class Job(Run):
     def _ended_within(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self._ended.wait(MONITOR_S):
-            if self._stands_still():
+            if self._ending.stands_still():
                 return False
             if deadline is not None and self._clock.monotonic() >= deadline:
                 return False
         return True
-
-    def _stands_still(self) -> bool:
-        return stands_still(self.regions.values(), self.loops.values())
 
     def _state(self) -> RunState:
         if self._failure is not None:
@@ -239,7 +237,7 @@ class Job(Run):
             while not self._ended.is_set():
                 self._look_at_budgets()
                 self._watch_regions()
-                self._end_cycles()
+                self._ending.end_cycles()
                 self._read_mail()
                 self._report()
                 if all(r.done.is_set() for r in self.regions.values()) and self._autonomous_over():
@@ -273,20 +271,10 @@ class Job(Run):
             if region.done.is_set():
                 for name in region.plan.shape.elements:
                     self._end_element(name)
+            elif region.stops_at_end and self._ending.waits_in_vain(region):
+                region.stop_when_possible()
             elif region.stops_at_end or (self._until == "available" and not self._stop_asked):
                 region.finish_if_exhausted()
-
-    def _end_cycles(self) -> None:
-        """Elements outside of regions that rest and only wait for each other have come to their end: no other would tell."""
-        with self._signals.condition:
-            loops = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
-            waiting = [loop for loop in loops if loop.resting and not loop.finished]
-            names = {loop.name for loop in waiting}
-            while any(busy := [not is_starved(loop, names) for loop in waiting]):
-                waiting = [loop for loop, is_busy in zip(waiting, busy, strict=True) if not is_busy]
-                names = {loop.name for loop in waiting}
-            for connection in [c for loop in waiting for c in loop.plan.outputs if c.target in names]:
-                self._wiring.connections[connection.id].close()
 
     def _end_element(self, name: ElementName) -> None:
         loop = self.loops[name]

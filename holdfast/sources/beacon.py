@@ -74,6 +74,9 @@ class Beacon(Source):
             )
         self._bounded = True
 
+    def cut_smaller(self, rows: int) -> None:
+        self._step = min(self._step, rows)
+
     def seek(self, state: Any | None) -> None:
         if state is not None and (not isinstance(state, dict) or not isinstance(state.get("next"), int)):
             raise StateError("the snapshot is not one of a Beacon.", cure="Check the store.")

@@ -153,6 +153,10 @@ class Files(Source):
 
     # --- position ---
 
+    def cut_smaller(self, rows: int) -> None:
+        self._limits = replace(self._limits, rows=min(self._limits.rows or rows, rows))
+        self._cutter = self._new_cutter()
+
     def bound(self) -> None:
         self._bounded = True
         self._memory.freeze()

@@ -42,6 +42,9 @@ class Rows(Source):
     def schema(self) -> pa.Schema:
         return self._schema
 
+    def cut_smaller(self, rows: int) -> None:
+        self._step = min(self._step, rows)
+
     def seek(self, state: Any | None) -> None:
         if state is not None and (not isinstance(state, dict) or not isinstance(state.get("next"), int)):
             raise StateError("the snapshot is not one of a list of rows.", cure="Check the store.")

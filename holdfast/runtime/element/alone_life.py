@@ -20,22 +20,17 @@ from holdfast.protocol.accounts import Account, Covered
 from holdfast.runtime.element.account_books import AccountBooks, Uncounted, told
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
-from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
+from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now
 from holdfast.runtime.engines.engine import Engine, StepName
-from holdfast.runtime.failures import check_engine, is_fatal, own_failure, story_of
+from holdfast.runtime.failures import OperatorsKilled, check_engine, is_fatal, own_failure, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING
 from holdfast.runtime.source_positions import KnownPosition
-from holdfast.runtime.telling.events import (
-    AttributesFilled,
-    ElementFailed,
-    ElementGaveUp,
-    ElementPaused,
-)
+from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, ElementGaveUp, ElementPaused
 from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
@@ -74,7 +69,7 @@ class AloneLife(Life):
         self._engine = engine
         self._announce = announce
         self._on_fatal = on_fatal
-        self._draining = False
+        self._draining = self._finishing = False
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
@@ -88,7 +83,7 @@ class AloneLife(Life):
         loop.metrics.lost_rows = account.lost_rows
 
     def stop_when_possible(self) -> None:
-        """Read no more from sources; end when the inputs are closed and empty."""
+        """Read from sources no more than what they have received and could not give again; end when the inputs are closed and empty."""
         self._draining = True
         self._loop.wake()
 
@@ -149,7 +144,8 @@ class AloneLife(Life):
         self._feed(autonomous.Begin())
 
     def turn(self) -> bool:
-        if self._draining and (self.machine.may_read_sources or self.is_parked):
+        is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
+        if self._draining and (self.is_parked or (is_running and self._sources_are_finished())):
             self._feed(autonomous.Stop())
             return True  # it may be over
         if self._is_to_park != self.is_parked and (self.is_parked or self.machine.may_read_sources):
@@ -160,6 +156,15 @@ class AloneLife(Life):
         if due:
             self._feed(autonomous.CheckpointDue(due))
         return self.machine.discards and self._discard()
+
+    def _sources_are_finished(self) -> bool:
+        """True if sources have nothing that was received and that another run could not read."""
+        runs = self._loop.worker.sources
+        if not self._finishing:
+            self._finishing = True
+            for run in runs:
+                run.finish()
+        return all(run.dry for run in runs)
 
     def _look_after_threads(self) -> bool:
         """Threads of operators work until the element has nothing else to come; one that failed costs its operator's
@@ -183,8 +188,7 @@ class AloneLife(Life):
     def step(self, work: Work) -> None:
         self._work = work
         self._own.aging.took_rows()
-        at = self._loop.clock.wall()
-        self._feed(autonomous.Gathered(self._places(work), work.rows, at))
+        self._feed(autonomous.Gathered(self._places(work), work.rows, self._loop.clock.wall()))
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
@@ -309,6 +313,8 @@ class AloneLife(Life):
             for run in self._own.runs.values()
             if isinstance(run, KeyedRun) and not self._engine.has_live(run.state)
         }
+        if isinstance(error, OperatorsKilled):
+            spoiled |= error.operators & self._own.runs.keys()
         self._recount()
         rows = work.rows + sum(count_now(self._loop.worker, *each) for each in self._unknown(work))
         self._feed(autonomous.StepFailed(story_of(error), rows, spoiled, sent))
@@ -340,13 +346,7 @@ class AloneLife(Life):
 
     def _discard(self) -> bool:
         """Throw input away that nobody will process."""
-        rows, taken = 0, {}
-        with self._loop.ends.signals.condition:
-            for id, connection in self._loop.ends.inputs.items():
-                for parcel in connection.take(ROWS_PER_STEP):
-                    rows += parcel.batch.rows
-                    parcel.batch.hold.let_go()
-                    taken[id] = connection.taken
+        taken, rows = self._loop.ends.throw_away()
         if taken:
             self._feed(autonomous.Discarded(taken, rows))
         return bool(taken)

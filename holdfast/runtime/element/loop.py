@@ -42,6 +42,17 @@ class Ends:
     outputs: Mapping[ConnectionId, Connection]
     signals: Signals
 
+    def throw_away(self) -> tuple[dict[ConnectionId, int], int]:
+        """Take some input that nobody will process: how far it was taken by connection, and how many rows it was."""
+        rows, taken = 0, {}
+        with self.signals.condition:
+            for id, connection in self.inputs.items():
+                for parcel in connection.take(ROWS_PER_STEP):
+                    rows += parcel.batch.rows
+                    parcel.batch.hold.let_go()
+                    taken[id] = connection.taken
+        return taken, rows
+
 
 class ElementLoop:
     """The loop of one element. `run` is the thread's body; `life` is set before it."""
@@ -190,6 +201,8 @@ class ElementLoop:
     def run_step(self, work: Work) -> Outcome:
         """Process `work` and hand its output on."""
         begun = self.clock.monotonic()
+        if self._engine.before_step is not None:
+            self._engine.before_step(self.name, work)
         outcome = self.worker.step(work, self.next_name())
         self.put_back(outcome)
         self.emit(outcome)

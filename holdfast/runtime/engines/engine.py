@@ -142,6 +142,8 @@ class Engine(ABC):
     """Directory for live segments and transient batches of this run. Never read by a later run."""
     partitions: int
     """Partitions of keyed operators, unless restored with another number."""
+    before_step: Callable[[ElementName, Any], None] | None = None
+    """Called with the work of each step before it begins, in the element's thread; what it raises fails the step. For studies of failures."""
 
     def check_workers(self) -> None:
         """ConfigError if what runs the tasks cannot run ours. Comes before a run writes anything."""

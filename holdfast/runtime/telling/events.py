@@ -127,6 +127,17 @@ class EpochPublished(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class EpochOverdue(RunEvent):
+    """An epoch has been under way for long. `held_up_by`: elements, operators and connections."""
+
+    kind: ClassVar[str] = "epoch.overdue"
+    region: str
+    epoch: int
+    seconds: float
+    held_up_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpochAborted(RunEvent):
     kind: ClassVar[str] = "epoch.aborted"
     region: str

@@ -1,0 +1,1 @@
+"""What kills cost outside of regions."""

@@ -1,0 +1,1 @@
+"""`holdfast impact`: the command, its table and its picture."""
