@@ -234,5 +234,12 @@ def test_what_is_not_known_is_refused(wrong: Any) -> None:
             hf.Poison(after=after)  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="timeout"):
         hf.Poison(timeout=-1)
+    made = hf.Topology("unread")
+    unread = made.source(hf.Rows([(1,)], "n long"), name="rows").map_arrow(
+        ends_at_12, "n long", name="mapped", poison="quarantine"
+    )
+    unread.sink(MemorySink("x"), name="out")
+    with pytest.raises(TopologyError, match=r'told poison="quarantine", and nobody reads its errors'):
+        run_local(made)
     with pytest.raises(TopologyError, match="no errors of its own"):
         rows.keyed("n", program.Sums, "n long", poison="park").errors.sink(MemorySink("x"), name="x")

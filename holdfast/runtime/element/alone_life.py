@@ -30,12 +30,7 @@ from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING
 from holdfast.runtime.source_positions import KnownPosition
-from holdfast.runtime.telling.events import (
-    AttributesFilled,
-    ElementFailed,
-    ElementGaveUp,
-    ElementPaused,
-)
+from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, ElementGaveUp, ElementPaused
 from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
@@ -184,8 +179,7 @@ class AloneLife(Life):
     def step(self, work: Work) -> None:
         self._work = work
         self._own.aging.took_rows()
-        at = self._loop.clock.wall()
-        self._feed(autonomous.Gathered(self._places(work), work.rows, at))
+        self._feed(autonomous.Gathered(self._places(work), work.rows, self._loop.clock.wall()))
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
