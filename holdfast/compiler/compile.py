@@ -12,6 +12,7 @@ from holdfast.compiler.composites import mark_composites
 from holdfast.compiler.contexts import check_contexts
 from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
+from holdfast.compiler.paired import keep_pairs
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
 from holdfast.compiler.timing import settle_times
@@ -25,10 +26,11 @@ from holdfast.operators.python.hosted_clock import Clock
 from holdfast.operators.shared.logic import KeyedLogic
 
 
-def compile_graph(graph: Graph, analyser: Analyser) -> Plan:
-    """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run."""
+def compile_graph(graph: Graph, analyser: Analyser, *, has_store: bool = True) -> Plan:
+    """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run. Without a store nothing can be kept."""
     validate(graph)
     graph = mark_composites(graph)
+    graph = keep_pairs(graph) if has_store else graph
     settled = settle_times(graph)
     graph = settled.graph
     regions = find_regions(graph)

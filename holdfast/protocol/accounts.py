@@ -53,6 +53,9 @@ class Account:
     """Rows of the step under way; 0: none is."""
     absorbed: Mapping[OperatorName, int] = field(default_factory=dict)
     """Rows that each operator with state has taken since its own checkpoint, the step under way excluded."""
+    pinned: Mapping[OperatorName, tuple[int, int]] = field(default_factory=dict)
+    """Of each operator whose checkpoint is on its way into the store: the step behind which it was taken, and how many of the absorbed
+    rows are in it."""
     held: Mapping[OperatorName, int] = field(default_factory=dict)
     """Rows that went into each operator's own checkpoint."""
     lost: LostBySink = field(default_factory=dict)
@@ -121,7 +124,7 @@ def settle(books: Books, run: int) -> tuple[dict[ElementName, Account], list[Los
         after = _counted(account, at_once, books, losses)
         absorbed = dict.fromkeys(account.absorbed, 0)
         held = {op: rows for op, rows in account.held.items() if op not in books.dropped}
-        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, held=held)
+        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, pinned={}, held=held)
     return accounts, [*losses, *at_borders(books).values()]
 
 
@@ -168,13 +171,23 @@ def _taken(connection: ConnectionId, books: Books) -> int:
 
 def _in_states(account: Account, books: Books) -> Iterable[Loss]:
     for name, absorbed in account.absorbed.items():
-        rows = 0 if _covers(books.covered.get(name), account) else absorbed + account.in_flight
+        rows = _since(books.covered.get(name), account, name, absorbed)
         reason = f"operator {name} took them after its last checkpoint, or has none"
         if name in books.dropped:
             rows += books.dropped[name]
             reason = f"operator {name} had them in its checkpoint, which the program does not read any more"
         if rows:
             yield Loss(account.element, rows, reason, account.reach_of.get(name, account.reach))
+
+
+def _since(covered: Covered | None, account: Account, name: OperatorName, absorbed: int) -> int:
+    """Rows that an operator took and that its stored checkpoint lacks."""
+    if _covers(covered, account):
+        return 0
+    step, before = account.pinned.get(name, (0, 0))
+    # It became durable, and the element had no time to note that.
+    arrived = covered is not None and before and (covered.run, covered.step) == (account.run, step)
+    return absorbed + account.in_flight - (before if arrived else 0)
 
 
 def _in_queues(account: Account, books: Books) -> Iterable[Loss]:

@@ -14,7 +14,7 @@ if that is gone, from its own checkpoint, which costs what it took since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -110,10 +110,17 @@ class CheckpointDue:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """An operator's checkpoint is durable: it covers every step so far. `held`: rows that went into it."""
+    """An operator's checkpoint is durable: it covers every step up to the one behind which it was taken. `held`: rows that went into it."""
 
     operator: OperatorName
     held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NotCheckpointed:
+    """An operator's checkpoint could not be stored: the one before stays."""
+
+    operator: OperatorName
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,8 @@ class InputsOver:
 
 
 AutonomousEvent = (
-    Begin | Gathered | StepDone | StepFailed | Recounted | Restored | CheckpointDue | Checkpointed | Discarded
+    Begin | Gathered | StepDone | StepFailed | Recounted | Restored | CheckpointDue | Checkpointed | NotCheckpointed
+    | Discarded
     | Rest | Stop | InputsOver
 )  # fmt: skip
 
@@ -176,7 +184,8 @@ class RestoreOperator:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOperator:
-    """Store the operator's state; answer Checkpointed, or nothing if there is no space."""
+    """Take the operator's state as it is now, and store it while steps go on; answer Checkpointed or NotCheckpointed between two steps, before
+    the operator is restored."""
 
     operator: OperatorName
 
@@ -258,8 +267,9 @@ class AutonomousMachine(Machine[AutonomousPhase]):
             case CheckpointDue(operators):
                 return self._checkpoints(operators)
             case Checkpointed(operator, held):
-                absorbed = {**self.account.absorbed, operator: 0}
-                self._change(absorbed=absorbed, held={**self.account.held, operator: held})
+                return self._on_checkpointed(operator, held)
+            case NotCheckpointed(operator):
+                self._change(pinned=self._pinned_without({operator}))
                 return []
             case Discarded(taken, rows):
                 self._change(taken={**self.account.taken, **taken})
@@ -272,7 +282,7 @@ class AutonomousMachine(Machine[AutonomousPhase]):
                 return []
             case InputsOver():
                 self._move(_E)
-                return [*self._save_changes(), *self._checkpoints(frozenset(self._stateful)), End()]
+                return [*(self._checkpoints(frozenset(self._stateful)) or self._save_changes()), End()]
 
     def _change(self, **fields: object) -> None:
         self.account = replace(self.account, **fields)  # type: ignore[arg-type]
@@ -298,7 +308,13 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         old = self.account.absorbed.items()
         absorbed = {name: 0 if name in event.as_stored else before + rows for name, before in old}
         taken = {**self.account.taken, **event.taken}
-        self._change(sent=self._sent_after(event.sent), taken=taken, in_flight=0, absorbed=absorbed)
+        # What is on its way into the store is the same state: none of the absorbed rows is missing in it.
+        pinned = {
+            n: (at, 0 if n in event.as_stored else n_in) for n, (at, n_in) in self.account.pinned.items()
+        }
+        self._change(
+            sent=self._sent_after(event.sent), taken=taken, in_flight=0, absorbed=absorbed, pinned=pinned
+        )
         return []
 
     def _on_failed(self, event: StepFailed) -> list[AutonomousCommand]:
@@ -308,7 +324,8 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         good = tuple(name for name in self._stateful if name not in event.spoiled)
         losses = [self._loss(event.rows, event.reason), *(self._lost_state(name, event) for name in spoiled)]
         absorbed = {name: 0 if name in spoiled else old for name, old in self.account.absorbed.items()}
-        self._change(sent=self._sent_after(event.sent), in_flight=0, absorbed=absorbed)
+        pinned = self._pinned_without(event.spoiled)
+        self._change(sent=self._sent_after(event.sent), in_flight=0, absorbed=absorbed, pinned=pinned)
         commands = self._lose(losses)
         commands += [GoOnFromBefore(good)] if good else []
         if self.failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
@@ -336,12 +353,27 @@ class AutonomousMachine(Machine[AutonomousPhase]):
     # --- own checkpoints --------------------------------------------------------------------------------------------
 
     def _checkpoints(self, operators: frozenset[OperatorName]) -> list[AutonomousCommand]:
-        wanted = operators & self._kept & self._ready
+        may = (operators & self._kept & self._ready) - self.account.pinned.keys()
+        wanted = [name for name in self._stateful if name in may]
         if not wanted:
             return []
-        # The account first: a checkpoint proves that its step ended, but not where the rows of that step went.
-        saved = self._save_changes()
-        return [*saved, *(CheckpointOperator(name) for name in self._stateful if name in wanted)]
+        now = {name: (self.account.step, self.account.absorbed[name]) for name in wanted}
+        self._change(pinned={**self.account.pinned, **now})
+        # The account first: a checkpoint proves that its step ended, but neither where the rows of that step went, nor how many it has.
+        return [*self._save(), *(CheckpointOperator(name) for name in wanted)]
+
+    def _on_checkpointed(self, operator: OperatorName, held: int) -> list[AutonomousCommand]:
+        absorbed = self.account.absorbed[operator]
+        _, before = self.account.pinned.get(operator, (0, absorbed))
+        self._change(
+            absorbed={**self.account.absorbed, operator: absorbed - before},
+            pinned=self._pinned_without({operator}),
+            held={**self.account.held, operator: held},
+        )
+        return []
+
+    def _pinned_without(self, gone: Set[OperatorName]) -> dict[OperatorName, tuple[int, int]]:
+        return {name: pin for name, pin in self.account.pinned.items() if name not in gone}
 
     # --- losses -----------------------------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ class Job(Run):
             token = self._store.acquire(take_over=self._take_over)
         try:
             self._use_stored_schemas()
-            self.plan = compile_graph(self.graph, self._engine.analyser())
+            self.plan = compile_graph(self.graph, self._engine.analyser(), has_store=self._store is not None)
             if self.plan.regions and self._store is None:
                 names = ", ".join(repr(str(region.name)) for region in self.plan.regions)
                 raise ConfigError(

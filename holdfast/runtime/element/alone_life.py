@@ -137,9 +137,13 @@ class AloneLife(Life):
             return True  # it may be over
         if self._loop.worker.threaded and self._look_after_threads():
             return True
-        due = self._own.due() if self.machine.may_step else frozenset()
+        self._note_uploads()
+        due = self._own.due() if self.machine.may_step else ()
         if due:
-            self._feed(autonomous.CheckpointDue(due))
+            self._recount()
+            self._feed(
+                autonomous.CheckpointDue(frozenset(due[:1]))
+            )  # one at a time: steps go on between them
         return self.machine.discards and self._discard()
 
     def _look_after_threads(self) -> bool:
@@ -184,6 +188,7 @@ class AloneLife(Life):
 
     def _not_ready(self, error: Exception, spoiled: frozenset[OperatorName] = frozenset()) -> None:
         """What comes before a step failed, and no row was taken for it."""
+        self._note_uploads(wait=True)
         self._announce(ElementFailed(self._loop.name, story_of(error)))
         until = time.monotonic() + RETRY_S * 2.0**self.machine.failed_in_a_row
         with self._loop.ends.signals.condition:
@@ -221,12 +226,16 @@ class AloneLife(Life):
         return is_begun and inputs_over and sources_over and bool(ends.inputs or sources or begins)
 
     def end(self) -> None:
+        self._note_uploads(wait=True)
+        self._recount()
         self._feed(autonomous.InputsOver())
+        self._note_uploads(wait=True)
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
 
     def close(self) -> None:
+        self._own.close()
         self._loop.finished = True
         for connection in self._loop.ends.outputs.values():
             connection.close()
@@ -280,6 +289,7 @@ class AloneLife(Life):
         self._announce(ElementFailed(self._loop.name, own_failure(error) or story_of(error)))
         for run in self._loop.worker.sources:
             run.closed = run.closed and work.slices.get(run.name) is not CLOSING  # it is told again
+        self._note_uploads(wait=True)
         spoiled = frozenset(run.name for run in self._loop.worker.hosted if not run.go_back())
         spoiled |= {
             run.name
@@ -299,15 +309,12 @@ class AloneLife(Life):
             self._refuse_fatal(error)
             self._not_ready(error, frozenset({name}))
             return
-        self._note_stored(name)
-        self._feed(autonomous.Restored(name, found.lost, found.reason))
-
-    def _note_stored(self, name: OperatorName) -> None:
         run = self._own.runs[name]
         if isinstance(run, HostedRun):
-            run.note_stored()
+            run.note_restored()
             if run.filled:
                 self._announce(AttributesFilled(name, run.filled))
+        self._feed(autonomous.Restored(name, found.lost, found.reason))
 
     def _give_up(self, reason: str) -> None:
         self.failure = StepFailedError(
@@ -331,11 +338,16 @@ class AloneLife(Life):
         return bool(taken)
 
     def _checkpoint(self, name: OperatorName) -> None:
-        self._recount()
-        account = self.account
-        if self._own.store(name, Covered(account.run, account.step), account.absorbed[name]):
-            self._note_stored(name)
-            self._feed(autonomous.Checkpointed(name, self._own.held(name)))
+        step, rows = self.account.pinned[name]
+        self._own.begin(name, Covered(self.account.run, step), rows)
+        if self._own.is_urgent(name):
+            self._note_uploads(wait=True)
+
+    def _note_uploads(self, wait: bool = False) -> None:
+        """Checkpoints that have arrived in the store, or could not be stored; with `wait` all that are on their way."""
+        for name, is_stored in self._own.arrived(wait):
+            event = autonomous.Checkpointed(name, self._own.held(name)) if is_stored else None
+            self._feed(event or autonomous.NotCheckpointed(name))
 
     # --- counting -----------------------------------------------------------------------------------------------
 
