@@ -163,6 +163,8 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return ERROR, "element %r gives up, its input is thrown away: %s", (element, reason)
         case e.OperatorCheckpointed(operator, number):
             return DEBUG, "operator %r stored its checkpoint %s", (operator, number)
+        case e.GroupSizeChosen(operator, rows):
+            return INFO, "operator %r keeps its window in groups of %s rows from now on", (operator, rows)
         case e.OperatorCheckpointFailed(operator, reason):
             return WARNING, "operator %r could not store its checkpoint: %s", (operator, reason)
         case e.OperatorDamaged(operator, reason):
