@@ -14,6 +14,7 @@ HoldfastError                     exit code 1
 ├── RegionParkedError       12    a region used up its resets; its state is intact
 ├── StepFailed              13    a step of an element failed (the region resets; users see it when parked)
 │   └── OperatorFailed      15    the user's code of an operator raised; the same failure at the same rows is not tried again
+├── BudgetExceededError     16    more was lost than a stream may lose; it is parked
 └── EngineGoneError         14    Spark itself is gone; the last published epoch is the truth
 
 Each carries one clear sentence (`str(error)`) and a `cure`: what to do next.
@@ -99,6 +100,10 @@ class StepFailed(HoldfastError, exit_code=13):
 class OperatorFailed(StepFailed, exit_code=15):
     """The user's code of an operator raised. The first line of the message tells operator and error, the others the
     user's lines of the traceback and the row."""
+
+
+class BudgetExceededError(HoldfastError, exit_code=16):
+    """More was lost on the way to a stream than it may lose, and it is parked until somebody resumes."""
 
 
 class EngineGoneError(HoldfastError, exit_code=14):

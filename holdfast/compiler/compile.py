@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from holdfast.compiler.analyse import Analyser, analyse
 from holdfast.compiler.composites import mark_composites
 from holdfast.compiler.contexts import check_contexts
 from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
+from holdfast.compiler.loss_budgets import check_budgets, made_consistent
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.paired import keep_pairs
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
@@ -26,16 +27,26 @@ from holdfast.operators.python.hosted_clock import Clock
 from holdfast.operators.shared.logic import KeyedLogic
 
 
-def compile_graph(graph: Graph, analyser: Analyser, *, has_store: bool = True) -> Plan:
-    """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run. Without a store nothing can be kept."""
+def compile_graph(
+    graph: Graph,
+    analyser: Analyser,
+    consistent: Collection[OperatorName] = frozenset(),
+    *,
+    has_store: bool = True,
+) -> Plan:
+    """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run. `consistent`: operators whose streams have
+    lost more than they may and are consistent from now on. Without a store nothing can be kept."""
     validate(graph)
     graph = mark_composites(graph)
+    if consistent:
+        graph = made_consistent(graph, consistent)
     graph = keep_pairs(graph) if has_store else graph
     settled = settle_times(graph)
     graph = settled.graph
     regions = find_regions(graph)
     check_identity(graph, regions.of)
     check_contexts(graph, regions)
+    check_budgets(graph, regions)
     stamped = find_stamped(graph)
     schemas = analyse(graph, analyser)
     regions, elements = independent(regions, fuse(graph, regions))

@@ -14,6 +14,13 @@ from holdfast.language.graph import Operator, RegionSettings, SinkSpec
 from holdfast.language.operators.stateless import ReplayableSpec
 from holdfast.operators.kinds import kind_of
 
+_FOLLOWS = {
+    "warn": "it is told, and the run goes on",
+    "park": "nothing more is delivered until somebody resumes",
+    "consistent": "all that its sources reach becomes a region, at once in run(), else from the next run on",
+}
+"""What follows when more is lost."""
+
 Names = Mapping[OperatorName, str]
 
 
@@ -23,6 +30,9 @@ def explain_text(plan: Plan) -> str:
     parts += [_region(region) for region in plan.regions]
     parts.append(_titled("elements", ("element", "region", "operators", "reads from"), _element_rows(plan)))
     parts.append(_titled("operators", ("operator", "kind", "what", "order"), _operator_rows(plan)))
+    budgets = list(_budget_rows(plan))
+    if budgets:
+        parts.append(_titled("loss budgets", ("stream of", "may lose", "then"), budgets))
     sinks = [(each.sink, each.guarantee, each.visible, each.reason) for each in guarantees(plan)]
     if sinks:
         parts.append(_titled("sinks", ("sink", "guarantee", "visible", "reason"), sinks))
@@ -70,6 +80,13 @@ def _operator_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     for operator in plan.graph.operators.values():
         order = "positions" if operator.name in ordered else "-"
         yield operator.name, operator.kind, kind_of(operator).what(operator), order
+
+
+def _budget_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for operator in plan.graph.operators.values():
+        budget = operator.annotations.may_lose
+        if budget is not None:
+            yield operator.name, budget.words(), _FOLLOWS[budget.then]
 
 
 def _titled(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -168,15 +185,15 @@ def _guarantee(
         promised = "exactly-once for single failures"
         reason = (
             f"in region {region.group}, whose elements fail and restart alone; {spec.sink.reason}; a death of the driver may"
-            " cost or repeat what went between elements since their own epochs, those lost are counted"
+            " cost or repeat what went between elements since their own epochs, those lost are counted; an end in order costs nothing"
         )
     kept = [name for name in region.starts if isinstance(plan.graph.operators[name].spec, ReplayableSpec)]
     kept = [name for name in kept if operator.name in behind[name]]
     ports = [port for port in ports if not any(port.endswith(f" of {name}") for name in kept)]
     if kept:
         reason += (
-            f"; rows that enter by {', '.join(kept)} are kept until an epoch has them: a reset costs none, the death of the"
-            " driver those since the last epoch, which are counted"
+            f"; rows that enter by {', '.join(kept)} are in the store before they are worked on, until an epoch has them: a reset"
+            " and the death of the driver cost none of them; those on their way there are lost with the driver, and counted"
         )
     if ports:
         reason += f"; but rows that enter by {', '.join(ports)} are best effort"

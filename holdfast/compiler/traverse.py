@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Graph, SinkSpec, StreamRef
+from holdfast.protocol.loss_budget import budget_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +108,17 @@ def sinks_behind(graph: Graph) -> Mapping[OperatorName, tuple[OperatorName, ...]
     leaving = edges_from(edges(graph))
     sinks = {name for name, operator in graph.operators.items() if isinstance(operator.spec, SinkSpec)}
     return {name: tuple(sorted(sinks & reachable(name, leaving, lambda _: True))) for name in graph.operators}
+
+
+def counted_behind(graph: Graph) -> Mapping[OperatorName, tuple[OperatorName, ...]]:
+    """Of each operator all for which is counted what its rows cost if they are lost: the sinks that they lead to, and the streams with
+    a loss budget, under `budget_key`. Itself included."""
+    leaving, sinks = edges_from(edges(graph)), sinks_behind(graph)
+    limited = {
+        name for name, operator in graph.operators.items() if operator.annotations.may_lose is not None
+    }
+    found = {}
+    for name in graph.operators:
+        streams = limited & reachable(name, leaving, lambda _: True) if limited else set()
+        found[name] = tuple(sorted((*sinks[name], *map(budget_key, streams))))
+    return found

@@ -24,6 +24,7 @@ def validate(graph: Graph) -> None:
             check_port(graph, operator, index, port)
         kind_of(operator).check(operator)
         check_checkpoint(operator)
+    check_errors_read(graph)
     check_cycles(graph)
 
 
@@ -123,6 +124,21 @@ def check_checkpoint(operator: Operator) -> None:
             "has no state to checkpoint",
             "Put .checkpoint(every=…) right behind an aggregate, a Python operator or a source.",
         )
+
+
+def check_errors_read(graph: Graph) -> None:
+    """Rows at which an operator or a sink failed go somewhere: left out without a reader, nobody would hear of them."""
+    read = {
+        stream for operator in graph.operators.values() for port in operator.inputs for stream in port.streams
+    }
+    for name, operator in graph.operators.items():
+        if getattr(operator.spec, "on_error", "fail") != "stream":
+            continue
+        if StreamRef(name, operator.outputs - 1) not in read:
+            raise TopologyError(
+                f'{name!r} was told on_error="stream", and nobody reads its errors.',
+                cure="Give them a sink, as .errors.sink(…, name='…'), or leave on_error= out.",
+            )
 
 
 def check_cycles(graph: Graph) -> None:

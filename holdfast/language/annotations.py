@@ -8,6 +8,7 @@ from holdfast.errors import TopologyError
 from holdfast.ids import is_safe_name
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import RegionSettings
+from holdfast.protocol.loss_budget import THENS, LossBudget
 from holdfast.protocol.shape import MODES, Mode
 
 Trigger = Literal["periodic", "operator", "manual", "aware"]
@@ -63,6 +64,28 @@ def region_settings(
         keep_for_s=None if keep_for is None else seconds(keep_for, "keep_for"),
         restore_within_s=None if restore_within is None else seconds(restore_within, "restore_within"),
     )
+
+
+def loss_budget(rows: Any, share: Any, set_back: Duration | None, then: Any) -> LossBudget:
+    """The arguments of `.may_lose(…)`, checked."""
+    if rows is None and share is None and set_back is None:
+        raise TopologyError(
+            "may_lose() says nothing.", cure="Give rows=…, share=… or seconds=…: how much may be lost."
+        )
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 0):
+        raise TopologyError(
+            f"rows must be a whole number, 0 or more, not {rows!r}.", cure="Give how many rows may be lost."
+        )
+    is_number = isinstance(share, int | float) and not isinstance(share, bool)
+    if share is not None and not (is_number and 0 <= share < 1):
+        raise TopologyError(
+            f"share must be at least 0 and less than 1, not {share!r}.",
+            cure="Give the part of all rows that may be lost: share=0.001 is one in a thousand.",
+        )
+    if then not in THENS:
+        raise TopologyError(f"then={then!r} is not known.", cure='Use "warn", "park" or "consistent".')
+    back = None if set_back is None else seconds(set_back, "seconds", zero=True)
+    return LossBudget(rows, None if share is None else float(share), back, then)
 
 
 def _trigger(trigger: str | None, period: Duration | None) -> Trigger:

@@ -114,6 +114,12 @@ class Source(ABC):
         thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and
         need no `wake`. Never call it while holding a lock that `next_slice` takes."""
 
+    def finish(self) -> bool:
+        """The run is to end in order. A source that receives rows by itself takes in nothing more and answers True: it is asked
+        for what it has received until `next_slice` answers None. Others answer False and are asked no more: the next run goes
+        on from their position. Called by the thread that calls `next_slice`."""
+        return False
+
     def close(self) -> None:
         """The run has ended, and nothing is asked any more: end threads, let go of connections."""
 

@@ -13,6 +13,7 @@ from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
 from holdfast.language.context import Context
 from holdfast.language.hosted import ERRORS, Missing, OnError
+from holdfast.protocol.loss_budget import LossBudget
 from holdfast.protocol.shape import Mode
 
 
@@ -126,6 +127,7 @@ class Annotations:
     checkpoint_every_s: float | None = None
     checkpoint_form: CheckpointForm | None = None
     isolated: bool = False
+    may_lose: LossBudget | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Verbs come in three kinds:
 
 - operators (`filter`, `select`, `aggregate`, `sink`, …) add an operator and return the stream it makes;
-- marks (`consistent`, `checkpoint`) say something about the operator that *made* this stream, and return it;
+- marks (`consistent`, `checkpoint`, `may_lose`) say something about the operator that *made* this stream, and return it;
 - borders (`autonomous`, `isolate`) add nothing: they return a handle on the same rows, and whatever reads through
   that handle is autonomous, or begins a new element. Other readers of the stream are not affected.
 """
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language import hints
-from holdfast.language.annotations import Trigger, region_settings
+from holdfast.language.annotations import Trigger, loss_budget, region_settings
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
@@ -37,6 +37,7 @@ from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.schema import to_arrow
+from holdfast.protocol.loss_budget import Then
 from holdfast.protocol.shape import Mode
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."
@@ -248,6 +249,24 @@ class Stream(
             )
         if form is not None:
             self._builder.mark(self._builder.made_by(self.ref.operator), checkpoint_form=checked_form(form))
+        return self
+
+    def may_lose(
+        self,
+        *,
+        rows: int | None = None,
+        share: float | None = None,
+        seconds: Duration | None = None,
+        then: Then = "warn",
+    ) -> Stream:
+        """Outside of regions: how much may be lost on the way from the sources to this stream, in all runs on a store.
+
+        `rows`: so many. `share`: such a part of what was lost or came. `seconds`: so much time of the state of operators on the way, which
+        went back to their own checkpoints. Each bound holds by itself. When one is exceeded that is told, and then: "warn" goes on;
+        "park" delivers nothing more until somebody resumes; "consistent" makes a region of all that the sources of this stream
+        reach, at once in `run`, else from the next run on."""
+        budget = loss_budget(rows, share, seconds, then)
+        self._builder.mark(self._builder.made_by(self.ref.operator), may_lose=budget)
         return self
 
     # --- borders before what follows ---

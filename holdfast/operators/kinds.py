@@ -49,6 +49,12 @@ def stateless_kind(op: Operator) -> StatelessKind[Any]:
     return kind
 
 
+def only_spark_knows(op: Operator) -> bool:
+    """Whether the operator is made of Spark expressions."""
+    kind = kind_of(op)
+    return isinstance(kind, StatelessKind) and kind.expressions
+
+
 def stored_rows(fingerprint: Fingerprint, meta: Mapping[str, Any]) -> StoredRows:
     """The stored rows of an operator, also of a kind that nobody here knows."""
     kind = next((kind for kind in KINDS.values() if kind.name == fingerprint.kind), None)

@@ -5,6 +5,7 @@ The element's loop owns the machine and feeds it between two steps. It performs 
     new ──Begin──▶ running ──a step fails too often──▶ gave up ──▶ ended
                       │  ▲                                 ▲
                       │  └──a step fails: it goes on───────┤
+                      │      (parked ◀──Park, Unpark──▶)   │
                       └──Stop: sources are read no more──▶ draining ──inputs are over──▶ ended
 
 What must hold is in `accounts.py`: an account is saved before the step whose rows it takes, so rows that a kill
@@ -14,12 +15,37 @@ if that is gone, from its own checkpoint, which costs what it took since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from enum import StrEnum
 
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.protocol.accounts import Account, Loss
+from holdfast.protocol.accounts import Account, Loss, Pin
+from holdfast.protocol.autonomous_messages import AutonomousCommand as AutonomousCommand
+from holdfast.protocol.autonomous_messages import AutonomousEvent as AutonomousEvent
+from holdfast.protocol.autonomous_messages import Begin as Begin
+from holdfast.protocol.autonomous_messages import CheckpointDue as CheckpointDue
+from holdfast.protocol.autonomous_messages import Checkpointed as Checkpointed
+from holdfast.protocol.autonomous_messages import CheckpointOperator as CheckpointOperator
+from holdfast.protocol.autonomous_messages import Discarded as Discarded
+from holdfast.protocol.autonomous_messages import End as End
+from holdfast.protocol.autonomous_messages import Gathered as Gathered
+from holdfast.protocol.autonomous_messages import GiveUp as GiveUp
+from holdfast.protocol.autonomous_messages import GoOnFromBefore as GoOnFromBefore
+from holdfast.protocol.autonomous_messages import InputsOver as InputsOver
+from holdfast.protocol.autonomous_messages import NotCheckpointed as NotCheckpointed
+from holdfast.protocol.autonomous_messages import Park as Park
+from holdfast.protocol.autonomous_messages import Recounted as Recounted
+from holdfast.protocol.autonomous_messages import Rest as Rest
+from holdfast.protocol.autonomous_messages import Restored as Restored
+from holdfast.protocol.autonomous_messages import RestoreOperator as RestoreOperator
+from holdfast.protocol.autonomous_messages import RunStep as RunStep
+from holdfast.protocol.autonomous_messages import SaveAccount as SaveAccount
+from holdfast.protocol.autonomous_messages import StepDone as StepDone
+from holdfast.protocol.autonomous_messages import StepFailed as StepFailed
+from holdfast.protocol.autonomous_messages import Stop as Stop
+from holdfast.protocol.autonomous_messages import TellLoss as TellLoss
+from holdfast.protocol.autonomous_messages import Unpark as Unpark
 from holdfast.protocol.phases import Machine
 
 MAX_CONSECUTIVE_FAILURES = 5
@@ -29,189 +55,22 @@ class AutonomousPhase(StrEnum):
     NEW = "new"
     RUNNING = "running"
     DRAINING = "draining"  # sources are read no more; inputs are worked off
+    PARKED = "parked"  # more is lost than may be: nothing is taken until somebody resumes
     GAVE_UP = "gave up"  # input is thrown away and counted
     ENDED = "ended"
 
 
 _N, _R, _D = AutonomousPhase.NEW, AutonomousPhase.RUNNING, AutonomousPhase.DRAINING
-_G, _E = AutonomousPhase.GAVE_UP, AutonomousPhase.ENDED
+_G, _E, _P = AutonomousPhase.GAVE_UP, AutonomousPhase.ENDED, AutonomousPhase.PARKED
 
 AUTONOMOUS_MOVES: Mapping[AutonomousPhase, frozenset[AutonomousPhase]] = {
     _N: frozenset({_R}),
-    _R: frozenset({_D, _G, _E}),
+    _R: frozenset({_D, _P, _G, _E}),
     _D: frozenset({_G, _E}),
+    _P: frozenset({_R, _D}),
     _G: frozenset({_E}),
     _E: frozenset(),
 }
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """The run begins; what earlier ones lost is settled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """The next step has its input: how far each connection it takes from is taken, and how many rows it holds."""
-
-    taken: Mapping[ConnectionId, int]
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepDone:
-    """The step under way ended well and its rows are handed on: rows by connection. `left`: rows it gave back, and
-    how far the connections they came along are taken without them. `as_stored`: operators whose state is what a restart
-    would give them, so that nothing would be lost with it."""
-
-    sent: Mapping[ConnectionId, int] = field(default_factory=dict)
-    left: int = 0
-    taken: Mapping[ConnectionId, int] = field(default_factory=dict)
-    as_stored: frozenset[OperatorName] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class StepFailed:
-    """The step under way failed, or what comes before one: to ask sources, to restore operators. `rows`: all it held,
-    counted. `spoiled`: operators whose state before it is gone. `sent`: what was handed on all the same."""
-
-    reason: str
-    rows: int
-    spoiled: frozenset[OperatorName] = frozenset()
-    sent: Mapping[ConnectionId, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Recounted:
-    """Rows that steps took since the last checkpoints, and whose number was not known until now."""
-
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """An operator has a state again. `lost`: rows that its checkpoint held and that could not be read; None: nobody can
-    tell any more, so all that went into it."""
-
-    operator: OperatorName
-    lost: int | None = 0
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointDue:
-    """The period of some operators has passed."""
-
-    operators: frozenset[OperatorName]
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpointed:
-    """An operator's checkpoint is durable: it covers every step up to the one behind which it was taken. `held`: rows that went into it."""
-
-    operator: OperatorName
-    held: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class NotCheckpointed:
-    """An operator's checkpoint could not be stored: the one before stays."""
-
-    operator: OperatorName
-
-
-@dataclass(frozen=True, slots=True)
-class Discarded:
-    """Input of an element that gave up was thrown away."""
-
-    taken: Mapping[ConnectionId, int]
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """There is nothing to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Read no more from sources."""
-
-
-@dataclass(frozen=True, slots=True)
-class InputsOver:
-    """Nothing more will come."""
-
-
-AutonomousEvent = (
-    Begin | Gathered | StepDone | StepFailed | Recounted | Restored | CheckpointDue | Checkpointed | NotCheckpointed
-    | Discarded
-    | Rest | Stop | InputsOver
-)  # fmt: skip
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SaveAccount:
-    """Write the account durably, with the positions of the sources, before anything else happens."""
-
-    account: Account
-
-
-@dataclass(frozen=True, slots=True)
-class RunStep:
-    """Run the step whose input was gathered; answer StepDone or StepFailed."""
-
-
-@dataclass(frozen=True, slots=True)
-class GoOnFromBefore:
-    """The operators keep the versions they had before the failed step, and drop what it made."""
-
-    operators: tuple[OperatorName, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreOperator:
-    """Load the operator's own checkpoint; without one, its initial state. Answer Restored."""
-
-    operator: OperatorName
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointOperator:
-    """Take the operator's state as it is now, and store it while steps go on; answer Checkpointed or NotCheckpointed between two steps, before
-    the operator is restored."""
-
-    operator: OperatorName
-
-
-@dataclass(frozen=True, slots=True)
-class TellLoss:
-    """Rows are gone, and counted: let people know."""
-
-    loss: Loss
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """From here on input is thrown away and counted, and sources are not read."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Close the outputs; the thread ends."""
-
-
-AutonomousCommand = (
-    SaveAccount | RunStep | GoOnFromBefore | RestoreOperator | CheckpointOperator | TellLoss | GiveUp | End
-)
 
 
 class AutonomousMachine(Machine[AutonomousPhase]):
@@ -233,6 +92,11 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         self._is_saved = False
 
     @property
+    def is_parked(self) -> bool:
+        """It takes nothing, though there may be something."""
+        return self.phase is _P
+
+    @property
     def may_step(self) -> bool:
         return self.phase in (_R, _D)
 
@@ -252,15 +116,15 @@ class AutonomousMachine(Machine[AutonomousPhase]):
             case Begin():
                 self._move(_R)
                 return [RestoreOperator(name) for name in self._stateful]
-            case Gathered(taken, rows):
-                return self._on_gathered(taken, rows)
+            case Gathered(taken, rows, at):
+                return self._on_gathered(taken, rows, at)
             case StepDone():
                 return self._on_done(event)
             case StepFailed():
                 return self._on_failed(event)
             case Recounted(rows):
                 absorbed = {name: old + rows for name, old in self.account.absorbed.items()}
-                self._change(absorbed=absorbed)
+                self._change(absorbed=absorbed, passed=self._passed_after(rows))
                 return []
             case Restored(operator, lost, reason):
                 return self._on_restored(operator, lost, reason)
@@ -277,8 +141,19 @@ class AutonomousMachine(Machine[AutonomousPhase]):
             case Rest():
                 return self._save_changes()
             case Stop():
-                if self.phase is _R:
+                if self.phase in (
+                    _R,
+                    _P,
+                ):  # what was taken from sources is worked off: to leave it would lose it
                     self._move(_D)
+                return []
+            case Park():
+                if self.phase is _R:
+                    self._move(_P)
+                return self._save_changes()
+            case Unpark():
+                if self.phase is _P:
+                    self._move(_R)
                 return []
             case InputsOver():
                 self._move(_E)
@@ -297,10 +172,23 @@ class AutonomousMachine(Machine[AutonomousPhase]):
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _on_gathered(self, taken: Mapping[ConnectionId, int], rows: int) -> list[AutonomousCommand]:
-        step = self.account.step + 1
-        self._change(step=step, taken={**self.account.taken, **taken}, in_flight=rows)
+    def _on_gathered(
+        self, taken: Mapping[ConnectionId, int], rows: int, at: float
+    ) -> list[AutonomousCommand]:
+        step, since = self.account.step + 1, {**dict.fromkeys(self._stateful, at), **self.account.since}
+        pinned = {
+            n: replace(p, next_at=at if p.next_at is None else p.next_at)
+            for n, p in self.account.pinned.items()
+        }
+        took = {**self.account.taken, **taken}
+        self._change(step=step, taken=took, in_flight=rows, pinned=pinned, since=since, last=at)
         return [*self._save(), RunStep()]
+
+    def _since_without(self, operators: Collection[OperatorName]) -> dict[OperatorName, float]:
+        return {name: at for name, at in self.account.since.items() if name not in operators}
+
+    def _passed_after(self, rows: int) -> dict[OperatorName, int]:
+        return {key: before + rows for key, before in self.account.passed.items()}
 
     def _on_done(self, event: StepDone) -> list[AutonomousCommand]:
         self.failed_in_a_row = 0
@@ -310,10 +198,16 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         taken = {**self.account.taken, **event.taken}
         # What is on its way into the store is the same state: none of the absorbed rows is missing in it.
         pinned = {
-            n: (at, 0 if n in event.as_stored else n_in) for n, (at, n_in) in self.account.pinned.items()
+            n: replace(pin, rows=0) if n in event.as_stored else pin for n, pin in self.account.pinned.items()
         }
         self._change(
-            sent=self._sent_after(event.sent), taken=taken, in_flight=0, absorbed=absorbed, pinned=pinned
+            sent=self._sent_after(event.sent),
+            taken=taken,
+            in_flight=0,
+            absorbed=absorbed,
+            pinned=pinned,
+            passed=self._passed_after(rows),
+            since=self._since_without(event.as_stored),
         )
         return []
 
@@ -324,8 +218,14 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         good = tuple(name for name in self._stateful if name not in event.spoiled)
         losses = [self._loss(event.rows, event.reason), *(self._lost_state(name, event) for name in spoiled)]
         absorbed = {name: 0 if name in spoiled else old for name, old in self.account.absorbed.items()}
-        pinned = self._pinned_without(event.spoiled)
-        self._change(sent=self._sent_after(event.sent), in_flight=0, absorbed=absorbed, pinned=pinned)
+        fresh = {name for name, rows in absorbed.items() if not rows}
+        self._change(
+            sent=self._sent_after(event.sent),
+            in_flight=0,
+            absorbed=absorbed,
+            pinned=self._pinned_without(event.spoiled),
+            since=self._since_without(fresh),
+        )
         commands = self._lose(losses)
         commands += [GoOnFromBefore(good)] if good else []
         if self.failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
@@ -335,7 +235,8 @@ class AutonomousMachine(Machine[AutonomousPhase]):
 
     def _lost_state(self, name: OperatorName, event: StepFailed) -> Loss:
         reason = f"{event.reason}; operator {name} goes back to its last checkpoint"
-        return self._loss(event.rows + self.account.absorbed.get(name, 0), reason, name)
+        rows = event.rows + self.account.absorbed.get(name, 0)
+        return replace(self._loss(rows, reason, name), seconds=self.account.age(name))
 
     def _sent_after(self, sent: Mapping[ConnectionId, int]) -> dict[ConnectionId, int]:
         return {id: before + sent.get(id, 0) for id, before in self.account.sent.items()}
@@ -357,22 +258,24 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         wanted = [name for name in self._stateful if name in may]
         if not wanted:
             return []
-        now = {name: (self.account.step, self.account.absorbed[name]) for name in wanted}
+        now = {name: Pin(self.account.step, self.account.absorbed[name]) for name in wanted}
         self._change(pinned={**self.account.pinned, **now})
         # The account first: a checkpoint proves that its step ended, but neither where the rows of that step went, nor how many it has.
         return [*self._save(), *(CheckpointOperator(name) for name in wanted)]
 
     def _on_checkpointed(self, operator: OperatorName, held: int) -> list[AutonomousCommand]:
         absorbed = self.account.absorbed[operator]
-        _, before = self.account.pinned.get(operator, (0, absorbed))
+        pin = self.account.pinned.get(operator, Pin(self.account.step, absorbed))
+        since = self._since_without({operator}) | ({operator: pin.next_at} if pin.next_at is not None else {})
         self._change(
-            absorbed={**self.account.absorbed, operator: absorbed - before},
+            absorbed={**self.account.absorbed, operator: absorbed - pin.rows},
             pinned=self._pinned_without({operator}),
             held={**self.account.held, operator: held},
+            since=since,
         )
         return []
 
-    def _pinned_without(self, gone: Set[OperatorName]) -> dict[OperatorName, tuple[int, int]]:
+    def _pinned_without(self, gone: Collection[OperatorName]) -> dict[OperatorName, Pin]:
         return {name: pin for name, pin in self.account.pinned.items() if name not in gone}
 
     # --- losses -----------------------------------------------------------------------------------------------------

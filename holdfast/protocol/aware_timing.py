@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Literal
 
 from holdfast.ids import ElementName
-from holdfast.protocol.size_curves import Point, average, between, lowest, total
+from holdfast.protocol.size_curves import Point, average, between, lowest, settled, total
 from holdfast.protocol.turning_points import Size, Turn
 
 Sizes = Mapping[ElementName, Size]
@@ -137,11 +137,13 @@ class AwareTiming:
         self._curves: dict[ElementName, list[Point]] = {}
         self._periods_since = 0
         """Periods that ended since the last profile."""
+        self._began = float("-inf")
 
     def handle(self, event: TimingEvent) -> list[Decision]:
         match event:
             case Began(at, sizes):
                 self._begins, self._curves, self._periods_since = [], {}, 0
+                self._began = at
                 self._note(sizes)
                 return self._begin_period(at, sizes, look=True)
             case Turned():
@@ -233,20 +235,30 @@ class AwareTiming:
         if self._periods_since < max(wait, self._settings.profiled):
             return []
         self._periods_since = 0
-        self.profile = profile_of(self._curves, [*begins, at], self._settings)
+        fresh = begins[0] <= self._began
+        self.profile = profile_of(self._curves, [*begins, at], self._settings, fresh=fresh)
         return [Profiled(at, self.profile)]
 
 
 def profile_of(
-    curves: Mapping[ElementName, list[Point]], bounds: list[float], settings: AwareSettings
+    curves: Mapping[ElementName, list[Point]],
+    bounds: list[float],
+    settings: AwareSettings,
+    *,
+    fresh: bool = False,
 ) -> Profile:
-    """What the curves of elements say about the periods between `bounds`."""
+    """What the curves of elements say about the periods between `bounds`. `fresh`: they begin with the run, and with a state that
+    does not come again: how sizes rise from there tells nothing about minima."""
     spans = {name: between(curve, bounds[0], bounds[-1]) for name, curve in curves.items() if curve}
-    dynamic = frozenset(name for name, curve in spans.items() if lowest(curve) < average(curve) / 2)
+    known = {name: settled(curve) for name, curve in spans.items()} if fresh else spans
+    dynamic = frozenset(name for name, curve in known.items() if lowest(curve) < average(curve) / 2)
     if not dynamic:
         return Profile(dynamic, 0.0, 0.0, 0.0)
     summed = total(spans[name] for name in dynamic)
-    minima = [lowest(between(summed, since, until)) for since, until in pairwise(bounds)]
+    if fresh:
+        summed = settled(summed)
+    periods = [(since, until) for since, until in pairwise(bounds) if until > summed[0][0]]
+    minima = [lowest(between(summed, since, until)) for since, until in periods or [(bounds[0], bounds[-1])]]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
     return Profile(dynamic, s_max, s_min, mean)

@@ -23,6 +23,7 @@ from enum import StrEnum
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, Attempt, ElementName, Epoch
 from holdfast.protocol import commands, messages
 from holdfast.protocol.commands import ControllerCommand
+from holdfast.protocol.holdups import UnderWay
 from holdfast.protocol.messages import ControllerEvent
 from holdfast.protocol.phases import Machine
 from holdfast.protocol.shape import STYLE_OF, MarkerKind, Mode, RegionShape
@@ -105,6 +106,15 @@ class RegionController(Machine[ControllerPhase]):
             self._published, self._next_epoch, self._attempt, self._consecutive_resets, is_parked
         )
 
+    @property
+    def under_way(self) -> UnderWay | None:
+        """For people: the epoch that is being established."""
+        if self._epoch is None:
+            return None
+        asked = self._shape.elements if self._style == "token" else self._shape.starts()
+        asked = asked if not self._unready else ()
+        return UnderWay(self._epoch, self._style, frozenset(self._waiting), frozenset(asked))
+
     # --- the one method that changes state ------------------------------------------------------------------------
 
     def handle(self, event: ControllerEvent) -> list[ControllerCommand]:
@@ -130,8 +140,8 @@ class RegionController(Machine[ControllerPhase]):
                 return self._on_commit_failed(event)
             case messages.UploadFailed():
                 return self._on_upload_failed(event)
-            case messages.DrainTimedOut(epoch, attempt):
-                return self._on_drain_timed_out(epoch, attempt)
+            case messages.DrainTimedOut():
+                return self._on_drain_timed_out(event)
             case messages.ResetTimedOut(_, attempt):
                 return self._on_reset_timed_out(attempt)
             case messages.PatienceOver():
@@ -308,14 +318,12 @@ class RegionController(Machine[ControllerPhase]):
             f"{event.element} could not upload epoch {event.epoch}: {event.reason}", event.may_pass
         )
 
-    def _on_drain_timed_out(self, epoch: Epoch, attempt: Attempt) -> list[ControllerCommand]:
-        if not self._is_establishing(epoch, attempt):
+    def _on_drain_timed_out(self, event: messages.DrainTimedOut) -> list[ControllerCommand]:
+        if not self._is_establishing(event.epoch, event.attempt):
             return self._ignore()
-        if self._unready:
-            return self._fail(
-                f"epoch {epoch} timed out: operators of {self._unready[-1]} may not be checkpointed yet"
-            )
-        return self._fail(f"epoch {epoch} timed out; no answer from {self._silent()}")
+        if event.held_up_by:
+            return self._fail(f"epoch {event.epoch} timed out; {event.held_up_by}")
+        return self._fail(f"epoch {event.epoch} timed out; no answer from {self._silent()}")
 
     # --- publishing and committing: what happened is found out before anything else is decided -----------------------
 

@@ -101,6 +101,21 @@ class ElementMachine(Machine[ElementPhase]):
         token = messages.Marker("token", self._under_way[0], self.attempt)
         return token, (self._data | self._control) - self._delivered
 
+    def has_joined(self, epoch: Epoch) -> bool:
+        """True if the element takes part in `epoch`, which it has not pinned yet."""
+        return self._under_way is not None and self._under_way[0] == epoch
+
+    def missing(self, epoch: Epoch) -> frozenset[ConnectionId]:
+        """Links that have not delivered the marker of `epoch`; none if it is pinned."""
+        if self._epoch >= epoch:
+            return NO_LINKS
+        return (self._data | self._control) - (self._delivered if self.has_joined(epoch) else NO_LINKS)
+
+    @property
+    def stores(self) -> Epoch | None:
+        """The epoch that is pinned and on its way into the store."""
+        return self._uploading
+
     @property
     def blocked_links(self) -> frozenset[ConnectionId]:
         """Links whose batches and epoch markers wait: what lies there comes after the epoch or reset under way."""

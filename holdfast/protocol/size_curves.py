@@ -53,6 +53,14 @@ def lowest(curve: Curve) -> float:
     return min(size for _, size in curve)
 
 
+def settled(curve: Curve) -> list[Point]:
+    """A curve from where it falls for the first time; if it never does, its last point."""
+    for number, (one, other) in enumerate(pairwise(curve)):
+        if other[1] < one[1]:
+            return list(curve[number:])
+    return list(curve[-1:])
+
+
 def thinned(curve: Curve, most: int) -> list[Point]:
     """At most `most` points of a curve: of each of as many stretches as that leaves, the lowest and the highest."""
     if len(curve) <= most:

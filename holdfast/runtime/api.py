@@ -8,10 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
+from holdfast.compiler.plan import Plan
+from holdfast.errors import BudgetExceededError
 from holdfast.language.run import RunStatus, Until
 from holdfast.language.topology import Format, Topology, set_runner
+from holdfast.operators.kinds import only_spark_knows
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.job import Job
 from holdfast.store.base import Store
@@ -35,21 +39,16 @@ class SparkRunner:
         **options: Any,
     ) -> RunStatus:
         """Blocks until the end; returns the final status. Ctrl-C and SIGTERM establish a final epoch first."""
-        job = self._start(topology, spark, store, until, **options)
-        if on_start is not None:
-            on_start(job)
-        return run_to_end(job)
+        return run_and_restart(
+            lambda take_over: self._start(topology, spark, store, until, **{**options, **take_over}), on_start
+        )
 
     def submit(self, topology: Topology, spark: SparkSession | None, store: Any, **options: Any) -> Job:
         """Starts and returns at once."""
         return self._start(topology, spark, store, options.pop("until", None), **options)
 
     def explain(self, topology: Topology, format: Format, spark: SparkSession | None) -> str:
-        engine = _engine(topology, spark)
-        try:
-            plan = compile_graph(topology.graph(), engine.analyser())
-        finally:
-            engine.stop()
+        plan = _plan(topology, spark)
         return explain_mermaid(plan) if format == "mermaid" else explain_text(plan)
 
     def _start(
@@ -65,12 +64,44 @@ class SparkRunner:
             raise
 
 
+def _plan(topology: Topology, spark: SparkSession | None) -> Plan:
+    """Spark is started only for graphs with expressions, whose columns nobody else knows."""
+    graph = topology.graph()
+    if not any(only_spark_knows(operator) for operator in graph.operators.values()):
+        return compile_graph(graph, ArrowAnalyser())
+    engine = _engine(topology, spark)
+    try:
+        return compile_graph(graph, engine.analyser())
+    finally:
+        engine.stop()
+
+
+def run_and_restart(
+    start: Callable[[dict[str, Any]], Job], on_start: Callable[[Job], None] | None = None
+) -> RunStatus:
+    """Run a graph to its end. If a stream becomes consistent because too much was lost, the run stops in order and another begins, in
+    which it is. `start` is given what is another in a second run."""
+    changed: dict[str, Any] = {}
+    while True:
+        job = start(changed)
+        job.can_restart = True
+        if on_start is not None:
+            on_start(job)
+        status = run_to_end(job)
+        if not job.wants_restart:
+            return status
+        changed = {"take_over": False}
+
+
 def run_to_end(job: Job) -> RunStatus:
     """Wait for the job's end; a first Ctrl-C or SIGTERM asks it to stop well, a second one ends it at once."""
     with _stop_signals(job):
         try:
             while not job.await_termination(timeout=3600.0):
                 pass
+        except BudgetExceededError:
+            job.stop()  # what was taken from sources is worked off
+            raise
         finally:
             job.close()
     return job.status()

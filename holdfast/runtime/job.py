@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -17,8 +17,10 @@ from holdfast.language.graph import Graph, SourceSpec
 from holdfast.language.run import ElementStatus, RegionStatus, Run, RunState, RunStatus, Until
 from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
+from holdfast.runtime.ending import Ending, ending_last
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Signals
+from holdfast.runtime.loss_budgets import become_consistent
 from holdfast.runtime.metrics import ended_event
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
@@ -70,6 +72,9 @@ class Job(Run):
         self._failure: BaseException | None = None
         self._ended = threading.Event()
         self._stop_asked = False
+        self.can_restart = False
+        """Set by an owner who runs the graph again when this run has ended because it `wants_restart`."""
+        self.wants_restart = False
         self._closing = threading.Lock()
         self._closed = False
         self._threads: list[threading.Thread] = []
@@ -90,7 +95,9 @@ class Job(Run):
             token = self._store.acquire(take_over=self._take_over)
         try:
             self._use_stored_schemas()
-            self.plan = compile_graph(self.graph, self._engine.analyser(), has_store=self._store is not None)
+            consistent = become_consistent(self.graph, self._store)
+            has_store = self._store is not None
+            self.plan = compile_graph(self.graph, self._engine.analyser(), consistent, has_store=has_store)
             if self.plan.regions and self._store is None:
                 names = ", ".join(repr(str(region.name)) for region in self.plan.regions)
                 raise ConfigError(
@@ -101,6 +108,7 @@ class Job(Run):
             self._wiring = Wiring(self.graph, self.plan, self._surroundings(identity, token))
             self._wiring.wire()
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
+            self._ending = Ending(self.regions, self.loops, self._wiring.connections, self._signals)
             self._wiring.find_beginnings(self._until == "available")
             for run in (run for loop in self.loops.values() for run in loop.worker.sources):
                 run.closes = self._closes
@@ -121,7 +129,7 @@ class Job(Run):
             {str(name): RegionStatus.of(region.status(now)) for name, region in self.regions.items()},
             {str(name): ElementStatus.of(loop.status(now)) for name, loop in self.loops.items()},
             self._wiring.lost_by_sink(),
-            more=self._wiring.changes(),
+            more=self._wiring.more_status(),
         )
 
     def stop(self, timeout: Duration | None = None) -> None:
@@ -134,19 +142,24 @@ class Job(Run):
         self._shut_down()
 
     def ask_to_stop(self) -> None:
+        self.wants_restart = False
+        self._stop_all()
+
+    def _stop_all(self) -> None:
         self._stop_asked = True
-        fed = {c.target for c in self.plan.connections if c.preserved}
+        last = ending_last(self.plan)
         for region in self.regions.values():
-            if fed.isdisjoint(region.lives):
-                region.stop_when_possible()
-            else:
+            if region.plan.name in last:
                 region.stop_at_end()
+            else:
+                region.stop_when_possible()
         for life in self._wiring.alone:
             life.stop_when_possible()
 
     def resume(self) -> None:
         for region in self.regions.values():
             region.resume()
+        self._wiring.budgets.resume()
 
     def trigger_epoch(self) -> None:
         for region in self.regions.values():
@@ -163,8 +176,10 @@ class Job(Run):
             self._shut_down()
             raise self._failure
         parked = next((region for region in self.regions.values() if region.parked), None)
-        if parked is not None and (ended or self._stands_still()):
+        if parked is not None and (ended or self._ending.stands_still()):
             raise parked.parked_error() from parked.cause
+        if self._wiring.budgets.parked and (ended or self._ending.stands_still()):
+            raise self._wiring.budgets.error()
         if ended:
             self._shut_down()
             for life in self._wiring.alone:
@@ -202,43 +217,18 @@ class Job(Run):
     def _ended_within(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self._ended.wait(MONITOR_S):
-            if self._stands_still():
+            if self._ending.stands_still():
                 return False
             if deadline is not None and self._clock.monotonic() >= deadline:
                 return False
         return True
-
-    def _stands_still(self) -> bool:
-        """True if a region is parked and everything else has come to its end, or waits for what is parked."""
-        parked = [region for region in self.regions.values() if region.parked]
-        groups = {region.plan.group for region in parked} - {None}
-        if not parked or not all(self._is_still(region, groups) for region in self.regions.values()):
-            return False
-        silent = {name for region in parked for name in region.lives}
-        waiting = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
-        while starved := [loop for loop in waiting if self._is_starved(loop, silent)]:
-            silent.update(loop.name for loop in starved)
-            waiting = [loop for loop in waiting if loop not in starved]
-        return not waiting
-
-    def _is_still(self, region: Region, groups: Set[RegionName | None]) -> bool:
-        """True if a region is parked or over, or one of those `groups`, of which a member is parked, and cannot go on."""
-        if region.parked or region.done.is_set():
-            return True
-        loops = [life.loop for life in region.lives.values()]
-        return region.plan.group in groups and all(loop.is_stuck for loop in loops)
-
-    def _is_starved(self, loop: ElementLoop, silent: set[ElementName]) -> bool:
-        """True if an element outside of regions can only get more to do from elements that are silent."""
-        assert isinstance(loop.life, AloneLife)
-        return loop.finished or loop.life.is_starved({c.id for c in loop.plan.inputs if c.source in silent})
 
     def _state(self) -> RunState:
         if self._failure is not None:
             return "failed"
         if self._ended.is_set():
             return "ended"
-        if any(region.parked for region in self.regions.values()):
+        if any(region.parked for region in self.regions.values()) or self._wiring.budgets.parked:
             return "parked"
         return "stopping" if self._stop_asked else "running"
 
@@ -246,8 +236,9 @@ class Job(Run):
         """Thread body: ends of regions, mail, reports."""
         try:
             while not self._ended.is_set():
+                self._look_at_budgets()
                 self._watch_regions()
-                self._end_cycles()
+                self._ending.end_cycles()
                 self._read_mail()
                 self._report()
                 if all(r.done.is_set() for r in self.regions.values()) and self._autonomous_over():
@@ -257,6 +248,13 @@ class Job(Run):
         except BaseException as error:
             self.fail(error)
         self._signals.notify()
+
+    def _look_at_budgets(self) -> None:
+        """A stream that becomes consistent does so at once if the owner of this run starts it again."""
+        self._wiring.budgets.check()
+        if self._wiring.budgets.wants_restart and self.can_restart and not self._stop_asked:
+            self.wants_restart = True
+            self._stop_all()
 
     def _report(self, final: bool = False) -> None:
         """Rows that were left out and a summary, each second and at the end; then the event log is written."""
@@ -274,20 +272,10 @@ class Job(Run):
             if region.done.is_set():
                 for name in region.plan.shape.elements:
                     self._end_element(name)
+            elif region.stops_at_end and self._ending.waits_in_vain(region):
+                region.stop_when_possible()
             elif region.stops_at_end or (self._until == "available" and not self._stop_asked):
                 region.finish_if_exhausted()
-
-    def _end_cycles(self) -> None:
-        """Elements outside of regions that rest and only wait for each other have come to their end: no other would tell."""
-        with self._signals.condition:
-            loops = [loop for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
-            waiting = [loop for loop in loops if loop.resting and not loop.finished]
-            names = {loop.name for loop in waiting}
-            while any(busy := [not self._is_starved(loop, names) for loop in waiting]):
-                waiting = [loop for loop, is_busy in zip(waiting, busy, strict=True) if not is_busy]
-                names = {loop.name for loop in waiting}
-            for connection in [c for loop in waiting for c in loop.plan.outputs if c.target in names]:
-                self._wiring.connections[connection.id].close()
 
     def _end_element(self, name: ElementName) -> None:
         loop = self.loops[name]
@@ -382,6 +370,7 @@ class Job(Run):
     def _start_threads(self) -> None:
         for event in self._wiring.how_it_begins(self._until):
             self.feed.announce(event)
+        self._wiring.budgets.check()
         bodies = [(loop.run, f"element-{name}") for name, loop in self.loops.items()]
         bodies += [(region.run, f"region-{name}") for name, region in self.regions.items()]
         bodies.append((self._monitor, "monitor"))

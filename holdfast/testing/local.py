@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.language.run import RunStatus, Until
 from holdfast.language.topology import Topology
-from holdfast.runtime.api import run_to_end
+from holdfast.runtime.api import run_and_restart
 from holdfast.runtime.engines.local import LocalEngine
 from holdfast.runtime.job import Job
 from holdfast.store.urls import open_store
@@ -20,7 +20,10 @@ def run_local(
     **options: Any,
 ) -> RunStatus:
     """Run to the end and return the final status. Operators made of Spark expressions need real Spark."""
-    return run_to_end(submit_local(topology, store, until, partitions, **options))
+    on_start = options.pop("on_start", None)
+    return run_and_restart(
+        lambda changed: submit_local(topology, store, until, partitions, **{**options, **changed}), on_start
+    )
 
 
 def submit_local(

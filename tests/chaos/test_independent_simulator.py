@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from many_schedules import first_failure
 from sampling import Extent
@@ -61,9 +63,13 @@ DEFECTS = [
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_a_planted_defect_is_found(defect: type) -> None:
+def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> None:
     options = {"link_class" if issubclass(defect, Preserved) else "journal_class": defect}
     failure = first_failure(lambda seed: IndependentSimulator(seed, **options).run(), 400)
+    tell(
+        "planted defects",
+        f"{defect.__name__}: schedule {failure.seed}: {failure.reason.splitlines()[0][:120]}",
+    )
     assert f"holdfast.chaos.independent --seed {failure.seed}" in str(failure)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -33,8 +33,10 @@ SCHEDULES_MAX = 4000
 
 
 class SavesAfterTheStep(AutonomousMachine):
-    def _on_gathered(self, taken: Mapping[ConnectionId, int], rows: int) -> list[AutonomousCommand]:
-        return [c for c in super()._on_gathered(taken, rows) if not isinstance(c, SaveAccount)]
+    def _on_gathered(
+        self, taken: Mapping[ConnectionId, int], rows: int, at: float
+    ) -> list[AutonomousCommand]:
+        return [c for c in super()._on_gathered(taken, rows, at) if not isinstance(c, SaveAccount)]
 
     def _on_done(self, event: StepDone) -> list[AutonomousCommand]:
         super()._on_done(event)
@@ -42,13 +44,17 @@ class SavesAfterTheStep(AutonomousMachine):
 
 
 class ForgetsWhatIsInFlight(AutonomousMachine):
-    def _on_gathered(self, taken: Mapping[ConnectionId, int], rows: int) -> list[AutonomousCommand]:
-        return super()._on_gathered(taken, 0)
+    def _on_gathered(
+        self, taken: Mapping[ConnectionId, int], rows: int, at: float
+    ) -> list[AutonomousCommand]:
+        return super()._on_gathered(taken, 0, at)
 
 
 class ForgetsWhatItTook(AutonomousMachine):
-    def _on_gathered(self, taken: Mapping[ConnectionId, int], rows: int) -> list[AutonomousCommand]:
-        return super()._on_gathered({}, rows)
+    def _on_gathered(
+        self, taken: Mapping[ConnectionId, int], rows: int, at: float
+    ) -> list[AutonomousCommand]:
+        return super()._on_gathered({}, rows, at)
 
 
 class ForgetsWhatItSent(AutonomousMachine):
@@ -202,8 +208,8 @@ def covers_all(covered: Covered | None, account: Account) -> bool:
 
 def since_any_pin(covered: Covered | None, account: Account, name: OperatorName, absorbed: int) -> int:
     """As if whatever was on its way had arrived."""
-    _, before = account.pinned.get(name, (0, 0))
-    return 0 if _covers(covered, account) else absorbed + account.in_flight - before
+    rows = account.pinned[name].rows if name in account.pinned else 0
+    return 0 if _covers(covered, account) else absorbed + account.in_flight - rows
 
 
 def since_no_pin(covered: Covered | None, account: Account, name: OperatorName, absorbed: int) -> int:
@@ -262,8 +268,12 @@ DEFECTS: dict[type, str] = {
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_a_planted_defect_is_found(defect: type) -> None:
+def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> None:
     failure = hunt(defect)
+    tell(
+        "planted defects",
+        f"{defect.__name__}: schedule {failure.seed}: {failure.reason.splitlines()[0][:120]}",
+    )
     assert DEFECTS[defect] in str(failure)
     assert f"holdfast.chaos.mixed --seed {failure.seed}" in str(failure)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -342,7 +343,11 @@ DEFECTS: dict[type, str] = {
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_a_planted_defect_is_found(defect: type) -> None:
+def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> None:
     failure = hunt(defect)
+    tell(
+        "planted defects",
+        f"{defect.__name__}: schedule {failure.seed}: {failure.reason.splitlines()[0][:120]}",
+    )
     assert DEFECTS[defect] in str(failure)
     assert f"--seed {failure.seed}" in str(failure)

@@ -24,7 +24,7 @@ from holdfast.protocol.shape import TOGETHER, Mode
 SCHEDULES = 100_000
 """Per mode."""
 CHUNK = 500
-CHUNKS_SAMPLED = 8
+CHUNKS_SAMPLED = 10
 
 Chunk = tuple[Mode, range]
 

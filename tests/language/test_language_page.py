@@ -98,7 +98,18 @@ def test_an_epoch_that_is_committed_again_changes_nothing(tmp_path: Path) -> Non
     assert result(path) == [("a", 1, 7)]
 
 
-MARKS = {"consistent", "checkpoint", "autonomous", "isolate", "malformed", "late", "errors", "ref", "barrier"}
+MARKS = {
+    "consistent",
+    "checkpoint",
+    "autonomous",
+    "isolate",
+    "may_lose",
+    "malformed",
+    "late",
+    "errors",
+    "ref",
+    "barrier",
+}
 
 
 def test_the_page_says_of_every_verb_where_it_runs() -> None:

@@ -22,7 +22,7 @@ from holdfast.protocol.aware_timing import (
     Turned,
     profile_of,
 )
-from holdfast.protocol.size_curves import average, between, lowest, sizes_at, thinned, total
+from holdfast.protocol.size_curves import average, between, lowest, settled, sizes_at, thinned, total
 from holdfast.protocol.turning_points import Size, Turn, TurnDetector
 
 HAU1, HAU2, STEADY = ElementName("HAU1"), ElementName("HAU2"), ElementName("steady")
@@ -118,6 +118,32 @@ def test_the_choice_of_figure_11() -> None:
         policy.handle(Turned(8, HAU1, Turn(8, 10, 60, True), {HAU1: Size(8, 10, 60), HAU2: Size(8, 60, 9)}))
         == []
     )
+
+
+def test_a_curve_is_settled_from_its_first_fall_on() -> None:
+    assert settled([(0.0, 1.0), (1.0, 5.0), (2.0, 5.0), (3.0, 2.0), (4.0, 6.0)]) == [
+        (2.0, 5.0),
+        (3.0, 2.0),
+        (4.0, 6.0),
+    ]
+    assert settled([(0.0, 1.0), (1.0, 5.0)]) == [(1.0, 5.0)]
+    assert settled([(0.0, 3.0), (1.0, 1.0)]) == [(0.0, 3.0), (1.0, 1.0)]
+
+
+def test_how_sizes_rise_from_a_fresh_state_is_no_minimum() -> None:
+    """The state is empty once; afterwards it never falls below 30. Of the empty one the threshold would be made too low."""
+    bounds, settings = [0.0, 10.0, 20.0, 30.0], AwareSettings(10.0)
+    curve = [(0.0, 0.0), (8.0, 100.0), (9.0, 30.0), (18.0, 100.0), (19.0, 32.0), (28.0, 100.0), (29.0, 31.0)]
+    found = profile_of({ElementName("a"): curve}, bounds, settings, fresh=True)
+    assert (found.dynamic, found.s_min) == ({ElementName("a")}, 30)
+    assert found.s_max > 35
+    assert profile_of({ElementName("a"): curve}, bounds, settings).s_max < 33
+
+
+def test_an_element_that_only_grows_is_not_dynamic() -> None:
+    curve = [(0.0, 0.0), (30.0, 100.0)]
+    fresh = profile_of({ElementName("a"): curve}, [0.0, 10.0, 20.0, 30.0], AwareSettings(10.0), fresh=True)
+    assert fresh.dynamic == frozenset()
 
 
 def test_without_an_alert_the_epoch_comes_at_the_end_of_the_period() -> None:

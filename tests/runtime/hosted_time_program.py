@@ -76,6 +76,7 @@ def build(here: str, rows_per_step: int, apart: bool) -> hf.Topology:
     held = next_to(stream.apply(Held, SCHEMA, name="held"))
     rest = next_to(stream.dedup("k", name="first").apply(Through, SCHEMA, name="rest"))
     ports = stream.apply(Apart, schemas={"even": SCHEMA, "odd": SCHEMA}, name="ports", on_error="stream")
+    ports.errors.sink(hf.MemorySink("errors of ports"), name="errors_of_ports")
     ends = next_to(stream.apply(Ends, "k long, until timestamp", name="ends"))
     calls = next_to(stream.async_map(called, SCHEMA, name="ask"))
     inner = stream.aggregate("k", window=hf.tumbling(20), n=hf.count(), name="inner")

@@ -267,6 +267,7 @@ KILLS = {
 }
 
 
+@pytest.mark.sampled(keep=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", KILLS)
 def test_killed_again_and_again_it_loses_nothing(tmp_path: Path, mode: str) -> None:

@@ -35,6 +35,7 @@ def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "x": "NaN" if row["x"] != row["x"] else row["x"]} for row in rows]
 
 
+@pytest.mark.sampled(keep=1)
 @pytest.mark.parametrize(
     "kills",
     [
@@ -187,7 +188,8 @@ def test_after_its_epoch_is_published_it_is_too_late_to_refuse_a_row(tmp_path: P
 @pytest.mark.parametrize("answers", [lambda table: [None], lambda table: [1.5] * table.num_rows])
 def test_a_check_that_gives_no_answers_is_refused(tmp_path: Path, answers: Any) -> None:
     topology, rows = stream([(1, "a"), (2, "b")])
-    rows.sink(hf.ForeachBatch(lambda table, step: None, check=answers), name="out", on_error="stream")
+    sink = hf.ForeachBatch(lambda table, step: None, check=answers)
+    rows.sink(sink, name="out", on_error="stream").errors.sink(hf.MemorySink(tmp_path.name), name="bad")
     with pytest.raises(TopologyError, match="the check of sink 'out' gave"):
         run_local(topology, f"file:{tmp_path}/store")
 
@@ -230,9 +232,11 @@ def test_errors_that_nobody_asked_for_are_refused() -> None:
         written.filter("a")  # type: ignore[attr-defined]
 
 
-def test_bad_rows_that_nobody_reads_are_left_out(tmp_path: Path) -> None:
+def test_bad_rows_that_nobody_reads_are_refused(tmp_path: Path) -> None:
     topology, rows = stream([(1, "a\n"), (2, "b")])
     rows.sink(hf.FileSink(str(tmp_path / "out"), "csv"), name="out", on_error="stream")
-    run_local(topology, f"file:{tmp_path}/store")
-    (file,) = hf.FileSink.files(str(tmp_path / "out"))
-    assert Path(file).read_text() == "n,t\n2,b\n"
+    with pytest.raises(
+        TopologyError, match="'out' was told on_error=\"stream\", and nobody reads its errors"
+    ):
+        run_local(topology, f"file:{tmp_path}/store")
+    assert not (tmp_path / "out").exists()

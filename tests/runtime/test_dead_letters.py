@@ -120,6 +120,8 @@ def test_a_stored_state_goes_on_with_and_without_a_stream_of_errors(
         source = topology.source(hf.Rows(rows, "k string, n long"), name="rows").consistent("r", period=0.02)
         made = source.apply(Declared, SCHEMA, name="op", on_error=on_error)
         made.sink(hf.MemorySink(shelves[0]), name="out")
+        if on_error == "stream":
+            made.errors.autonomous().sink(hf.MemorySink(shelves[1]), name="errors")
         run_local(topology, f"file:{tmp_path}/store")
 
     run(ROWS[:2], "fail")

@@ -100,6 +100,7 @@ def results(here: Path) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("apart", ["together", "apart"])
 @pytest.mark.parametrize("rows_per_step", [5, 150])
 def test_time_goes_on_behind_python_operators(rows_per_step: int, apart: str, tmp_path: Path) -> None:
@@ -107,6 +108,7 @@ def test_time_goes_on_behind_python_operators(rows_per_step: int, apart: str, tm
     assert results(tmp_path) == expected()
 
 
+@pytest.mark.sampled(keep=1)
 @pytest.mark.parametrize("apart", ["together", "apart"])
 def test_after_kills_time_is_the_same(apart: str, tmp_path: Path) -> None:
     kills = ["step.end=kill@40", "ckpt.op.put_done=kill@5", "sink.commit.applied=kill@2"]

@@ -84,6 +84,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.sampled(keep=6)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_loses_no_change(fault: str, shelf: str, tmp_path: Path) -> None:
     arm(fault)
@@ -129,6 +130,7 @@ def test_a_fault_at_any_write_loses_no_change(name: str, shelf: str, tmp_path: P
     assert number > 3
 
 
+@pytest.mark.sampled(keep=1)
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", ["drain", "token", "async"])

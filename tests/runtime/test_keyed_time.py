@@ -145,6 +145,7 @@ def results(here: Path) -> dict[str, list[Any]]:
     return {**found, "sorted": [(row["id"], row["n"]) for row in ordered]}
 
 
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("apart", ["together", "apart"])
 @pytest.mark.parametrize("rows_per_step", [5, 150])
 def test_time_and_order_go_on_behind_keyed_operators(rows_per_step: int, apart: str, tmp_path: Path) -> None:
@@ -152,6 +153,7 @@ def test_time_and_order_go_on_behind_keyed_operators(rows_per_step: int, apart: 
     assert results(tmp_path) == expected()
 
 
+@pytest.mark.sampled(keep=1)
 @pytest.mark.parametrize("apart", ["together", "apart"])
 def test_after_kills_they_are_the_same(apart: str, tmp_path: Path) -> None:
     kills = ["step.end=kill@12", "ckpt.op.put_done=kill@5", "drain.all_acked=kill"]

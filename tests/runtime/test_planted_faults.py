@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import campaign
 import pytest
@@ -39,9 +40,12 @@ def turns_red(place: Place, defect: str | None, fault: str) -> str:
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_a_planted_defect_turns_the_campaign_red(place: Place, defect: str) -> None:
+def test_a_planted_defect_turns_the_campaign_red(
+    place: Place, defect: str, tell: Callable[..., None]
+) -> None:
     for fault in FAULTS:
-        if turns_red(place, defect, fault):
+        if told := turns_red(place, defect, fault):
+            tell("planted defects", f"{defect}: real run with {fault}: {told.splitlines()[0][:100]}")
             return
         shutil.rmtree(place.root)
     raise AssertionError(f"no fault of {FAULTS} revealed the defect {defect!r}: the campaign has a gap")

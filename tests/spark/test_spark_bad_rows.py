@@ -71,7 +71,8 @@ def test_a_check_that_fails_in_a_task_is_told_with_the_sink(spark: Any, tmp_path
     topology = hf.Topology("bad")
     rows = topology.source(hf.Rows(ROWS, "n long, k string, at timestamp"), name="rows")
     sink = hf.ForeachBatch(lambda frame, step: frame.count(), check=check)
-    rows.consistent("r", period=0.5).sink(sink, name="out", on_error="stream")
+    written = rows.consistent("r", period=0.5).sink(sink, name="out", on_error="stream")
+    written.errors.sink(hf.MemorySink(tmp_path.name), name="bad")
     with pytest.raises(hf.RegionParkedError, match="sink 'out'") as caught:
         topology.run(spark, store=f"file:{tmp_path}/store", until="available")
     assert "# what is shown" in str(caught.value)

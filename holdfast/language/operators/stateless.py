@@ -68,7 +68,8 @@ class UnionSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ReplayableSpec(Spec):
-    """Rows as they come; a region may begin here. What entered the region since its last epoch comes again after a reset."""
+    """Rows as they come; a region may begin here. What entered the region since its last epoch is in the store, and comes
+    again after a reset and in the next run."""
 
 
 @dataclass(frozen=True, slots=True)

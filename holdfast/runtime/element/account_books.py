@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.stored_names import BOOKS, record_name
 from holdfast.compiler.plan import ElementPlan, Plan
-from holdfast.compiler.traverse import sinks_behind
+from holdfast.compiler.traverse import counted_behind
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
 from holdfast.language.connectors import Slice
 from holdfast.language.graph import SinkSpec, SourceSpec
@@ -27,13 +27,17 @@ from holdfast.protocol.accounts import (
     Books,
     Covered,
     Loss,
+    Pin,
+    RowsByEnd,
     Sinks,
-    TakenByRegion,
     at_borders,
     close,
+    outstanding_after,
     settle,
     settled_after,
 )
+from holdfast.protocol.loss_budget import Use, budget_key, is_budget_key
+from holdfast.runtime.element.borders import KnownBorders
 from holdfast.runtime.element.own_checkpoints import known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
 from holdfast.runtime.telling.events import RowsLost
@@ -66,6 +70,8 @@ class Ledger:
     """Rows lost at connections into regions, over all runs."""
     ports: dict[ConnectionId, tuple[ElementName, Sinks]] = field(default_factory=dict)
     """Connections into regions, of this program and of those before: the element they enter, the sinks behind it."""
+    outstanding: Mapping[ConnectionId, RowsByEnd] = field(default_factory=dict)
+    """Batches that entered regions and that are not counted as lost because they are recorded."""
 
 
 class AccountBooks:
@@ -77,7 +83,7 @@ class AccountBooks:
         self._plan = plan
         self._run = int(token)
         self._announce = announce
-        self._reach = sinks_behind(plan.graph)
+        self._reach = counted_behind(plan.graph)
         self.ledger = Ledger()
         self._losses: list[Loss] = []
         self._dropped: tuple[OperatorName, ...] = ()
@@ -88,10 +94,10 @@ class AccountBooks:
         """Find what earlier runs left. Changes nothing."""
         self.ledger = self._read()
 
-    def settle(self, sent: Mapping[ConnectionId, int], taken: Mapping[ConnectionId, TakenByRegion]) -> None:
-        """Count what is gone. `sent`, `taken`: what the newest epochs of regions know of their borders."""
+    def settle(self, borders: KnownBorders) -> None:
+        """Count what is gone."""
         ledger = self.ledger
-        books = self._books(ledger, sent, taken)
+        books = self._books(ledger, borders)
         accounts, self._losses = settle(books, self._run)
         self._dropped = tuple(books.dropped)
         for element in self._plan.elements:
@@ -105,6 +111,7 @@ class AccountBooks:
             settled=settled_after(books),
             border_lost=self._border_lost(ledger, books),
             ports=dict(books.ports),
+            outstanding=outstanding_after(books),
         )
 
     def _border_lost(self, ledger: Ledger, books: Books) -> dict[ConnectionId, int]:
@@ -130,6 +137,8 @@ class AccountBooks:
         """The account of an element of this plan: what it had before, for the connections and operators it has now."""
         before = known or Account(element.name, self._run)
         stateful = [op.name for op in element.operators if kind_of(op).role in ("keyed", "hosted")]
+        marks = {op.name: op.annotations.may_lose for op in element.operators}
+        shares = [budget_key(op) for op, budget in marks.items() if budget and budget.share is not None]
         return replace(
             before,
             run=self._run,
@@ -139,14 +148,10 @@ class AccountBooks:
             pinned={},
             reach=tuple(sorted({sink for op in element.operators for sink in self._reach[op.name]})),
             reach_of={name: self._reach[name] for name in stateful},
+            passed={key: before.passed.get(key, 0) for key in shares},
         )
 
-    def _books(
-        self,
-        ledger: Ledger,
-        sent: Mapping[ConnectionId, int],
-        taken: Mapping[ConnectionId, TakenByRegion],
-    ) -> Books:
+    def _books(self, ledger: Ledger, borders: KnownBorders) -> Books:
         covered: dict[OperatorName, Covered] = {}
         dropped: dict[OperatorName, int] = {}
         readers = self._readers()
@@ -156,7 +161,17 @@ class AccountBooks:
                 covered[name] = Covered(*found.covers)
             if found is not None and name not in readers:
                 dropped[name] = found.rows
-        return Books(ledger.accounts, covered, dropped, sent, taken, ledger.settled, self._ports(ledger))
+        return Books(
+            ledger.accounts,
+            covered,
+            dropped,
+            borders.sent,
+            borders.taken,
+            ledger.settled,
+            self._ports(ledger),
+            borders.recorded,
+            ledger.outstanding,
+        )
 
     def _readers(self) -> set[OperatorName]:
         """Operators that go on from checkpoints of their own."""
@@ -192,14 +207,9 @@ class AccountBooks:
             }
             self._store.save_record(record_name("account", account.element), codec.encode(record))
 
-    def close(
-        self,
-        accounts: Mapping[ElementName, Account],
-        sent: Mapping[ConnectionId, int],
-        taken: Mapping[ConnectionId, TakenByRegion],
-    ) -> None:
+    def close(self, accounts: Mapping[ElementName, Account], borders: KnownBorders) -> None:
         """The run ends, and no element works any more: what its end cost is counted, and told."""
-        books = self._books(replace(self.ledger, accounts={**self.ledger.accounts, **accounts}), sent, taken)
+        books = self._books(replace(self.ledger, accounts={**self.ledger.accounts, **accounts}), borders)
         after, losses = close(books)
         records = self._read()  # positions as they were saved last
         self.ledger = replace(
@@ -210,6 +220,7 @@ class AccountBooks:
             settled=settled_after(books),
             border_lost=self._border_lost(self.ledger, books),
             ports=dict(books.ports),
+            outstanding=outstanding_after(books),
         )
         self._write()
         self._tell_all(losses)
@@ -224,11 +235,24 @@ class AccountBooks:
             lost.update(account.lost)
         for id, (_, sinks) in self.ledger.ports.items():
             lost.update(dict.fromkeys(sinks, at_borders.get(id, self.ledger.border_lost.get(id, 0))))
-        return {str(sink): rows for sink, rows in lost.items()}
+        return {str(sink): rows for sink, rows in lost.items() if not is_budget_key(sink)}
+
+    def use_of(
+        self, operator: OperatorName, accounts: Iterable[Account], at_borders: Mapping[ConnectionId, int]
+    ) -> Use:
+        """What is counted against the loss budget of an operator's stream, over all runs."""
+        key, found = budget_key(operator), list(accounts)
+        borders = [id for id, (_, behind) in self.ledger.ports.items() if key in behind]
+        return Use(
+            sum(account.lost.get(key, 0) for account in found)
+            + sum(at_borders.get(id, self.ledger.border_lost.get(id, 0)) for id in borders),
+            sum(account.passed.get(key, 0) for account in found),
+            sum(account.set_back.get(key, 0.0) for account in found),
+        )
 
     def _tell_all(self, losses: Iterable[Loss]) -> None:
         for loss in losses:
-            self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
+            self._announce(told(loss))
 
     # --- the store ----------------------------------------------------------------------------------------------
 
@@ -245,6 +269,7 @@ class AccountBooks:
             "settled": ledger.settled,
             "border_lost": ledger.border_lost,
             "ports": {id: [element, list(sinks)] for id, (element, sinks) in ledger.ports.items()},
+            "outstanding": {id: dict(batches) for id, batches in ledger.outstanding.items() if batches},
         }
         self._store.save_record(BOOKS, codec.encode(record))
 
@@ -264,6 +289,7 @@ class AccountBooks:
             dict(data["settled"]),
             dict(data["border_lost"]),
             {id: (element, tuple(sinks)) for id, (element, sinks) in data.get("ports", {}).items()},
+            data.get("outstanding", {}),
         )
         if not ledger.closed:
             for name in list(ledger.accounts):
@@ -285,14 +311,15 @@ class AccountBooks:
 
     def _with_counts(self, account: Account, uncounted: Iterable[Uncounted]) -> Account:
         """Count what nobody had counted when the account was saved."""
-        in_flight, absorbed = account.in_flight, dict(account.absorbed)
+        in_flight, absorbed, passed = account.in_flight, dict(account.absorbed), dict(account.passed)
         for each in uncounted:
             rows = self._rows_of(each)
             if not each.absorbed:
                 in_flight += rows
             else:
                 absorbed = {name: old + rows for name, old in absorbed.items()}
-        return replace(account, in_flight=in_flight, absorbed=absorbed)
+                passed = {key: old + rows for key, old in passed.items()}
+        return replace(account, in_flight=in_flight, absorbed=absorbed, passed=passed)
 
     def _rows_of(self, uncounted: Uncounted) -> int:
         op = self._plan.graph.operators.get(uncounted.source)
@@ -327,6 +354,12 @@ class AccountBooks:
         return ledger
 
 
+def told(loss: Loss) -> RowsLost:
+    """A loss for people: sinks only."""
+    sinks = tuple(sink for sink in loss.sinks if not is_budget_key(sink))
+    return RowsLost(loss.element, loss.rows, loss.reason, sinks=sinks)
+
+
 def _as_data(account: Account) -> dict[str, Any]:
     return {
         "element": account.element,
@@ -336,12 +369,16 @@ def _as_data(account: Account) -> dict[str, Any]:
         "sent": dict(account.sent),
         "in_flight": account.in_flight,
         "absorbed": dict(account.absorbed),
-        "pinned": {name: list(pin) for name, pin in account.pinned.items()},
+        "pinned": {name: [pin.step, pin.rows, pin.next_at] for name, pin in account.pinned.items()},
         "held": dict(account.held),
         "lost": dict(account.lost),
         "lost_rows": account.lost_rows,
         "reach": list(account.reach),
         "reach_of": {name: list(sinks) for name, sinks in account.reach_of.items()},
+        "passed": dict(account.passed),
+        "since": dict(account.since),
+        "last": account.last,
+        "set_back": dict(account.set_back),
     }
 
 
@@ -349,7 +386,7 @@ def _from_data(data: Mapping[str, Any]) -> Account:
     return Account(
         **{
             **data,
-            "pinned": {name: (step, rows) for name, (step, rows) in data.get("pinned", {}).items()},
+            "pinned": {name: Pin(*pin) for name, pin in data.get("pinned", {}).items()},
             "reach": tuple(data["reach"]),
             "reach_of": {name: tuple(sinks) for name, sinks in data["reach_of"].items()},
         }

@@ -17,14 +17,14 @@ from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
 from holdfast.protocol import autonomous
 from holdfast.protocol.accounts import Account, Covered
-from holdfast.runtime.element.account_books import AccountBooks, Uncounted
+from holdfast.runtime.element.account_books import AccountBooks, Uncounted, told
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
-from holdfast.runtime.element.loop import ROWS_PER_STEP, ElementLoop
+from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
-from holdfast.runtime.element.row_counting import count_now
+from holdfast.runtime.element.row_counting import count_now, uncounted_of
 from holdfast.runtime.engines.engine import Engine, StepName
-from holdfast.runtime.failures import OperatorsKilled, check_engine, is_fatal, own_failure, story_of
+from holdfast.runtime.failures import OperatorsKilled, check_engine, gave_up, is_fatal, own_failure, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
@@ -35,7 +35,6 @@ from holdfast.runtime.telling.events import (
     ElementFailed,
     ElementGaveUp,
     ElementPaused,
-    RowsLost,
 )
 from holdfast.runtime.telling.feed import Announce
 
@@ -64,6 +63,9 @@ class AloneLife(Life):
         self.machine = autonomous.AutonomousMachine(account, tuple(own.runs), own.kept)
         self.failure: StepFailedError | None = None
         self._error: Exception | None = None
+        self.on_loss: Callable[[], None] = lambda: None
+        """Called when rows were counted as lost: somebody may have a budget for them."""
+        self._is_to_park = False
         self.bounded = False
         """True if the element ends when its bounded sources are dry."""
         self._loop = loop
@@ -72,7 +74,7 @@ class AloneLife(Life):
         self._engine = engine
         self._announce = announce
         self._on_fatal = on_fatal
-        self._draining = False
+        self._draining = self._finishing = False
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
@@ -86,9 +88,18 @@ class AloneLife(Life):
         loop.metrics.lost_rows = account.lost_rows
 
     def stop_when_possible(self) -> None:
-        """Read no more from sources; end when the inputs are closed and empty."""
+        """Read from sources no more than what they have received and could not give again; end when the inputs are closed and empty."""
         self._draining = True
         self._loop.wake()
+
+    def park(self, now: bool) -> None:
+        """Take nothing, from the next turn on; or go on. Any thread may call it."""
+        self._is_to_park = now
+        self._loop.wake()
+
+    @property
+    def is_parked(self) -> bool:
+        return self.machine.is_parked
 
     @property
     def account(self) -> Account:
@@ -97,7 +108,7 @@ class AloneLife(Life):
     def last_account(self) -> Account:
         """The account when the thread has ended, with what nobody had counted."""
         self._recount()
-        rows = sum(count_now(self._loop.worker, *each) for each in self._unknown(self._work))
+        rows = sum(count_now(self._loop.worker, *each) for each in uncounted_of(self._work))
         return replace(self.account, in_flight=self.account.in_flight + rows)
 
     def count(self, account: Account) -> None:
@@ -132,9 +143,12 @@ class AloneLife(Life):
         self._feed(autonomous.Begin())
 
     def turn(self) -> bool:
-        if self._draining and self.machine.phase is autonomous.AutonomousPhase.RUNNING:
+        is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
+        if self._draining and (self.is_parked or (is_running and self._sources_are_finished())):
             self._feed(autonomous.Stop())
             return True  # it may be over
+        if self._is_to_park != self.is_parked and (self.is_parked or self.machine.may_read_sources):
+            self._feed(autonomous.Park() if self._is_to_park else autonomous.Unpark())
         if self._loop.worker.threaded and self._look_after_threads():
             return True
         self._note_uploads()
@@ -145,6 +159,15 @@ class AloneLife(Life):
                 autonomous.CheckpointDue(frozenset(due[:1]))
             )  # one at a time: steps go on between them
         return self.machine.discards and self._discard()
+
+    def _sources_are_finished(self) -> bool:
+        """True if sources have nothing that was received and that another run could not read."""
+        runs = self._loop.worker.sources
+        if not self._finishing:
+            self._finishing = True
+            for run in runs:
+                run.finish()
+        return all(run.dry for run in runs)
 
     def _look_after_threads(self) -> bool:
         """Threads of operators work until the element has nothing else to come; one that failed costs its operator's
@@ -168,7 +191,9 @@ class AloneLife(Life):
     def step(self, work: Work) -> None:
         self._work = work
         self._own.aging.took_rows()
-        self._feed(autonomous.Gathered(self._places(work), work.rows))
+        at = self._loop.clock.wall()
+        places = {id: self._loop.ends.inputs[id].taken for id in work.parcels}
+        self._feed(autonomous.Gathered(places, work.rows, at))
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
@@ -223,6 +248,8 @@ class AloneLife(Life):
         sources_over &= not self.machine.may_read_sources or all(run.is_over for run in begins)
         inputs_over = all((c.closed or id in silent) and c.empty for id, c in ends.inputs.items())
         is_begun = self.machine.phase is not autonomous.AutonomousPhase.NEW
+        if self.is_parked:
+            return False
         return is_begun and inputs_over and sources_over and bool(ends.inputs or sources or begins)
 
     def end(self) -> None:
@@ -257,7 +284,8 @@ class AloneLife(Life):
                     self._checkpoint(name)
                 case autonomous.TellLoss(loss):
                     self._loop.metrics.lost_rows = self.account.lost_rows
-                    self._announce(RowsLost(loss.element, loss.rows, loss.reason, sinks=loss.sinks))
+                    self._announce(told(loss))
+                    self.on_loss()
                 case autonomous.GiveUp(reason):
                     self._give_up(reason)
                 case autonomous.End():
@@ -274,14 +302,16 @@ class AloneLife(Life):
         except Exception as error:
             self._refuse_fatal(error)
             self._work = Work()
-            self._failed(work, error, self._sent_since(before))
+            self._failed(work, error, self._loop.ends.sent_since(before))
             return
         self._work = Work()
-        self._uncounted += self._unknown(work) if self._own.runs else []
+        self._uncounted += uncounted_of(work) if self._own.runs or self.account.passed else []
         taken = {id: self._loop.ends.inputs[id].taken for id in outcome.left}
         as_stored = frozenset(run.name for run in self._loop.worker.hosted if run.is_as_stored())
-        self._feed(autonomous.StepDone(self._sent_since(before), outcome.rows_left, taken, as_stored))
-        if len(self._uncounted) > UNCOUNTED_MAX:
+        self._feed(
+            autonomous.StepDone(self._loop.ends.sent_since(before), outcome.rows_left, taken, as_stored)
+        )
+        if len(self._uncounted) > UNCOUNTED_MAX or self.account.passed:
             self._recount()
 
     def _failed(self, work: Work, error: Exception, sent: dict[ConnectionId, int]) -> None:
@@ -299,7 +329,7 @@ class AloneLife(Life):
         if isinstance(error, OperatorsKilled):
             spoiled |= error.operators & self._own.runs.keys()
         self._recount()
-        rows = work.rows + sum(count_now(self._loop.worker, *each) for each in self._unknown(work))
+        rows = work.rows + sum(count_now(self._loop.worker, *each) for each in uncounted_of(work))
         self._feed(autonomous.StepFailed(story_of(error), rows, spoiled, sent))
 
     def _restore(self, name: OperatorName) -> None:
@@ -310,55 +340,34 @@ class AloneLife(Life):
             self._not_ready(error, frozenset({name}))
             return
         run = self._own.runs[name]
-        if isinstance(run, HostedRun):
-            run.note_restored()
-            if run.filled:
-                self._announce(AttributesFilled(name, run.filled))
+        if isinstance(run, HostedRun) and run.note_restored():
+            self._announce(AttributesFilled(name, run.filled))
         self._feed(autonomous.Restored(name, found.lost, found.reason))
 
     def _give_up(self, reason: str) -> None:
-        self.failure = StepFailedError(
-            f"element {self._loop.name!r} outside of regions {reason}.",
-            cure="Mend the cause and run again; it goes on behind the rows it had taken.",
-        )
-        self.failure.__cause__ = self._error
+        self.failure = gave_up(self._loop.name, reason, self._error)
         self._announce(ElementGaveUp(self._loop.name, reason))
 
     def _discard(self) -> bool:
         """Throw input away that nobody will process."""
-        rows, taken = 0, {}
-        with self._loop.ends.signals.condition:
-            for id, connection in self._loop.ends.inputs.items():
-                for parcel in connection.take(ROWS_PER_STEP):
-                    rows += parcel.batch.rows
-                    parcel.batch.hold.let_go()
-                    taken[id] = connection.taken
+        taken, rows = self._loop.ends.throw_away()
         if taken:
             self._feed(autonomous.Discarded(taken, rows))
         return bool(taken)
 
     def _checkpoint(self, name: OperatorName) -> None:
-        step, rows = self.account.pinned[name]
-        self._own.begin(name, Covered(self.account.run, step), rows)
+        pin = self.account.pinned[name]
+        self._own.begin(name, Covered(self.account.run, pin.step), pin.rows)
         if self._own.is_urgent(name):
             self._note_uploads(wait=True)
 
     def _note_uploads(self, wait: bool = False) -> None:
         """Checkpoints that have arrived in the store, or could not be stored; with `wait` all that are on their way."""
         for name, is_stored in self._own.arrived(wait):
-            event = autonomous.Checkpointed(name, self._own.held(name)) if is_stored else None
-            self._feed(event or autonomous.NotCheckpointed(name))
+            held = self._own.held(name) if is_stored else 0
+            self._feed(autonomous.Checkpointed(name, held) if is_stored else autonomous.NotCheckpointed(name))
 
     # --- counting -----------------------------------------------------------------------------------------------
-
-    def _places(self, work: Work) -> dict[ConnectionId, int]:
-        return {id: self._loop.ends.inputs[id].taken for id in work.parcels}
-
-    def _sent_since(self, before: dict[ConnectionId, int]) -> dict[ConnectionId, int]:
-        return {id: self._loop.ends.outputs[id].sent - sent for id, sent in before.items()}
-
-    def _unknown(self, work: Work) -> list[tuple[OperatorName, Slice]]:
-        return [(name, piece) for name, piece in work.slices.items() if piece.rows is None]
 
     def _recount(self) -> None:
         """Count what operators absorbed and nobody has counted: before it is forgotten or lost."""
@@ -375,7 +384,7 @@ class AloneLife(Life):
         }
         self._seats = {name: known.state for name, known in positions.items()}
         uncounted = [Uncounted(name, piece.detail, True) for name, piece in self._uncounted]
-        uncounted += [Uncounted(name, piece.detail, False) for name, piece in self._unknown(self._work)]
+        uncounted += [Uncounted(name, piece.detail, False) for name, piece in uncounted_of(self._work)]
         waited = False
         while True:
             try:

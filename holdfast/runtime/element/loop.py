@@ -43,6 +43,21 @@ class Ends:
     outputs: Mapping[ConnectionId, Connection]
     signals: Signals
 
+    def sent_since(self, before: Mapping[ConnectionId, int]) -> dict[ConnectionId, int]:
+        """Rows that went out since `before`, by connection."""
+        return {id: self.outputs[id].sent - sent for id, sent in before.items()}
+
+    def throw_away(self) -> tuple[dict[ConnectionId, int], int]:
+        """Take some input that nobody will process: how far it was taken by connection, and how many rows it was."""
+        rows, taken = 0, {}
+        with self.signals.condition:
+            for id, connection in self.inputs.items():
+                for parcel in connection.take(ROWS_PER_STEP):
+                    rows += parcel.batch.rows
+                    parcel.batch.hold.let_go()
+                    taken[id] = connection.taken
+        return taken, rows
+
 
 class ElementLoop:
     """The loop of one element. `run` is the thread's body; `life` is set before it."""

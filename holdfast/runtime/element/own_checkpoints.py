@@ -1,7 +1,7 @@
 """Checkpoints that operators outside of regions take by themselves, each on its own schedule: written, recorded, read back.
 
 A checkpoint is taken between two steps and stored in the background, one of the element at a time; of several that are due the one that is
-most overdue for its period comes first (`protocol/due_checkpoints.py`).
+most overdue for its period comes first (`checkpoint/due_checkpoints.py`).
 
 Order of a checkpoint: segments, then values, then the record that names both, then everything else in the operator's entry is
 deleted. So the record always names what is there. What a killed run left behind goes with the next checkpoint.
@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.checkpoint import own_records
+from holdfast.checkpoint.due_checkpoints import Due, by_priority
 from holdfast.checkpoint.own_records import OwnCheckpoint
 from holdfast.checkpoint.parts import OperatorPart, places
 from holdfast.checkpoint.stored_names import entry_of, own_entries, own_key
@@ -24,7 +25,6 @@ from holdfast.clock import Clock
 from holdfast.errors import DamagedError, NoSpaceError
 from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName
 from holdfast.protocol.accounts import Covered
-from holdfast.protocol.due_checkpoints import Due, by_priority
 from holdfast.runtime.element.aging import Aging
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.runs.hosted_run import HostedRun

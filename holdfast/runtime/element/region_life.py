@@ -16,6 +16,7 @@ from holdfast.runtime.element.epochs.overtaking import Overtaking
 from holdfast.runtime.element.epochs.pauses import EpochPauses
 from holdfast.runtime.element.epochs.python_care import PythonCare
 from holdfast.runtime.element.epochs.repeating import Repeating
+from holdfast.runtime.element.epochs.rereading import Rereading
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.element.epochs.uploading import Uploading
 from holdfast.runtime.element.evaluation import Work
@@ -26,6 +27,7 @@ from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
+from holdfast.runtime.links.entered_log import EnteredLog
 from holdfast.runtime.region.region_side import RegionSide
 from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, RowsLost
 
@@ -41,8 +43,9 @@ class RegionLife(Life):
         engine: Engine,
         operator_driven: bool,
         repeating: Repeating | None = None,
+        log: EnteredLog | None = None,
     ) -> None:
-        self._repeating = repeating
+        self.repeating = repeating
         self.machine = machine
         self.pauses = EpochPauses(loop.clock)
         self.loop = loop
@@ -53,13 +56,15 @@ class RegionLife(Life):
         self._mail: deque[messages.ElementEvent] = deque()
         self._paused = False
         self._awaits_epoch = False
+        self._ends_with_borders = False
+        self._reads_on = True
         self._kept: dict[ConnectionId, list[Batch]] | None = None
         self._pinned: Pinned | None = None
-        self._rows_at: dict[Epoch, int] = {}
-        """Rows read when an epoch was pinned or restored."""
-        self._restored_at = 0
+        self.rereading = Rereading(loop, region.rows_replayed)
         self._overtaking = Overtaking(loop.ends.inputs, loop.ends.signals, loop.clock)
         self._uploading = Uploading(loop.worker, region, self.send)
+        self.moved_at = 0.0
+        """When the machine last heard of something."""
         self.error: BaseException | None = None
         """Why it broke last."""
         self.sizes: SizeWatch | None = None
@@ -70,7 +75,7 @@ class RegionLife(Life):
         ends = loop.ends
         entering = {id: c for id, c in ends.inputs.items() if id not in self._links}
         leaving = {id: c for id, c in ends.outputs.items() if id not in self._links}
-        self.borders = Borders(entering, leaving, replayed_inputs(plan))
+        self.borders = Borders(entering, leaving, log, replayed_inputs(plan))
         loop.life = self
 
     @property
@@ -80,12 +85,6 @@ class RegionLife(Life):
         return bool(worker.sources or worker.begins) or any(
             id not in self._links for id in self.loop.ends.inputs
         )
-
-    @property
-    def rows_since_restore(self) -> int:
-        """Rows read from sources since the last restore."""
-        reads = self.loop.worker.sources or self.loop.worker.begins
-        return self.loop.metrics.rows - self._restored_at if reads else 0
 
     def send(self, event: messages.ElementEvent) -> None:
         """Deliver a control message."""
@@ -99,6 +98,12 @@ class RegionLife(Life):
 
     def unpause(self) -> None:
         self._paused = False
+
+    def end_with_borders(self, reads_on: bool) -> None:
+        """The run is to end: what sources have does not count any more, only what comes from outside of the region. `reads_on`:
+        they are read until the last epoch begins, as operators must come to a point. Any thread may call it."""
+        self._reads_on, self._ends_with_borders = reads_on, True
+        self.loop.ends.signals.notify()
 
     def count_lost(self, lost: Mapping[ConnectionId, int]) -> None:
         """Rows lost so far at each entrance of a region, over all runs."""
@@ -119,7 +124,7 @@ class RegionLife(Life):
 
     @property
     def may_read_sources(self) -> bool:
-        return self.machine.may_read_sources and not self._awaits_epoch
+        return self.machine.may_read_sources and not self._awaits_epoch and self._reads_on
 
     def takes(self, connection: ConnectionId) -> bool:
         if connection in self._links:
@@ -127,7 +132,7 @@ class RegionLife(Life):
         return self.machine.may_read_sources
 
     def again(self) -> Work | None:
-        return None if self._repeating is None else self._repeating.next_work()
+        return None if self.repeating is None else self.repeating.next_work()
 
     def begin(self) -> None:
         pass
@@ -141,12 +146,12 @@ class RegionLife(Life):
 
     def step(self, work: Work) -> None:
         self.pauses.working()
-        if self._repeating is not None:
-            self._repeating.begins(work)
+        if self.repeating is not None:
+            self.repeating.begins(work)
         self.guarded(lambda: self._run(work))
 
     def _run(self, work: Work) -> None:
-        self.borders.keep(work.parcels)
+        self.borders.record(work.parcels)
         self.loop.run_step(work)
         if self.sizes is not None:
             self.sizes.look()
@@ -215,11 +220,11 @@ class RegionLife(Life):
 
     def _must_wait(self, event: messages.ElementEvent) -> bool:
         """No epoch while the element does again what it did before: it would drain where it did not drain then."""
-        is_early = self._repeating is not None and self._repeating.is_under_way
+        is_early = self.repeating is not None and self.repeating.is_under_way
         return is_early and isinstance(event, messages.BeginEpoch)
 
     def _drain_again(self) -> bool:
-        if self._repeating is None or not self.may_step or not self._repeating.takes_drain():
+        if self.repeating is None or not self.may_step or not self.repeating.takes_drain():
             return False
         self.guarded(self._drain)
         return True
@@ -267,7 +272,11 @@ class RegionLife(Life):
         borders = [c for id, c in self.loop.ends.inputs.items() if id not in self._links]
         dry = all(run.dry for run in self.loop.worker.sources)
         dry = dry and all(run.is_over for run in self.loop.worker.begins)
-        if dry and not self._awaits_epoch and all(c.closed and c.empty for c in borders):
+        if (
+            (dry or self._ends_with_borders)
+            and not self._awaits_epoch
+            and all(c.closed and c.empty for c in borders)
+        ):
             self.loop.exhausted = True
             self.loop.ends.signals.notify()
 
@@ -276,6 +285,7 @@ class RegionLife(Life):
     def feed(self, event: messages.ElementEvent) -> None:
         """Give an event to the machine and perform what it answers."""
         commands = self.machine.handle(event)
+        self.moved_at = self.loop.clock.monotonic()
         if commands:
             with self.pauses.during(not any(isinstance(command, messages.Restore) for command in commands)):
                 self.guarded(lambda: self._perform(commands))
@@ -284,8 +294,8 @@ class RegionLife(Life):
         for command in commands:
             match command:
                 case messages.RunDrain():
-                    if self._repeating is not None:
-                        self._repeating.begins_drain()
+                    if self.repeating is not None:
+                        self.repeating.begins_drain()
                     self._drain()
                 case messages.Forward(marker):
                     for id in self._links & self.loop.ends.outputs.keys():
@@ -309,8 +319,9 @@ class RegionLife(Life):
 
     def published(self, epoch: Epoch) -> None:
         """The element's state of `epoch` counts. Called by the region's thread."""
-        if self._repeating is not None:
-            self._repeating.published(epoch)
+        self.borders.published(epoch)
+        if self.repeating is not None:
+            self.repeating.published(epoch)
 
     def _pin(self, epoch: Epoch, attempt: Attempt, links: frozenset[ConnectionId]) -> None:
         kept = {id: tuple(batches) for id, batches in (self._kept or {}).items()}
@@ -319,11 +330,11 @@ class RegionLife(Life):
             captured = {id: self.loop.ends.inputs[id].ahead_of(token) or () for id in links}
             on_the_way = OnTheWay(kept, captured)
             self._pinned = self.loop.worker.pin(epoch, attempt, on_the_way, self.borders.pinned(epoch))
-        if self._repeating is not None:
-            self._repeating.pinned(epoch)
+        if self.repeating is not None:
+            self.repeating.pinned(epoch)
         self._overtaking.over()
         self._awaits_epoch = False
-        self._rows_at[epoch] = self.loop.metrics.rows
+        self.rereading.pinned(epoch)
         self._drop_kept()
         self.pauses.pinned()
 
@@ -338,7 +349,7 @@ class RegionLife(Life):
         self.pauses.forget()
         self._uploading.wait()
         self._drop_kept()
-        self._count_replay(epoch)
+        self.rereading.restored(epoch)
         self._pinned = None
         self._awaits_epoch = False
         self.loop.exhausted = False
@@ -355,8 +366,8 @@ class RegionLife(Life):
             for batch in batches:
                 self.loop.ends.outputs[id].put_batch(batch, self.must_give_up)
         lost = self.borders.restored(epoch)
-        if self._repeating is not None:
-            self._repeating.restored(epoch)
+        if self.repeating is not None:
+            self.repeating.restored(epoch)
         if lost:
             self.loop.metrics.lost_rows += lost
             reach = sinks_behind(self.loop.worker.plan.graph)
@@ -364,14 +375,6 @@ class RegionLife(Life):
             reason = "they entered the region after the epoch it went back to"
             self._region.announce(RowsLost(self.loop.name, lost, reason, self.loop.plan.region, sinks))
         fp("reset.resume")
-
-    def _count_replay(self, epoch: Epoch) -> None:
-        """Rows read from sources behind `epoch` will be read again."""
-        rows = self.loop.metrics.rows
-        if self.loop.worker.sources:
-            self._region.rows_replayed(rows - self._rows_at.get(epoch, rows))
-        self._rows_at = {epoch: rows}
-        self._restored_at = rows
 
     def guarded(self, act: Callable[[], object]) -> None:
         """Run `act`; a failure breaks the element (its region resets), a reset on its way makes it irrelevant."""

@@ -127,9 +127,10 @@ class HostedRun(HostedWork, Remembering):
         self._to_time(stored)
         return True
 
-    def note_restored(self) -> None:
-        """The state is what a restart would find."""
+    def note_restored(self) -> bool:
+        """The state is what a restart would find. True if it lacked attributes."""
         self._as_stored, self._on_its_way = self._known_now(), None
+        return bool(self.filled)
 
     def note_pinned(self) -> None:
         """The state is on its way into the store: a restart finds it, or the one before."""

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from holdfast.runtime.telling.loss_events import BudgetExceeded as BudgetExceeded
+from holdfast.runtime.telling.loss_events import BudgetResumed as BudgetResumed
 from holdfast.runtime.telling.run_event import KINDS as KINDS
 from holdfast.runtime.telling.run_event import RunEvent as RunEvent
 from holdfast.runtime.telling.timing_events import EpochDecided as EpochDecided
@@ -122,6 +124,17 @@ class EpochPublished(RunEvent):
     bases: int | None = None
     deltas: int | None = None
     last: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOverdue(RunEvent):
+    """An epoch has been under way for long. `held_up_by`: elements, operators and connections."""
+
+    kind: ClassVar[str] = "epoch.overdue"
+    region: str
+    epoch: int
+    seconds: float
+    held_up_by: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,13 @@ from holdfast.runtime.telling.beginning_events import ProgramChanged
 
 SELDOM_S = 10.0
 
+FOLLOWS = {
+    "warn": "The run goes on",
+    "park": "It is parked and waits for a person: `holdfast resume`, or run again with a larger budget",
+    "consistent": "It becomes consistent with the next run of the graph",
+}
+"""What follows if more is lost than may be."""
+
 Line = tuple[int, str, tuple[object, ...]]
 """Level, text, and what goes into it."""
 
@@ -116,6 +123,9 @@ def _line_of_region(event: e.RunEvent) -> Line | None:
         case e.StateSizes(region, curves):
             points = sum(map(len, curves.values()))
             return DEBUG, "sizes of %s elements of region %r: %s points", (len(curves), region, points)
+        case e.EpochOverdue(region, epoch, seconds, held_up_by):
+            text = "region %r has been establishing epoch %s for %s s; it is held up by %s"
+            return WARNING, text, (region, epoch, seconds, held_up_by or "nobody who could be named")
         case e.EpochAborted(region, epoch, reason):
             return WARNING, "region %r gives epoch %s up: %s", (region, epoch, reason)
         case e.EpochWithdrawn(region, epoch, to, reason):
@@ -161,6 +171,15 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return WARNING, "element %r waits for space: %s", (element, reason)
         case e.ElementGaveUp(element, reason):
             return ERROR, "element %r gives up, its input is thrown away: %s", (element, reason)
+        case e.BudgetExceeded(operator, then, reasons):
+            text = "more is lost for the stream of operator %r than may be: %s. %s"
+            return (
+                ERROR if then == "park" else WARNING,
+                text,
+                (operator, "; ".join(reasons), FOLLOWS.get(then, then)),
+            )
+        case e.BudgetResumed(operator):
+            return INFO, "the stream of operator %r flows again, its loss budget is whole", (operator,)
         case e.OperatorCheckpointed(operator, number):
             return DEBUG, "operator %r stored its checkpoint %s", (operator, number)
         case e.GroupSizeChosen(operator, rows):

@@ -18,7 +18,7 @@ class HttpLines(ReceivedLines):
         events = topology.source(hf.HttpLines(8080), name="events")     # curl --data-binary @events.jsonl localhost:8080
 
     It listens on the loopback interface unless `host` says otherwise. The lines of a request are taken in all together or
-    not at all. 200 says that they are; 503 that there was no room for them for `patience` seconds: try again; 413 that they are more than
+    not at all. 200 says that they are; 503 that there was no room for them for `patience` seconds, or that the run ends: try again; 413 that they are more than
     `buffer` lines or `largest` bytes; 411 that the request has no Content-Length. A line that is no UTF-8, or
     longer than `longest` bytes, is left out and counted. Outside of regions only."""
 
@@ -35,6 +35,8 @@ class HttpLines(ReceivedLines):
         super().__init__(port, host, buffer, longest)
         self._largest, self._patience_s = largest, patience
         self._server: ThreadingHTTPServer | None = None
+        self._answering = 0
+        """Requests whose lines are being taken in; changes under `_condition`."""
 
     def _listen(self) -> None:
         outer = self
@@ -82,9 +84,22 @@ class HttpLines(ReceivedLines):
         lines = lines[:-1] if not lines[-1] else lines
         if len(lines) > self._buffer_rows:
             return 413, {"error": f"more than {self._buffer_rows} lines"}
-        if not self._put(lines, self._patience_s):
-            return 503, {"error": "no room; nothing of it was taken"}
+        with self._condition:
+            if self._finishing:
+                return 503, {"error": "the run ends; nothing of it was taken"}
+            self._answering += 1
+        try:
+            if not self._put(lines, self._patience_s):
+                return 503, {"error": "no room; nothing of it was taken"}
+        finally:
+            with self._condition:
+                self._answering -= 1
+                self._condition.notify_all()
         return 200, {"lines": len(lines)}
+
+    def _await_receivers(self) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: not self._answering)
 
     def close(self) -> None:
         super().close()

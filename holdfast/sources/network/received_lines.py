@@ -1,7 +1,8 @@
 """Lines that others send, in a bounded buffer: what `TcpLines` and `HttpLines` have in common.
 
 Nobody can ask a sender for what it has sent, so these sources cannot replay: they work outside of regions, best effort.
-What a step has taken is counted if it is lost; lines that were received and not yet taken die with the driver.
+What a step has taken is counted if it is lost. When a run ends in order, what was received before is taken; lines that no step had
+taken when the driver is killed die with it, uncounted: at most `buffer` of them, and what the operating system holds.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class ReceivedLines(Source):
         self._next = 0
         self._counts = {"received": 0, "malformed": 0}
         self._closed = False
+        self._finishing = False
+        """The run ends: nothing more is taken in but what is on its way, whether there is room or not."""
         self._wake: Callable[[], None] = lambda: None
 
     # --- threads ------------------------------------------------------------------------------------------------
@@ -58,7 +61,7 @@ class ReceivedLines(Source):
         until = None if patience_s is None else time.monotonic() + patience_s
         texts = [text for line in lines if (text := self._text(line)) is not None]
         with self._condition:
-            while not self._closed and self._lines and len(self._lines) + len(texts) > self._buffer_rows:
+            while self._must_wait(len(texts)):
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:
                     return False
@@ -70,6 +73,10 @@ class ReceivedLines(Source):
             self._counts["malformed"] += len(lines) - len(texts)
         self._wake()
         return True
+
+    def _must_wait(self, lines: int) -> bool:
+        is_full = bool(self._lines) and len(self._lines) + lines > self._buffer_rows
+        return is_full and not self._closed and not self._finishing
 
     def _text(self, line: bytes) -> str | None:
         """None if it cannot be read; it is counted as malformed."""
@@ -92,7 +99,7 @@ class ReceivedLines(Source):
 
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._closed = False
+        self._closed = self._finishing = False
         try:
             self._listen()
         except OSError as error:
@@ -104,6 +111,19 @@ class ReceivedLines(Source):
     @abstractmethod
     def _listen(self) -> None:
         """Bind, and begin the threads."""
+
+    def finish(self) -> bool:
+        with self._condition:
+            self._finishing = True
+            self._condition.notify_all()
+        self._await_receivers()
+        with self._condition:
+            self._closed = True
+        return True
+
+    @abstractmethod
+    def _await_receivers(self) -> None:
+        """Wait until what was on its way when `_finishing` was set is taken in. Must come to an end."""
 
     def close(self) -> None:
         with self._condition:

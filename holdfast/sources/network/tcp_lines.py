@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 
 from holdfast.sources.network.received_lines import ReceivedLines
 
 READ_BYTES = 1 << 16
 LOOK_S = 0.2
+LAST_BYTES = 8 << 20
+"""A sender that does not pause is cut off when so much came from it after the run was asked to end: more than the operating
+system had for us then."""
+GRACE_S = 3.0
+"""How long the end of a run waits for that."""
 
 
 class TcpLines(ReceivedLines):
@@ -42,23 +48,36 @@ class TcpLines(ReceivedLines):
 
     def _accept(self, listening: socket.socket) -> None:
         while not self._closed:
+            is_last = self._is_finishing(listening)
             try:
                 connection, _ = listening.accept()
-            except TimeoutError:
+            except (TimeoutError, BlockingIOError):
+                if is_last:
+                    return  # nobody else had come
                 continue
             except OSError:
                 return  # closed
             self._begin(self._receive, connection)
 
+    def _is_finishing(self, connection: socket.socket) -> bool:
+        """True if the run is to end: from here, only what has arrived already is taken."""
+        if self._finishing:
+            connection.settimeout(0)
+        return self._finishing
+
     def _receive(self, connection: socket.socket) -> None:
-        rest = b""
+        rest, left = b"", LAST_BYTES
         too_long = False
         connection.settimeout(LOOK_S)
         with connection:
             while not self._closed:
+                is_last = self._is_finishing(connection)
                 try:
                     data = connection.recv(READ_BYTES)
-                except TimeoutError:
+                except (TimeoutError, BlockingIOError):
+                    if is_last:
+                        too_long = too_long or bool(rest)  # a line without its end is none
+                        break
                     continue
                 except OSError:
                     data = b""  # the sender is gone; what it began to send is its last line
@@ -71,8 +90,19 @@ class TcpLines(ReceivedLines):
                     rest, too_long = b"", True  # its end is awaited, nothing of it kept
                 if lines and not self._put(lines):
                     return
+                left -= len(data) if is_last else 0
+                if left <= 0:
+                    too_long = too_long or bool(rest)
+                    break
             if rest or too_long:
                 self._put([b"\n" * (self._longest + 1) if too_long else rest])
+
+    def _await_receivers(self) -> None:
+        until = time.monotonic() + GRACE_S
+        while alive := [each for each in self._threads if each.is_alive()]:
+            if time.monotonic() > until:
+                return
+            alive[0].join(LOOK_S)
 
     def close(self) -> None:
         super().close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.checkpoint.due_checkpoints import Due, by_priority
 from holdfast.ids import OperatorName
-from holdfast.protocol.due_checkpoints import Due, by_priority
 
 OFTEN, SELDOM, NEVER = OperatorName("often"), OperatorName("seldom"), OperatorName("never")
 
