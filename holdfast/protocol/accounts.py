@@ -44,6 +44,16 @@ class TakenByRegion:
 
 
 @dataclass(frozen=True, slots=True)
+class Pin:
+    """A checkpoint of an operator on its way into the store: the step behind which it was taken, how many of the absorbed rows are in
+    it, and when the first row came that is not."""
+
+    step: int
+    rows: int
+    next_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """Of one element outside of regions, as of the moment before its step number `step` of run `run`."""
 
@@ -58,6 +68,8 @@ class Account:
     """Rows of the step under way; 0: none is."""
     absorbed: Mapping[OperatorName, int] = field(default_factory=dict)
     """Rows that each operator with state has taken since its own checkpoint, the step under way excluded."""
+    pinned: Mapping[OperatorName, Pin] = field(default_factory=dict)
+    """Of each operator whose checkpoint is on its way into the store."""
     held: Mapping[OperatorName, int] = field(default_factory=dict)
     """Rows that went into each operator's own checkpoint."""
     lost: LostBySink = field(default_factory=dict)
@@ -152,7 +164,7 @@ def settle(books: Books, run: int) -> tuple[dict[ElementName, Account], list[Los
         after = _counted(account, at_once, books, losses)
         absorbed = dict.fromkeys(account.absorbed, 0)
         held = {op: rows for op, rows in account.held.items() if op not in books.dropped}
-        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, held=held, since={})
+        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, pinned={}, held=held, since={})
     return accounts, [*losses, *at_borders(books).values()]
 
 
@@ -199,14 +211,37 @@ def _taken(connection: ConnectionId, books: Books) -> int:
 
 def _in_states(account: Account, books: Books) -> Iterable[Loss]:
     for name, absorbed in account.absorbed.items():
-        rows = 0 if _covers(books.covered.get(name), account) else absorbed + account.in_flight
+        rows = _since(books.covered.get(name), account, name, absorbed)
         reason = f"operator {name} took them after its last checkpoint, or has none"
         if name in books.dropped:
             rows += books.dropped[name]
             reason = f"operator {name} had them in its checkpoint, which the program does not read any more"
         if rows:
             reach = account.reach_of.get(name, account.reach)
-            yield Loss(account.element, rows, reason, reach, account.age(name))
+            yield Loss(account.element, rows, reason, reach, _age(books.covered.get(name), account, name))
+
+
+def _since(covered: Covered | None, account: Account, name: OperatorName, absorbed: int) -> int:
+    """Rows that an operator took and that its stored checkpoint lacks."""
+    if _covers(covered, account):
+        return 0
+    pin = _arrived(covered, account, name)
+    return absorbed + account.in_flight - (0 if pin is None else pin.rows)
+
+
+def _arrived(covered: Covered | None, account: Account, name: OperatorName) -> Pin | None:
+    """The checkpoint that became durable, and that the element had no time to note."""
+    pin = account.pinned.get(name)
+    if pin is None or covered is None or (covered.run, covered.step) != (account.run, pin.step):
+        return None
+    return pin
+
+
+def _age(covered: Covered | None, account: Account, name: OperatorName) -> float:
+    pin = _arrived(covered, account, name)
+    if pin is None:
+        return account.age(name)
+    return 0.0 if pin.next_at is None else max(0.0, account.last - pin.next_at)
 
 
 def _in_queues(account: Account, books: Books) -> Iterable[Loss]:

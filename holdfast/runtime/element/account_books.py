@@ -27,6 +27,7 @@ from holdfast.protocol.accounts import (
     Books,
     Covered,
     Loss,
+    Pin,
     RowsByEnd,
     Sinks,
     at_borders,
@@ -144,6 +145,7 @@ class AccountBooks:
             taken={c.id: before.taken.get(c.id, 0) for c in element.inputs},
             sent={c.id: before.sent.get(c.id, 0) for c in element.outputs},
             absorbed=dict.fromkeys(stateful, 0),
+            pinned={},
             reach=tuple(sorted({sink for op in element.operators for sink in self._reach[op.name]})),
             reach_of={name: self._reach[name] for name in stateful},
             passed={key: before.passed.get(key, 0) for key in shares},
@@ -367,6 +369,7 @@ def _as_data(account: Account) -> dict[str, Any]:
         "sent": dict(account.sent),
         "in_flight": account.in_flight,
         "absorbed": dict(account.absorbed),
+        "pinned": {name: [pin.step, pin.rows, pin.next_at] for name, pin in account.pinned.items()},
         "held": dict(account.held),
         "lost": dict(account.lost),
         "lost_rows": account.lost_rows,
@@ -383,6 +386,7 @@ def _from_data(data: Mapping[str, Any]) -> Account:
     return Account(
         **{
             **data,
+            "pinned": {name: Pin(*pin) for name, pin in data.get("pinned", {}).items()},
             "reach": tuple(data["reach"]),
             "reach_of": {name: tuple(sinks) for name, sinks in data["reach_of"].items()},
         }

@@ -363,6 +363,17 @@ class OperatorCheckpointed(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSizeChosen(RunEvent):
+    """What checkpoints of a window cost says that its groups should have another size. Seconds from one checkpoint to the next, by
+    rows of a group."""
+
+    kind: ClassVar[str] = "operator.group_size"
+    operator: str
+    rows: int
+    seconds_by_rows: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorCheckpointFailed(RunEvent):
     kind: ClassVar[str] = "operator.checkpoint_failed"
     operator: str

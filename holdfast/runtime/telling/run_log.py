@@ -182,6 +182,8 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return INFO, "the stream of operator %r flows again, its loss budget is whole", (operator,)
         case e.OperatorCheckpointed(operator, number):
             return DEBUG, "operator %r stored its checkpoint %s", (operator, number)
+        case e.GroupSizeChosen(operator, rows):
+            return INFO, "operator %r keeps its window in groups of %s rows from now on", (operator, rows)
         case e.OperatorCheckpointFailed(operator, reason):
             return WARNING, "operator %r could not store its checkpoint: %s", (operator, reason)
         case e.OperatorDamaged(operator, reason):
