@@ -74,7 +74,7 @@ class AloneLife(Life):
         self._engine = engine
         self._announce = announce
         self._on_fatal = on_fatal
-        self._draining = self._finishing = False
+        self._draining = False
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
@@ -95,6 +95,12 @@ class AloneLife(Life):
     def park(self, now: bool) -> None:
         """Take nothing, from the next turn on; or go on. Any thread may call it."""
         self._is_to_park = now
+        self._loop.wake()
+
+    def keep_all(self) -> None:
+        """All operators store their states, now and at the end: they will go on in a region. Any thread may call it."""
+        self._own.keep_all()
+        self.machine.keeps(self._own.kept)
         self._loop.wake()
 
     @property
@@ -144,7 +150,7 @@ class AloneLife(Life):
 
     def turn(self) -> bool:
         is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
-        if self._draining and (self.is_parked or (is_running and self._sources_are_finished())):
+        if self._draining and (self.is_parked or (is_running and self._loop.worker.sources_are_finished())):
             self._feed(autonomous.Stop())
             return True  # it may be over
         if self._is_to_park != self.is_parked and (self.is_parked or self.machine.may_read_sources):
@@ -155,19 +161,11 @@ class AloneLife(Life):
         due = self._own.due() if self.machine.may_step else ()
         if due:
             self._recount()
-            self._feed(
-                autonomous.CheckpointDue(frozenset(due[:1]))
-            )  # one at a time: steps go on between them
+        for name in due:
+            self._feed(autonomous.CheckpointDue(frozenset({name})))
+            if self.account.pinned:
+                break  # one at a time: steps go on between them
         return self.machine.discards and self._discard()
-
-    def _sources_are_finished(self) -> bool:
-        """True if sources have nothing that was received and that another run could not read."""
-        runs = self._loop.worker.sources
-        if not self._finishing:
-            self._finishing = True
-            for run in runs:
-                run.finish()
-        return all(run.dry for run in runs)
 
     def _look_after_threads(self) -> bool:
         """Threads of operators work until the element has nothing else to come; one that failed costs its operator's
