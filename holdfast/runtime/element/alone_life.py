@@ -156,8 +156,10 @@ class AloneLife(Life):
         due = self._own.due() if self.machine.may_step else ()
         if due:
             self._recount()
-            # One at a time: steps go on between them.
-            self._feed(autonomous.CheckpointDue(frozenset(due[:1])))
+        for name in due:
+            self._feed(autonomous.CheckpointDue(frozenset({name})))
+            if self.account.pinned:
+                break  # one at a time: steps go on between them
         return self.machine.discards and self._discard()
 
     def _look_after_threads(self) -> bool:
