@@ -58,14 +58,14 @@ class Car:
 
 
 def cars(scene: Scene) -> list[Car]:
-    """All of them, of one cycle after the other. A car waits for 10 to 40 seconds."""
+    """All of them, of one cycle after the other. Some are there before the cars of the cycle before have left."""
     chance = np.random.default_rng(11)
     found = []
     for cycle in range(scene.cycles):
         for where in range(scene.intersections):
             green = (cycle + 1) * scene.cycle_s + where * scene.offset_s
             for number in range(scene.cars):
-                comes = green - int(chance.integers(8, 38))
+                comes = green - int(chance.integers(8, 75))
                 leaves = green + 2 + number // 3
                 place = (int(chance.integers(2, scene.side - 5)), int(chance.integers(2, scene.side - 2)))
                 phone = f"c{cycle}-{where}-{number}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.bench.checkpoints.all import PARTS, bench_checkpoint
 from holdfast.bench.losses.partial import bench_partial
-from holdfast.bench.meteor.bench import bench_meteor
+from holdfast.bench.meteor.bench import LOCAL, bench_meteor
 from holdfast.bench.regions.bench import bench_regions
 from holdfast.bench.subjects.database import bench_database
 from holdfast.bench.subjects.join import bench_join
@@ -29,6 +29,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "database": bench_database,
     "regions": bench_regions,
     "meteor": bench_meteor,
+    "meteor-local": partial(bench_meteor, LOCAL),
     "checkpoint": bench_checkpoint,
     "partial": bench_partial,
     **PARTS,

@@ -33,6 +33,7 @@ def compile_graph(
     lost more than they may and are consistent from now on."""
     validate(graph)
     graph = mark_composites(graph)
+    before = find_regions(graph).of if consistent else {}
     if consistent:
         graph = made_consistent(graph, consistent)
     settled = settle_times(graph)
@@ -59,6 +60,7 @@ def compile_graph(
         offsets_us=settled.offsets_us,
         timed=settled.timed,
         clocked=settled.clocked,
+        adopted=frozenset(name for name in regions.of if consistent and name not in before),
     )
 
 

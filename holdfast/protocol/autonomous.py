@@ -95,6 +95,10 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         """It takes nothing, though there may be something."""
         return self.phase is _P
 
+    def keeps(self, kept: frozenset[OperatorName]) -> None:
+        """These operators store checkpoints of their own from now on."""
+        self._kept = kept
+
     @property
     def may_step(self) -> bool:
         return self.phase in (_R, _D)

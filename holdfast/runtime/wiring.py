@@ -20,8 +20,8 @@ from holdfast.ids import ConnectionId, ElementName, Epoch, OperatorName, OwnerTo
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
 from holdfast.protocol.accounts import Account
+from holdfast.protocol.bounds.loss_budget import Use
 from holdfast.protocol.element import ElementMachine
-from holdfast.protocol.loss_budget import Use
 from holdfast.runtime.carried_over import CarriedOver
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
@@ -81,7 +81,9 @@ class Wiring:
             c.id: self._connection(c) for c in plan.connections
         }
         self._repeated: list[tuple[ConnectionPlan, int]] = []
-        self.budgets = LossBudgets(graph, plan, around.store, around.feed.announce, self._use_of, self._park)
+        self.budgets = LossBudgets(
+            graph, plan, around.store, around.feed.announce, self._use_of, self._park, self._keep_all
+        )
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
         self._carried = CarriedOver(plan, around.store, int(around.token), around.engine.live)
 
@@ -324,6 +326,10 @@ class Wiring:
         mine = {life.account.element: life.account for life in self.alone}
         lost = {id: n for life in self.in_regions for id, n in life.borders.lost.items()}
         return list({**self._books.ledger.accounts, **mine}.values()), lost
+
+    def _keep_all(self) -> None:
+        for life in self.alone:
+            life.keep_all()
 
     def _park(self, element: ElementName, now: bool) -> None:
         life = self.loops[element].life

@@ -113,7 +113,7 @@ def make_bcp(directory: Path, tooth: int, rows: int, rows_per_step: int) -> Inpu
 # --- signalguru -----------------------------------------------------------------------------------------------------------
 
 SIGNALGURU_SIDE = 180
-SECONDS_SEEN = 26
+SECONDS_SEEN = 43
 """That a car is at an intersection, about."""
 
 

@@ -49,6 +49,10 @@ class Scale:
         return (self.rows_per_step or {}).get(app.name, app.rows_per_step)
 
 
+LOCAL = Scale(engine="local")
+"""The same without Spark: `holdfast bench meteor-local`."""
+
+
 def bench_meteor(
     scale: Scale | None = None, *, pairs: int = 5, seconds: float = 10.0, quiet: bool = False
 ) -> dict[str, Any]:

@@ -24,6 +24,8 @@ NEVER_S = 1e6
 LEFT = 0.5
 """Of a period, behind the last epoch of a window, so that it is published within it."""
 POLL_S = 0.02
+STEPS_AT_LEAST = 2
+"""In a window: on a busy machine one may take longer than the window."""
 
 
 @dataclass(frozen=True)
@@ -174,14 +176,14 @@ class Setting:
 
 
 def _wait(job: Job, gate: Gate, seconds: float, rows: int) -> float:
-    """Until the window is over; returns when that was."""
-    while not gate.begun or time.monotonic() < gate.begun + seconds:
+    """Until the window is over and some steps were absorbed; returns when that was."""
+    while not gate.begun or time.monotonic() < gate.begun + seconds or len(gate.absorbed) < STEPS_AT_LEAST:
         time.sleep(POLL_S)
         if job.await_termination(timeout=0.0):
             raise HoldfastError("the run ended by itself.")
         if gate.rows_absorbed >= rows:
             return gate.absorbed[-1][0]
-    return gate.begun + seconds
+    return max(gate.begun + seconds, gate.absorbed[STEPS_AT_LEAST - 1][0])
 
 
 def _counted(gate: Gate, epochs: Sequence[Epoch], ended: float) -> Window:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.language.graph import Spec
+from holdfast.language.poison import Poison
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,12 @@ class MapArrowSpec(Spec):
 
     fn: Callable[[pa.Table], pa.Table]
     schema: pa.Schema
+    poison: Poison | None = None
+
+    @property
+    def letters(self) -> bool:
+        """There is a stream of errors."""
+        return self.poison is not None and self.poison.then == "quarantine"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from holdfast.protocol.accounts import (
     settle,
     settled_after,
 )
-from holdfast.protocol.loss_budget import Use, budget_key, is_budget_key
+from holdfast.protocol.bounds.loss_budget import Use, budget_key, is_budget_key
 from holdfast.runtime.element.borders import KnownBorders
 from holdfast.runtime.element.own_checkpoints import known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
@@ -174,7 +174,7 @@ class AccountBooks:
     def _readers(self) -> set[OperatorName]:
         """Operators that go on from checkpoints of their own."""
         alone = [op for element in self._plan.elements if element.region is None for op in element.operators]
-        return {op.name for op in alone if op.annotations.checkpoint_every_s is not None}
+        return {op.name for op in alone if op.annotations.checkpoint_every_s is not None} | self._plan.adopted
 
     def _ports(self, ledger: Ledger) -> dict[ConnectionId, tuple[ElementName, Sinks]]:
         """Connections that enter a region from outside, or did in an earlier program; also those between elements that have

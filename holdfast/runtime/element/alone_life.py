@@ -30,12 +30,7 @@ from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING
 from holdfast.runtime.source_positions import KnownPosition
-from holdfast.runtime.telling.events import (
-    AttributesFilled,
-    ElementFailed,
-    ElementGaveUp,
-    ElementPaused,
-)
+from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, ElementGaveUp, ElementPaused
 from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
@@ -74,7 +69,7 @@ class AloneLife(Life):
         self._engine = engine
         self._announce = announce
         self._on_fatal = on_fatal
-        self._draining = self._finishing = False
+        self._draining = False
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
@@ -95,6 +90,12 @@ class AloneLife(Life):
     def park(self, now: bool) -> None:
         """Take nothing, from the next turn on; or go on. Any thread may call it."""
         self._is_to_park = now
+        self._loop.wake()
+
+    def keep_all(self) -> None:
+        """All operators store their states, now and at the end: they will go on in a region. Any thread may call it."""
+        self._own.keep_all()
+        self.machine.keeps(self._own.kept)
         self._loop.wake()
 
     @property
@@ -144,7 +145,7 @@ class AloneLife(Life):
 
     def turn(self) -> bool:
         is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
-        if self._draining and (self.is_parked or (is_running and self._sources_are_finished())):
+        if self._draining and (self.is_parked or (is_running and self._loop.worker.sources_are_finished())):
             self._feed(autonomous.Stop())
             return True  # it may be over
         if self._is_to_park != self.is_parked and (self.is_parked or self.machine.may_read_sources):
@@ -155,15 +156,6 @@ class AloneLife(Life):
         if due:
             self._feed(autonomous.CheckpointDue(due))
         return self.machine.discards and self._discard()
-
-    def _sources_are_finished(self) -> bool:
-        """True if sources have nothing that was received and that another run could not read."""
-        runs = self._loop.worker.sources
-        if not self._finishing:
-            self._finishing = True
-            for run in runs:
-                run.finish()
-        return all(run.dry for run in runs)
 
     def _look_after_threads(self) -> bool:
         """Threads of operators work until the element has nothing else to come; one that failed costs its operator's
@@ -187,8 +179,7 @@ class AloneLife(Life):
     def step(self, work: Work) -> None:
         self._work = work
         self._own.aging.took_rows()
-        at = self._loop.clock.wall()
-        self._feed(autonomous.Gathered(self._places(work), work.rows, at))
+        self._feed(autonomous.Gathered(self._places(work), work.rows, self._loop.clock.wall()))
 
     def must_give_up(self) -> bool:
         return self._loop.stopping

@@ -8,6 +8,7 @@ An operator that cannot read its checkpoint begins anew; what that costs is coun
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,6 +58,8 @@ class OwnCheckpoints:
         self._every = {name: every for name in self.runs if (every := policies[name]) is not None and store}
         kept = [run for run in self.runs.values() if isinstance(run, KeyedRun) and run.name in self._every]
         self.aging = Aging(worker.plan, kept, clock)
+        named = {op.name for op in worker.element.operators if op.named}
+        self._named = [name for name in self.runs if name in named]
         self._newest: dict[OperatorName, OwnCheckpoint] = {}
         self._due: dict[OperatorName, float] = {}
 
@@ -64,6 +67,11 @@ class OwnCheckpoints:
     def kept(self) -> frozenset[OperatorName]:
         """Operators that store checkpoints."""
         return frozenset(self._every)
+
+    def keep_all(self) -> None:
+        """From now on every operator with a name of its own stores its state: now, and when the element ends. Any thread may call it."""
+        if self._store is not None:
+            self._every = {**dict.fromkeys(self._named, math.inf), **self._every}
 
     def due(self) -> frozenset[OperatorName]:
         now = self._clock.monotonic()

@@ -237,6 +237,11 @@ class HostedRun(HostedWork, Remembering):
             self._versioned.restored(epoch, self.instance, versions, None if part is None else part.form)
         self._call("open()", lambda: instance_state.open_again(self.instance))
 
+    def store_anew(self) -> None:
+        """The next checkpoint holds all of the state, and refers to nothing that was stored before."""
+        if self._versioned is not None:
+            self._versioned.restored(self.epoch, self.instance, None, None)
+
     def _to_time(self, stored: Mapping[str, Any]) -> None:
         self._stray = None
         if self.clock is not None:

@@ -295,6 +295,11 @@ class KeyedRun(Remembering):
         with self._lock:
             self._resume_chain(segments, part.form, loaded.as_stored)
 
+    def store_anew(self) -> None:
+        """The next checkpoint holds all of the state, and refers to nothing that was stored before."""
+        with self._lock:
+            self._resume_chain([[] for _ in self.state.partitions], None, False)
+
     def _note_lost(self, form: StoredForm | None, meta: Any) -> Spare:
         self.lost_groups = []
         rows = form.rows if isinstance(form, Groups) else {}
