@@ -22,8 +22,7 @@ from enum import StrEnum
 
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, Attempt, ElementName, Epoch
 from holdfast.protocol import commands, messages
-from holdfast.protocol.commands import ControllerCommand
-from holdfast.protocol.holdups import UnderWay
+from holdfast.protocol.commands import ControllerCommand, UnderWay
 from holdfast.protocol.messages import ControllerEvent
 from holdfast.protocol.phases import Machine
 from holdfast.protocol.shape import STYLE_OF, MarkerKind, Mode, RegionShape

@@ -19,7 +19,6 @@ from holdfast.ids import INITIAL_EPOCH, Attempt, ElementName, Epoch
 from holdfast.language.annotations import TIMED
 from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
-from holdfast.protocol.holdups import sentence
 from holdfast.protocol.turning_points import Turn
 from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
@@ -30,6 +29,7 @@ from holdfast.runtime.region.aware_trigger import trigger_of
 from holdfast.runtime.region.causes import cause_after
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.fallback import look
+from holdfast.runtime.region.holdups import sentence
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.space import Space

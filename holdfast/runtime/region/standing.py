@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.ids import Epoch
 from holdfast.protocol import messages
+from holdfast.protocol.commands import UnderWay
 from holdfast.protocol.controller import ControllerPhase
-from holdfast.protocol.holdups import ElementFacts, Holdup, UnderWay, holdups, sentence
+from holdfast.runtime.region.holdups import ElementFacts, Holdup, holdups, sentence
 from holdfast.runtime.telling.events import EpochOverdue
 from holdfast.runtime.telling.stored_events import encode
 

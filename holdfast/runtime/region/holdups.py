@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.ids import ConnectionId, ElementName, Epoch
+from holdfast.ids import ConnectionId, ElementName
+from holdfast.protocol.commands import UnderWay
 from holdfast.protocol.element_phases import STATELESS, ElementPhase
-from holdfast.protocol.shape import MarkerKind
-
-
-@dataclass(frozen=True, slots=True)
-class UnderWay:
-    """An epoch that is being established, as the controller knows it."""
-
-    epoch: Epoch
-    style: MarkerKind
-    silent: frozenset[ElementName]
-    """Elements that have not acknowledged."""
-    asked: frozenset[ElementName]
-    """Elements that were told to begin; the others wait for markers."""
 
 
 @dataclass(frozen=True, slots=True)

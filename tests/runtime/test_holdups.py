@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from holdfast.ids import ConnectionId, ElementName, Epoch
+from holdfast.protocol.commands import UnderWay
 from holdfast.protocol.element_phases import ElementPhase
-from holdfast.protocol.holdups import ElementFacts, Holdup, UnderWay, holdups, sentence
+from holdfast.runtime.region.holdups import ElementFacts, Holdup, holdups, sentence
 
 A, B, C = map(ElementName, "abc")
 AB, BC = ConnectionId("a--b"), ConnectionId("b--c")
