@@ -85,7 +85,9 @@ class Curve:
 
     @property
     def least_over_average(self) -> float:
-        known = settled([(float(rows), float(size)) for rows, size in self.points])
+        """Without the beginning, when nothing was kept yet, and the end of the input, when everything leaves."""
+        last = 0.9 * self.points[-1][0]
+        known = settled([(float(rows), float(size)) for rows, size in self.points if rows <= last])
         return lowest(known) / average(known)
 
     def minima(self, rows_per_period: float, periods: int) -> list[int]:
