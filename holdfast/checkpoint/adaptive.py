@@ -4,7 +4,7 @@ A *base* holds a whole state, a *delta* what changed since the checkpoint before
 the next base, at which `number` is chosen anew:
 
 - Deltas pay if an average one, with a surcharge for logging changes, costs less than the base: then the number doubles.
-  The surcharge is what logging took over what storing took, both measured (tracking_cost.py); until then it is assumed.
+  The surcharge is what logging took over what storing took, both measured (costs/tracking_cost.py); until then it is assumed.
   Otherwise it is halved, down to 0: changes are not logged any more, every checkpoint is a base.
 - After `probe_after` bases in a row one delta is tried again, whatever those before were like: the way a state changes
   may have changed.
@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.checkpoint.restore_time import Speed
+from holdfast.checkpoint.costs.restore_time import Speed
 
 Form = Literal["base", "delta"]
 

@@ -8,9 +8,7 @@ import pytest
 
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.adaptive import Cost, History, Limits, next_form, pays, surcharge, taken, tracking
-from holdfast.checkpoint.own_records import OwnCheckpoint, OwnRecord
-from holdfast.checkpoint.parts import Chained, OperatorPart
-from holdfast.checkpoint.tracking_cost import (
+from holdfast.checkpoint.costs.tracking_cost import (
     NOTICEABLE_S,
     STEP_ROWS_MIN,
     STEPS_KEPT,
@@ -18,6 +16,8 @@ from holdfast.checkpoint.tracking_cost import (
     Paces,
     logging_seconds,
 )
+from holdfast.checkpoint.own_records import OwnCheckpoint, OwnRecord
+from holdfast.checkpoint.parts import Chained, OperatorPart
 
 BASE = Cost(400, 4.0)
 

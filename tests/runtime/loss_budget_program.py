@@ -21,11 +21,18 @@ def ids(table: pa.Table) -> pa.Table:
     return table.select(["id"])
 
 
+def of_one_key(table: pa.Table) -> pa.Table:
+    return pa.table({"id": table.column("id"), "k": pa.array([0] * table.num_rows, pa.int64())})
+
+
 def build(then: str, rows: int, here: Path) -> hf.Topology:
     topology = hf.Topology("loose")
     numbers = topology.source(Beacon(rows=ROWS, rows_per_step=STEP), name="numbers")
     passing = numbers.map_arrow(ids, "id long", name="ids").may_lose(rows=rows, then=then)  # type: ignore[arg-type]
     passing.sink(hf.FileSink(str(here / "out"), "parquet"), name="out")
+    together = numbers.map_arrow(of_one_key, "id long, k long", name="together")
+    counts = together.aggregate("k", rows=hf.count(), name="counts").checkpoint(every=3600)
+    counts.sink(hf.FileSink(str(here / "counts"), "parquet"), name="counts_out")
     return topology
 
 

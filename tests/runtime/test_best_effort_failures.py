@@ -103,7 +103,7 @@ def test_rows_left_in_the_queue_of_an_element_that_gave_up_are_counted(
         job.await_termination(timeout=60)
     assert ids(rows_of("beside")) == list(range(300)), "its neighbour is not disturbed"
     found = ids(rows_of("out"))
-    assert max(Counter(found).values()) == 1
+    assert len(found) == len(set(found)), "no row came out twice"
     assert job.status()["lost_rows"] == {"beside": 0, "out": 300 - len(found)}
     assert job.status()["elements"]["fails"]["lost_rows"] == 300 - len(found)
     assert len(events(where, "element.gave_up")) == 1

@@ -14,7 +14,7 @@ import pytest
 from killed import lived, written
 
 import holdfast as hf
-from holdfast.errors import MismatchError, StateError, TopologyError
+from holdfast.errors import MismatchError, RegionParkedError, StateError, TopologyError
 from holdfast.failpoints import arm, disarm
 from holdfast.testing import MemorySink, run_local, submit_local
 
@@ -176,23 +176,92 @@ def test_the_mode_of_a_store_is_not_changed_in_silence(
     assert results(tmp_path) == expected(50)
 
 
-def test_what_a_short_stop_costs_is_counted(tmp_path: Path) -> None:
-    class Slow(hf.Operator):
-        def process(self, row: Any, port: int) -> Any:
-            time.sleep(0.002)
-            return row
+class Slow(hf.Operator):
+    """Holds a row back, and fails once if it is told to."""
+
+    held = hf.List(int)
+    fails_at = -1
+
+    def process(self, row: Any, port: int) -> Any:
+        time.sleep(0.001)
+        if row.id == Slow.fails_at:
+            raise ValueError("on purpose")
+        out = [{"id": n, "k": 0} for n in self.held]
+        self.held.clear()
+        self.held.append(row.id)
+        return out
+
+    def drain(self) -> Any:
+        out = [{"id": n, "k": 0} for n in self.held]
+        self.held.clear()
+        return out
+
+
+def slow(here: Path, source: Any = None) -> hf.Topology:
+    """A fast source, two slow operators and a sum behind: queues are full of rows when it is stopped."""
+    topology = hf.Topology("slow")
+    rows = source or hf.Rows([(n,) for n in range(400)], "id long", rows_per_step=10)
+    settings = {"period": 0.05, "mode": "independent", "max_consecutive_resets": 1}
+    start = topology.source(rows, name="numbers").consistent("r", **settings)
+    first = start.apply(Slow, "id long, k long", name="first").apply(Slow, "id long, k long", name="second")
+    sums = first.isolate().aggregate("k", n=hf.count(), newest=hf.max("id"), emit="each", name="sums")
+    first.isolate().sink(hf.FileSink(f"{here}/out", "parquet"), name="out")
+    sums.isolate().sink(hf.FileSink(f"{here}/sums", "parquet"), name="sums_out")
+    return topology
+
+
+def check_slow(here: Path, status: Any) -> None:
+    assert status.as_dict()["lost_rows"] == {"out": 0, "sums_out": 0}
+    assert [row["id"] for row in sorted(written(here, "out"), key=lambda row: row["id"])] == list(range(400))
+    sums = sorted((row["n"], row["newest"]) for row in written(here, "sums"))
+    assert sums == [(n + 1, n) for n in range(400)]
+
+
+def test_a_stop_that_is_too_short_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    for seconds in (0.2, 0.3, 0.25, 0.1):
+        job = submit_local(slow(tmp_path), store=f"file:{tmp_path}/store")
+        job.await_termination(seconds)
+        job.stop(0.01)
+        assert set(job.status()["lost_rows"].values()) == {0}
+    check_slow(tmp_path, run_local(slow(tmp_path), store=f"file:{tmp_path}/store"))
+
+
+def test_a_short_stop_with_files_as_source_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    for number in range(8):
+        lines = "".join(f"{n}\n" for n in range(number * 50, number * 50 + 50))
+        (place / f"{number}.csv").write_text("id\n" + lines)
 
     def build() -> hf.Topology:
-        topology = hf.Topology("slow")
-        rows = hf.Rows([(n,) for n in range(500)], "id long", rows_per_step=10)
-        start = topology.source(rows, name="numbers").consistent("r", period=0.05, mode="independent")
-        slow = start.apply(Slow, "id long", name="slow")
-        slow.isolate().sink(hf.FileSink(f"{tmp_path}/out", "parquet"), name="out")
-        return topology
+        return slow(tmp_path, hf.Files(str(place), "csv", schema="id long", max_rows_per_step=13))
 
-    job = submit_local(build(), store=f"file:{tmp_path}/store")
-    job.await_termination(0.3)
+    for seconds in (0.2, 0.3):
+        job = submit_local(build(), store=f"file:{tmp_path}/store")
+        job.await_termination(seconds)
+        job.stop(0.01)
+    check_slow(tmp_path, run_local(build(), store=f"file:{tmp_path}/store"))
+
+
+def test_a_parked_element_that_is_mended_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Slow, "fails_at", 173)
+    with pytest.raises(RegionParkedError):
+        run_local(slow(tmp_path), store=f"file:{tmp_path}/store")
+    monkeypatch.setattr(Slow, "fails_at", -1)
+    check_slow(tmp_path, run_local(slow(tmp_path), store=f"file:{tmp_path}/store"))
+
+
+@pytest.mark.parametrize("kill", ["reset.begin=kill@2", "step.end=kill@4", "ckpt.epoch.published=kill@1"])
+def test_a_kill_after_an_end_in_order_costs_no_more_than_is_counted(kill: str, tmp_path: Path) -> None:
+    job = submit_local(program.build(str(tmp_path)), store=f"file:{tmp_path}/store")
+    job.await_termination(0.15)
     job.stop(0.01)
-    lost = run_local(build(), store=f"file:{tmp_path}/store").as_dict()["lost_rows"]["out"]
-    found = [row["id"] for row in written(tmp_path, "out")]
-    assert len(set(range(500)) - set(found)) <= lost
+    assert lived(FILE, tmp_path, kill) == -signal.SIGKILL
+    status = run_local(program.build(str(tmp_path)), store=f"file:{tmp_path}/store").as_dict()
+    found = [n for (n,) in results(tmp_path)["numbered"]]
+    missing = set(range(program.ROWS)) - set(found)
+    assert len(missing) <= status["lost_rows"]["numbered_out"]
+    if kill.startswith("reset"):  # nobody had begun
+        assert results(tmp_path) == expected()

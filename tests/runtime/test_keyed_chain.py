@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast.checkpoint.adaptive import Limits
+from holdfast.checkpoint.costs.restore_time import Speed
 from holdfast.checkpoint.parts import Chained, OperatorPart
-from holdfast.checkpoint.restore_time import Speed
 from holdfast.failpoints import FaultInjected, arm, disarm
 from holdfast.ids import Attempt, ElementName, Epoch, OperatorName
 from holdfast.operators.aggregates.running import SummedAggregate

@@ -10,8 +10,8 @@ from killed import killed_and_finished, written
 from variables_program import ROWS, Many, expected, topology
 
 import holdfast as hf
-from holdfast.checkpoint import tracking_cost
 from holdfast.checkpoint.blobs import put_blobs
+from holdfast.checkpoint.costs import tracking_cost
 from holdfast.failpoints import fired
 from holdfast.ids import Epoch, OperatorName
 from holdfast.runtime.region.restore_budget import RestoreBudget

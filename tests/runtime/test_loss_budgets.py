@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import loss_budget_program as program
+import pyarrow.parquet as pq
 import pytest
 from killed import killed_and_finished, lived, undisturbed
 
 import holdfast as hf
 from holdfast.cli.show import show_status
 from holdfast.errors import BudgetExceededError, ConfigError, TopologyError
+from holdfast.ids import RegionName
 from holdfast.runtime.job import Job
 from holdfast.runtime.telling.loss_events import BudgetExceeded, BudgetResumed
 from holdfast.runtime.telling.stored_events import decode
@@ -90,7 +92,7 @@ def test_a_warning_is_told_once_and_the_run_goes_on(
 
 
 def test_within_the_budget_nothing_is_told(shelf: str, where: str) -> None:
-    status = run_local(loose(shelf, 33, rows=60), where)
+    status = run_local(loose(shelf, 33, rows=1000), where)
     assert status["loss_budgets"]["fails"]["state"] == "within"
     assert not told(where, BudgetExceeded)
     assert status["lost_rows"]["out"] == status["loss_budgets"]["fails"]["lost"] > 0
@@ -188,6 +190,48 @@ def test_it_is_consistent_in_every_run_after(shelf: str, where: str) -> None:
     assert len(set(ids(shelf))) == 300 - first["lost_rows"]["out"]
 
 
+class Counts(Fails):
+    """How many rows it has seen."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def process(self, row: Any, port: int) -> Any:
+        super().process(row, port)
+        self.n += 1
+        return (row.id, self.n)
+
+
+def test_states_go_on_in_the_region_and_are_stored_there(shelf: str, where: str) -> None:
+    def made(n: int) -> hf.Topology:
+        topology = hf.Topology("loose")
+        numbers = topology.source(Beacon(rows=n, rows_per_step=5), name="numbers")
+        keyed = numbers.map_arrow(program.of_one_key, "id long, k long", name="keyed")
+        sizes = keyed.aggregate("k", rows=hf.count(), name="sizes")
+        sizes.sink(MemorySink(f"{shelf}-sizes"), name="sizes_out")
+        counts = numbers.apply(Counts, "id long, n long", name="counts").checkpoint(every=3600)
+        counts.may_lose(rows=3, then="consistent").sink(MemorySink(shelf), name="out")
+        return topology
+
+    Fails.bad = {33}
+    status = run_local(made(100), where)
+    assert list(status.regions) == ["numbers"]
+    lost = status["lost_rows"]["out"]
+    assert status["lost_rows"] == {"sizes_out": 0, "out": lost}, "to become consistent costs nothing"
+    assert sorted(row["n"] for row in MemorySink.rows(shelf)) == list(range(1, 101 - lost))
+    Fails.bad = {150}
+    status = run_local(made(300), where)
+    assert sorted(row["n"] for row in MemorySink.rows(shelf)) == list(range(1, 301 - lost))
+    assert max(row["rows"] for row in MemorySink.rows(f"{shelf}-sizes")) == 300
+    assert status["lost_rows"]["out"] == lost
+    store, region = open_store(where), RegionName("numbers")
+    for epoch in store.epochs(region):
+        assert b"~autonomous" not in store.manifest(region, epoch), (
+            "no epoch refers to what was stored outside"
+        )
+    MemorySink.clear(f"{shelf}-sizes")
+
+
 def test_a_run_that_was_submitted_goes_on_and_the_next_is_consistent(shelf: str, where: str) -> None:
     job = submit_local(loose(shelf, 33, rows=3, then="consistent"), where, until="available")
     assert job.await_termination(timeout=60)
@@ -203,12 +247,13 @@ def here(fast_directory: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="loss-", dir=fast_directory))
 
 
-def outcome(here: Path) -> tuple[dict[str, Any], list[int]]:
-    import pyarrow.parquet as pq
+def rows_in(directory: Path) -> list[dict[str, Any]]:
+    files = [path for path in directory.glob("**/*.parquet") if not path.name.startswith(("_", "."))]
+    return [row for path in files for row in pq.read_table(path).to_pylist()]
 
-    files = [path for path in (here / "out").glob("**/*.parquet") if not path.name.startswith(("_", "."))]
-    found = [row["id"] for path in files for row in pq.read_table(path).to_pylist()]
-    return json.loads((here / "status.json").read_text()), sorted(found)
+
+def outcome(here: Path) -> tuple[dict[str, Any], list[int]]:
+    return json.loads((here / "status.json").read_text()), sorted(row["id"] for row in rows_in(here / "out"))
 
 
 def test_kills_use_a_budget_up_and_then_cost_nothing_more(here: Path) -> None:
@@ -222,6 +267,11 @@ def test_kills_use_a_budget_up_and_then_cost_nothing_more(here: Path) -> None:
     assert status["lost_rows"]["out"] == 15 == program.ROWS - len(found)
     assert status["loss_budgets"]["ids"]["state"] == "consistent"
     assert list(status["regions"]) == ["numbers"]
+    counted = max(row["rows"] for row in rows_in(here / "counts"))
+    assert counted >= program.ROWS - status["lost_rows"]["counts_out"], (
+        "what is not in the count is counted as lost"
+    )
+    assert counted <= program.ROWS - 15
 
 
 def test_kills_park_a_stream_before_it_delivers_another_row(here: Path) -> None:

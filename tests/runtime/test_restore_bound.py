@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.checkpoint.adaptive import Cost, Limits
-from holdfast.checkpoint.restore_time import Speed
+from holdfast.checkpoint.costs.restore_time import Speed
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.operators import aggregates

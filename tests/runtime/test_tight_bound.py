@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sampling import examples
 
 from holdfast.checkpoint.adaptive import Cost, Limits
-from holdfast.checkpoint.restore_time import Speed
+from holdfast.checkpoint.costs.restore_time import Speed
 from holdfast.ids import OperatorName
 from holdfast.runtime.region.restore_budget import Chooser, RestoreBudget
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import holdfast as hf
+from holdfast.checkpoint.costs.restore_time import Speed
 from holdfast.checkpoint.manifest import decode
-from holdfast.checkpoint.restore_time import Speed
 from holdfast.ids import RegionName
 from holdfast.language.connectors import Slice
 from holdfast.language.operators import aggregates

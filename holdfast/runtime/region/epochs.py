@@ -144,7 +144,7 @@ class RegionEpochs:
     def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> OnTheWay:
         """Load an element's state of `epoch`; returns the batches that were on their way at it."""
         if epoch == INITIAL_EPOCH:
-            worker.restore(epoch, None, self.store)
+            worker.adopt(self.store)
             return OnTheWay()
         assert self.current is not None
         assert self.current.epoch == epoch

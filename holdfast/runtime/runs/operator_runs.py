@@ -78,13 +78,15 @@ class SourceRun(Remembering):
         self.closes = False
         """When it is dry, nothing more comes, ever: event time comes to its end."""
         self.closed = False
-        self._is_over = False
+        self._finishing = self._is_over = False
         """The run ends in order, and the source has nothing that another run would not find."""
 
     def finish(self) -> None:
-        """The run ends in order: give only what the source has received and cannot give again."""
-        self._is_over = not self.source.finish()
-        self.dry = self._is_over
+        """The run ends in order: give only what the source has received and cannot give again. It is told once."""
+        if not self._finishing:
+            self._finishing = True
+            self._is_over = not self.source.finish()
+            self.dry = self._is_over
 
     @property
     def counts(self) -> dict[str, int]:

@@ -280,8 +280,8 @@ class ThreadedRun(HostedRun):
         """What threads did stays. The state is good unless one of them failed, or a call was left behind."""
         return self.instance is not None and self.thread.is_alive and self._failure is None
 
-    def note_stored(self) -> None:
-        pass
+    def _known_now(self) -> bytes | None:
+        return None
 
     def is_as_stored(self) -> bool:
         return False

@@ -28,9 +28,9 @@ from holdfast.checkpoint import chain
 from holdfast.checkpoint.adaptive import Cost, Form, Limits
 from holdfast.checkpoint.blobs import BlobRef
 from holdfast.checkpoint.chain import Chain, Link, Restored, Taken
+from holdfast.checkpoint.costs.tracking_cost import Paces, logging_seconds
 from holdfast.checkpoint.parts import Chained, OperatorPart, StoredForm
 from holdfast.checkpoint.stored_names import INCR
-from holdfast.checkpoint.tracking_cost import Paces, logging_seconds
 from holdfast.ids import Epoch
 from holdfast.language.checkpoint_form import CheckpointForm
 from holdfast.runtime.region.restore_budget import Chooser

@@ -1,6 +1,6 @@
 """A loss budget: how much may be lost on the way to a stream, and what follows when it is more. Pure.
 
-What was lost is counted by the accounts (`accounts.py`), for the stream as for a sink: over all runs on a store, kills included.
+What was lost is counted by the accounts (`protocol/accounts.py`), for the stream as for a sink: over all runs on a store, kills included.
 Counts only grow, but for `passed`, of which a kill may forget the last step. So a budget is judged by comparing numbers,
 at any time and as often as anybody likes; what happened before a person said "go on" (`resumed`) does not count again.
 """
