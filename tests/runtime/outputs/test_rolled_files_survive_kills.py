@@ -18,7 +18,7 @@ from killed import killed_and_finished, lived
 
 from holdfast.failpoints import NAMES
 
-PROGRAM = Path(__file__).parent.parent / "sinks" / "output_program.py"
+PROGRAM = Path(__file__).parents[2] / "sinks" / "output_program.py"
 DEATHS = [
     *(name for name in NAMES if name.startswith(("sink.", "roll."))),
     "ckpt.manifest.renamed",

@@ -11,7 +11,7 @@ import pytest
 from asof_program import WAYS, moment, rows
 from killed import killed_and_finished, written
 
-SHARED = Path(os.environ.get("HOLDFAST_SHARED", Path(__file__).parents[3] / "shared"))
+SHARED = Path(os.environ.get("HOLDFAST_SHARED", Path(__file__).parents[4] / "shared"))
 DATA = SHARED / "data" / "pandas-asof-golden"
 PROGRAM = Path(__file__).with_name("asof_program.py")
 COLUMNS = ("ticker", "price", "quantity", "marketCenter", "bid", "ask")

@@ -39,9 +39,9 @@ IN_RESET = tuple(name for name in NAMES if name.startswith("reset.") and name no
 ORDINARY = tuple(name for name in NAMES if name not in (*WHEN_STARTED, *IN_RESET))
 NEVER: dict[str, str] = {
     "savepoint.name": "nobody asks for a savepoint",
-    "entered.record": "nothing enters the region: tests/runtime/test_replayable_survives_kills.py",
-    "entered.recorded": "nothing enters the region: tests/runtime/test_replayable_survives_kills.py",
-    "poison.try": "no row ends a process: tests/runtime/test_poison_rows.py",
+    "entered.record": "nothing enters the region: tests/runtime/regions/test_replayable_survives_kills.py",
+    "entered.recorded": "nothing enters the region: tests/runtime/regions/test_replayable_survives_kills.py",
+    "poison.try": "no row ends a process: tests/runtime/python_operators/test_poison_rows.py",
     "founding.begun": "belongs to commands that make a new store",
     "founding.copied": "belongs to commands that make a new store",
     "roll.close.begin": "no sink rolls: tests/sinks/test_rolling.py",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "checkpoint"))
 
 from books import REGION, Books
 

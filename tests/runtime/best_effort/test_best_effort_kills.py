@@ -135,7 +135,7 @@ def kill_and_check(graph: Graph, place: Place, note: Note, kills: int, test: str
 def drawn(graph: Graph, test: str) -> tuple[random.Random, str]:
     """What a test draws from, and how to draw the same again."""
     seed = int(SEED) if SEED else random.SystemRandom().randrange(1 << 32)
-    again = f"HOLDFAST_SEED={seed} .venv/bin/python -m pytest -m '' 'tests/runtime/test_best_effort_kills.py::{test}'"
+    again = f"HOLDFAST_SEED={seed} .venv/bin/python -m pytest -m '' 'tests/runtime/best_effort/test_best_effort_kills.py::{test}'"
     print(f"seed {seed}; to run it again: {again}")
     return random.Random(f"{graph} {seed}"), again
 

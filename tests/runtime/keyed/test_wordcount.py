@@ -21,7 +21,7 @@ from holdfast.ids import RegionName
 from holdfast.store.urls import open_store
 from holdfast.testing import compare_sequence, run_local
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("HOLDFAST_SHARED", ROOT.parent / "shared"))
 DATA = SHARED / "data" / "ibm-cr-wordcount"
 

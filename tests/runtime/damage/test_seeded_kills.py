@@ -33,7 +33,7 @@ def test_kills_at_random_moments_leave_the_output_exact(
     round_number: int, place: Place, tell: Callable[[str, str], None]
 ) -> None:
     seed = int(SEED) if SEED else random.SystemRandom().randrange(1 << 32)
-    again = f"HOLDFAST_SEED={seed} .venv/bin/python -m pytest tests/runtime/test_seeded_kills.py -k '[{round_number}]'"
+    again = f"HOLDFAST_SEED={seed} .venv/bin/python -m pytest tests/runtime/damage/test_seeded_kills.py -k '[{round_number}]'"
     print(f"seed {seed}; to run it again: {again}")
     chance = random.Random(seed)
     mode = chance.choice(["async", "drain", "token"])
