@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from holdfast.language.operators.windows import session as session
     from holdfast.language.operators.windows import sliding as sliding
     from holdfast.language.operators.windows import tumbling as tumbling
+    from holdfast.language.poison import Poison as Poison
     from holdfast.language.run import ElementStatus as ElementStatus
     from holdfast.language.run import Progress as Progress
     from holdfast.language.run import RegionStatus as RegionStatus
@@ -99,6 +100,7 @@ _NAMES = {
     "language.hosted": "Operator",
     "language.context": "Context",
     "language.composite": "composite",
+    "language.poison": "Poison",
     "language.operators.keyed_python": "KeyedOperator",
     "state.variables.variables": "Value Map List Window",
     "language.operators.aggregates": "count sum min max avg variance stddev first"

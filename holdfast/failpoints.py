@@ -29,7 +29,7 @@ ENV_LOG = "HOLDFAST_FP_LOG"
 NAMES: tuple[str, ...] = (
     "lease.acquire", "lease.acquired",
     "drain.begin", "drain.op.flush", "drain.op.ack", "drain.all_acked",
-    "step.begin", "step.end",
+    "step.begin", "step.end", "entered.record", "entered.recorded", "poison.try",
     "ckpt.op.serialize", "ckpt.op.put", "ckpt.op.put_done",
     "ckpt.manifest.tmp_written", "ckpt.manifest.fsynced", "ckpt.manifest.renamed", "ckpt.dir.fsynced",
     "ckpt.epoch.published",

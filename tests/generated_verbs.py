@@ -156,7 +156,7 @@ CHOICES: dict[str, list[Any]] = {
     "drop.columns": [("at", "end")],
     "with_columns.columns": [{"twice": "n * 2"}],
     "rename.columns": [{"n": "number"}],
-    "query": ["SELECT n, upper(k) AS k FROM input WHERE n > 10"],
+    "query": ["SELECT n, upper(k) AS k FROM this WHERE n > 10"],
     "transform.fn": [lambda frame: frame.selectExpr("n + 1 AS n")],
 }
 WINDOW_VALUES = {

@@ -48,7 +48,7 @@ def test_a_case_that_is_not_drawn_is_a_chaos_test(chaos: bool) -> None:
         "chaos" if chaos else "not chaos",
     ]
     done = subprocess.run(
-        [*command, str(HERE / "runtime" / "test_two_drivers.py"), "-k", "in_the_middle_of_a_write"],
+        [*command, str(HERE / "runtime" / "damage" / "test_two_drivers.py"), "-k", "in_the_middle_of_a_write"],
         env={**os.environ, SEED: "3"}, cwd=HERE.parent, capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = re.findall(r"\[(.*)-(async|drain|token)\]", done.stdout)

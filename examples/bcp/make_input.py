@@ -36,7 +36,7 @@ class Scene:
 
     stops: int = 4
     between_s: int = 30
-    every_s: int = 5
+    every_s: float = 5.0
     cells: int = 8
     pixels: int = 8
     rounds: int = 1
@@ -99,9 +99,10 @@ class Stop:
             self._walking[chosen[come : come + chance.poisson(2.0)]] = True
         self._pictures += 1
         people = (self._since > 0) | self._walking
-        light = np.where(people, BRIGHT, DARK).reshape(scene.cells, scene.cells)
-        picture = np.kron(light, np.ones((scene.pixels, scene.pixels), dtype=int))
-        return bytes((picture + chance.integers(-NOISE, NOISE, picture.shape)).astype(np.uint8).tobytes())
+        light = np.where(people, BRIGHT - NOISE, DARK - NOISE).astype(np.uint8)
+        light = light.reshape(scene.cells, 1, scene.cells, 1)
+        noise = chance.integers(0, 2 * NOISE, (scene.cells, scene.pixels) * 2, dtype=np.uint8)
+        return (light + noise).tobytes()
 
     def board(self) -> tuple[int, int]:
         """(how many waited for two photographs at least, on how many photographs all of them were together)."""
@@ -116,8 +117,8 @@ def make(locations: Path, scene: Scene) -> Iterator[tuple[dict[str, Any], tuple[
     coming = schedule(locations, scene)
     last = coming[-1][0]
     pictures = [
-        (float(second), 1, camera, "")
-        for second in range(0, int(last) + 1, scene.every_s)
+        (number * scene.every_s, 1, camera, "")
+        for number in range(int(last / scene.every_s) + 1)
         for camera in range(scene.stops)
     ]
     for second, is_picture, camera, bus in sorted(

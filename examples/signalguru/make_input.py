@@ -58,14 +58,14 @@ class Car:
 
 
 def cars(scene: Scene) -> list[Car]:
-    """All of them, of one cycle after the other. A car waits for 10 to 40 seconds."""
+    """All of them, of one cycle after the other. Some are there before the cars of the cycle before have left."""
     chance = np.random.default_rng(11)
     found = []
     for cycle in range(scene.cycles):
         for where in range(scene.intersections):
             green = (cycle + 1) * scene.cycle_s + where * scene.offset_s
             for number in range(scene.cars):
-                comes = green - int(chance.integers(8, 38))
+                comes = green - int(chance.integers(8, 75))
                 leaves = green + 2 + number // 3
                 place = (int(chance.integers(2, scene.side - 5)), int(chance.integers(2, scene.side - 2)))
                 phone = f"c{cycle}-{where}-{number}"
@@ -75,7 +75,7 @@ def cars(scene: Scene) -> list[Car]:
 
 def picture(car: Car, second: int, scene: Scene, chance: np.random.Generator) -> bytes:
     """Red light above, green light below it; lamps of others are elsewhere on each picture."""
-    seen = chance.integers(DARK - NOISE, DARK + NOISE, (scene.side, scene.side, 2))
+    seen = chance.integers(DARK - NOISE, DARK + NOISE, (scene.side, scene.side, 2), dtype=np.uint8)
     for _ in range(scene.moving):
         y, x = chance.integers(0, scene.side, 2)
         seen[y, x, chance.integers(0, 2)] = LIT
@@ -83,7 +83,7 @@ def picture(car: Car, second: int, scene: Scene, chance: np.random.Generator) ->
     is_green = second >= car.green
     seen[y : y + 4, x] = DARK
     seen[y + 3 * is_green, x, int(is_green)] = LIT
-    return bytes(seen.astype(np.uint8).tobytes())
+    return seen.tobytes()
 
 
 def make(scene: Scene) -> Iterator[dict[str, Any]]:

@@ -50,10 +50,10 @@ class Modes(hf.Operator):
 
     def positions(self, table: pa.Table) -> np.ndarray:
         seconds = table["datetime"].cast(pa.int64()).to_numpy() / 1e6
-        names = table["uid"].to_pylist()
-        self.users += [name for name in dict.fromkeys(names) if name not in self.users]
-        number = {name: place for place, name in enumerate(self.users)}
-        users = np.array([number[name] for name in names], dtype=float)
+        named = table["uid"].combine_chunks().dictionary_encode()
+        self.users += [name for name in named.dictionary.to_pylist() if name not in self.users]
+        numbers = np.array([self.users.index(name) for name in named.dictionary.to_pylist()], dtype=float)
+        users = numbers[named.indices.to_numpy()]
         return np.column_stack([table["lat"].to_numpy(), table["lng"].to_numpy(), seconds, users])
 
     def cluster(self) -> list[dict[str, Any]]:
@@ -92,15 +92,19 @@ def k_means(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 def build(
     here: str,
     *,
-    period: float = 2.0,
+    period: float | None = 2.0,
     trigger: Any = "aware",
+    mode: Any = "async",
     rows_per_step: int = 2_000,
     batch: int = 10_000,
+    format: Any = "csv",
+    source: Any = hf.Files,
 ) -> hf.Topology:
     """The topology over the files in `here`/in, writing to `here`/out."""
     made = hf.Topology("tmi")
-    source = hf.Files(f"{here}/in", "csv", schema=POSITION, max_rows_per_step=rows_per_step)
-    positions = made.source(source, name="positions").consistent("travel", period=period, trigger=trigger)
+    files = source(f"{here}/in", format, schema=POSITION, max_rows_per_step=rows_per_step)
+    positions = made.source(files, name="positions")
+    positions.consistent("travel", period=period, trigger=trigger, mode=mode)
     modes = positions.apply(Modes(batch), MODE, name="modes")
     modes.sink(hf.FileSink(f"{here}/out", "csv"), name="out")
     return made

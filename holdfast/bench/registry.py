@@ -8,6 +8,8 @@ from typing import Any
 
 from holdfast.bench.checkpoints.all import PARTS, bench_checkpoint
 from holdfast.bench.losses.partial import bench_partial
+from holdfast.bench.meteor.bench import LOCAL, bench_meteor
+from holdfast.bench.regions.bench import bench_regions
 from holdfast.bench.subjects.database import bench_database
 from holdfast.bench.subjects.join import bench_join
 from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
@@ -25,6 +27,9 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "join": bench_join,
     "stream-join": bench_stream_join,
     "database": bench_database,
+    "regions": bench_regions,
+    "meteor": bench_meteor,
+    "meteor-local": partial(bench_meteor, LOCAL),
     "checkpoint": bench_checkpoint,
     "partial": bench_partial,
     **PARTS,

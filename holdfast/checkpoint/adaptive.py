@@ -4,6 +4,7 @@ A *base* holds a whole state, a *delta* what changed since the checkpoint before
 the next base, at which `number` is chosen anew:
 
 - Deltas pay if an average one, with a surcharge for logging changes, costs less than the base: then the number doubles.
+  The surcharge is what logging took over what storing took, both measured (costs/tracking_cost.py); until then it is assumed.
   Otherwise it is halved, down to 0: changes are not logged any more, every checkpoint is a base.
 - After `probe_after` bases in a row one delta is tried again, whatever those before were like: the way a state changes
   may have changed.
@@ -23,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.checkpoint.restore_time import Speed
+from holdfast.checkpoint.costs.restore_time import Speed
 
 Form = Literal["base", "delta"]
 
@@ -44,7 +45,7 @@ class Limits:
     seconds: float | None = None
     """For restoring a base and all its deltas."""
     surcharge: float = 0.10
-    """Logging changes costs this share of storing them."""
+    """Logging changes costs this share of storing them, as long as that was not measured."""
     probe_after: int = 10
     """So many bases in a row, then a delta is tried."""
     first: int = 1
@@ -61,6 +62,8 @@ class Cost:
     seconds: float
     overhead: int = 0
     """Bytes beside: a base may hold rows that newer ones replace. A restore reads them too."""
+    logging_s: float | None = None
+    """What logging the changes of a delta took besides, while rows were processed. None: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,14 @@ def pays(history: History, limits: Limits) -> bool:
     assert history.base is not None
     assert history.delta is not None
     base, delta = getattr(history.base, limits.by), getattr(history.delta, limits.by)
-    return bool(delta * (1 + limits.surcharge) < base)
+    return bool(delta * (1 + surcharge(history.delta, limits)) < base)
+
+
+def surcharge(delta: Cost, limits: Limits) -> float:
+    """What logging the changes costs, over what storing them does."""
+    if delta.logging_s is None or delta.seconds <= 0:
+        return limits.surcharge
+    return delta.logging_s / delta.seconds
 
 
 def most_deltas(history: History, limits: Limits, speed: Speed | None = None) -> int:
@@ -211,4 +221,12 @@ def _average(old: Cost, new: Cost) -> Cost:
     return Cost(
         round(WEIGHT * new.bytes + (1 - WEIGHT) * old.bytes),
         WEIGHT * new.seconds + (1 - WEIGHT) * old.seconds,
+        logging_s=_average_logging(old.logging_s, new.logging_s),
     )
+
+
+def _average_logging(old: float | None, new: float | None) -> float | None:
+    """Of what was measured; a delta whose logging was not measured says nothing about it."""
+    if old is None or new is None:
+        return old if new is None else new
+    return WEIGHT * new + (1 - WEIGHT) * old

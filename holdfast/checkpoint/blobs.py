@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from holdfast.durable import checksum
 from holdfast.errors import DamagedError
@@ -38,6 +39,18 @@ class BlobRef:
         return [self.key] if self.chunks == 1 else [f"{self.key}.{n}" for n in range(self.chunks)]
 
 
+class PairReader(Protocol):
+    """What reading pairs needs of a store."""
+
+    url: str
+
+    def get(self, entry: str, key: str) -> bytes | None: ...
+
+    def describe(self, entry: str, key: str) -> str:
+        """For error messages."""
+        ...
+
+
 def put_blobs(store: Store, entry: str, blobs: Mapping[str, bytes]) -> dict[str, BlobRef]:
     """Write all blobs durably by one `put`; returns a reference per key."""
     pairs: dict[str, bytes] = {}
@@ -55,7 +68,7 @@ def put_blobs(store: Store, entry: str, blobs: Mapping[str, bytes]) -> dict[str,
     return refs
 
 
-def get_blob(store: Store, ref: BlobRef | None) -> bytes:
+def get_blob(store: PairReader, ref: BlobRef | None) -> bytes:
     """The blob's bytes, verified against the reference. None: somebody needs a value, and an epoch refers to none."""
     if ref is None:
         raise unusable(f"an operator in {store.url} needs a value, but the epoch refers to none.")
@@ -65,14 +78,14 @@ def get_blob(store: Store, ref: BlobRef | None) -> bytes:
     return data
 
 
-def _chunk(store: Store, ref: BlobRef, key: str) -> bytes:
+def _chunk(store: PairReader, ref: BlobRef, key: str) -> bytes:
     part = store.get(ref.entry, key)
     if part is None:
         raise _damaged(store, ref, key, "is missing, but an epoch refers to it")
     return part
 
 
-def _damaged(store: Store, ref: BlobRef, key: str, what: str) -> DamagedError:
+def _damaged(store: PairReader, ref: BlobRef, key: str, what: str) -> DamagedError:
     return unusable(f"{store.describe(ref.entry, key)} {what}.")
 
 
@@ -88,7 +101,7 @@ class BlobReader:
     it. Whoever goes back further makes the reader fetch again.
     """
 
-    def __init__(self, store: Store, ref: BlobRef) -> None:
+    def __init__(self, store: PairReader, ref: BlobRef) -> None:
         self._store = store
         self._ref = ref
         self._keys = ref.keys

@@ -13,24 +13,19 @@ Every variable has a chain of its own: a base and the deltas since. What must ho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.checkpoint import index
 from holdfast.checkpoint.adaptive import Form
-from holdfast.checkpoint.blobs import BlobReader, BlobRef, get_blob, unusable
+from holdfast.checkpoint.blobs import BlobReader, BlobRef, PairReader, get_blob, unusable
 from holdfast.checkpoint.index import Entry, Place
+from holdfast.checkpoint.stored_names import INCR, INDEX, NON, kind_of
 from holdfast.ids import INITIAL_EPOCH, Epoch
 from holdfast.state.values import codec
 from holdfast.state.variables.versions import merged
 from holdfast.state.variables.working_values import UNSET
-from holdfast.store.base import Store
-
-NON, INCR, INDEX = "non", "incr", "index"
-
-PAIR_KEY = re.compile(r"e(\d+)-.*~(non|incr|index)")
 
 Taken = tuple[Form, bytes]
 """A variable's new version: its form and bytes. A delta without bytes: unchanged."""
@@ -103,27 +98,19 @@ class Restored:
     chain: Chain
 
 
-def restore(store: Store, pairs: Iterable[BlobRef]) -> Restored:
+def restore(store: PairReader, pairs: Iterable[BlobRef]) -> Restored:
     return _Reading(store, tuple(pairs)).restored()
 
 
-def rest_of(store: Store, pairs: Iterable[BlobRef]) -> Any:
+def rest_of(store: PairReader, pairs: Iterable[BlobRef]) -> Any:
     """What is not stored in versions, alone."""
     return _Reading(store, tuple(pairs)).non()[1]["rest"]
-
-
-def kind_of(ref: BlobRef) -> tuple[Epoch, str]:
-    """(epoch, kind) of a pair, by its key."""
-    found = PAIR_KEY.fullmatch(ref.key)
-    if found is None:
-        raise unusable(f"{ref.entry}/{ref.key} is listed as a pair of variables, but has no such name.")
-    return Epoch(int(found[1])), found[2]
 
 
 class _Reading:
     """One restore: indexes are read once, and each pair of versions piece by piece."""
 
-    def __init__(self, store: Store, pairs: tuple[BlobRef, ...]) -> None:
+    def __init__(self, store: PairReader, pairs: tuple[BlobRef, ...]) -> None:
         self._store = store
         self._pairs = pairs
         self._refs = {kind_of(ref): ref for ref in pairs}

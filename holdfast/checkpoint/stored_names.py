@@ -5,6 +5,7 @@ their names here is none of these, so that every name can be read in one way onl
 
     entry     <operator>@<region>                     of an operator, and of the element it begins
               <operator>@~autonomous                  of an operator outside of regions
+              <element>@~entered                      what entered a region there and no epoch covers (docs/formats/entered.md)
     key       e<epoch>-a<attempt>+<operator>          its state in a region; +<operator>~<kind>: of its variables
               e<number>-t<wall>+<operator>            the same outside of regions
               e<epoch>-a<attempt>=<file>              a batch on its way
@@ -12,6 +13,7 @@ their names here is none of these, so that every name can be read in one way onl
     record    controller.<region>   savepoints.<region>   restore-speed.<region>
               schema.<source>   state.<operator outside of regions>
               books   account.<element outside of regions>   (before: positions.<element>)   budgets
+              journal.<element of a region in mode independent>
 
 Earlier versions wrote `-` for `+` and `=`, and `<operator>@autonomous` for operators outside of regions. Both are read:
 references hold whole names.
@@ -19,13 +21,16 @@ references hold whole names.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
+from holdfast.checkpoint.blobs import BlobRef, unusable
 from holdfast.ids import Epoch, RegionName, is_safe_name
 from holdfast.store.base import Store
 
 OUTSIDE = "~autonomous"
 """What stands for the region outside of regions. No region can be called so."""
+_ENTERED = "~entered"
 _OUTSIDE_BEFORE = RegionName("autonomous")
 
 
@@ -33,6 +38,22 @@ _OUTSIDE_BEFORE = RegionName("autonomous")
 def entry_of(region: RegionName | None, operator: str) -> str:
     """The entry of an operator's state; None: outside of regions."""
     return f"{operator}@{OUTSIDE if region is None else region}"
+
+
+def entered_entry(element: str) -> str:
+    """Where batches lie that entered a region at an element."""
+    return f"{element}@{_ENTERED}"
+
+
+def entered_elements(store: Store) -> list[str]:
+    """Elements, of this program and of earlier ones, that have such an entry."""
+    parts = [entry.partition("@") for entry in store.entries()]
+    return [element for element, _, place in parts if place == _ENTERED]
+
+
+def entered_key(run: int, number: int) -> str:
+    """One write of such batches. With `=<file>` behind it: a file of one of them."""
+    return f"r{run:010d}-n{number:010d}"
 
 
 def own_entries(operator: str) -> tuple[str, str]:
@@ -76,7 +97,9 @@ def batch_key(epoch: Epoch, attempt: int, file: str) -> str:
 
 
 # --- records ---
-RecordOf = Literal["controller", "savepoints", "restore-speed", "schema", "account", "positions", "state"]
+RecordOf = Literal[
+    "controller", "savepoints", "restore-speed", "schema", "account", "positions", "state", "journal"
+]
 """Of regions: how far the controller is, savepoints, what restores taught. Of sources: the schema. Of elements outside of
 regions: the account and where sources are; earlier versions wrote positions instead. Of operators outside of regions: the
 checkpoint; `null`: it has none."""
@@ -93,3 +116,18 @@ PROGRAM = "program"
 
 def record_name(of: RecordOf, name: str) -> str:
     return f"{of}.{name}"
+
+
+# --- pairs of variables: `e<epoch>-a<attempt>-<operator>~<kind>`, see docs/formats/incremental.md -------------------------
+
+NON, INCR, INDEX = "non", "incr", "index"
+
+PAIR_KEY = re.compile(r"e(\d+)-.*~(non|incr|index)")
+
+
+def kind_of(ref: BlobRef) -> tuple[Epoch, str]:
+    """(epoch, kind) of a pair, by its key."""
+    found = PAIR_KEY.fullmatch(ref.key)
+    if found is None:
+        raise unusable(f"{ref.entry}/{ref.key} is listed as a pair of variables, but has no such name.")
+    return Epoch(int(found[1])), found[2]

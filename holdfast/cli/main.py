@@ -101,7 +101,9 @@ def bench(
     as_json: JsonFile = None,
     pairs: Annotated[int, typer.Option(help="Pairs of alternating stretches.", min=1)] = 5,
     seconds: Annotated[float, typer.Option(help="Length of one stretch.")] = 10.0,
-    plot: Annotated[Path | None, typer.Option(help="Directory for pictures (checkpoint benchmarks).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Directory for pictures, if the benchmark has some.")
+    ] = None,
 ) -> None:
     """Measure holdfast side by side with plain Spark in one warmed session."""
     from holdfast.bench.registry import BENCHES, run_bench
@@ -112,7 +114,7 @@ def bench(
     result = run_bench(name, pairs=pairs, seconds=seconds, quiet=as_json == "-")
     _write_json(result, as_json)
     if plot is not None:
-        from holdfast.bench.checkpoints.plots import draw
+        from holdfast.bench.pictures import draw
 
         for file in draw(result, plot):
             print(file, file=sys.stderr)

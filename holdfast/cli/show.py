@@ -21,6 +21,8 @@ from holdfast.runtime.telling.events import TopologyChanged
 from holdfast.runtime.telling.stored_events import decode
 
 REFRESH_S = 0.5
+HELD_UP_S = 1.0
+"""Who holds up an epoch is told when it has been under way for so long."""
 
 
 def show_status(status: Mapping[str, Any]) -> None:
@@ -53,17 +55,18 @@ def show_store(found: dict[str, Any]) -> None:
 def status_tables(status: Mapping[str, Any]) -> Group:
     """Regions, elements, and rows that were left out, of one status."""
     regions = _table(
-        "region", "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
+        "region", "mode", "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)",
     )  # fmt: skip
     said = list(status.get("program_changed", ()))
     for name, region in status["regions"].items():
         regions.add_row(
-            name, region["phase"], str(region["epoch"]), _seconds(region["age_s"]),
+            name, _mode(region), region["phase"], str(region["epoch"]), _seconds(region["age_s"]),
             _millis(region["last_epoch_ms"]), str(region.get("epochs_late", 0)), _seconds(region.get("restore_next_s")),
             str(region["resets"]),
         )  # fmt: skip
         said += [f"region {name}: {region['reason']}"] if region["reason"] else []
+        said += [f"region {name}: {sentence}" for sentence in held_up(region)]
         said += [f"region {name}: {sentence}" for sentence in (*_changes(region), *timing_lines(region))]
     elements = _table("element", "rows", "rows/s", "steps", "step", "failures", "waits for")
     for name, element in status["elements"].items():
@@ -92,6 +95,26 @@ def _table(first: str, *columns: str, title: str | None = None) -> Table:
     made = [Column(name, no_wrap=True) for name in columns[:-1]]
     ends = (Column(first, overflow="fold"), *made, Column(columns[-1], overflow="fold"))
     return Table(*ends, title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _mode(region: Mapping[str, Any]) -> str:
+    """`async`, or `async/aware`: epochs that do not come by the clock are said to."""
+    mode, trigger = region.get("mode", "—"), region.get("trigger", "periodic")
+    return str(mode) if trigger == "periodic" else f"{mode}/{trigger}"
+
+
+def held_up(region: Mapping[str, Any]) -> list[str]:
+    """Of a region's status, who holds up the epoch under way; nothing about one that has only begun."""
+    under_way = region.get("under_way")
+    if not under_way or under_way["seconds"] < HELD_UP_S:
+        return []
+    found = [f"epoch {under_way['epoch']} has been under way for {under_way['seconds']:.1f} s"]
+    for each in under_way["held_up_by"]:
+        who = f"{each['element']}: " if "element" in each else ""
+        where = ", ".join(each.get("operators", []) + each.get("connections", []))
+        since = f", for {each['seconds']:.1f} s" if "seconds" in each else ""
+        found.append(f"  held up by {who}{each['what']}{f' ({where})' if where else ''}{since}")
+    return found
 
 
 def _changes(region: dict[str, Any]) -> list[str]:

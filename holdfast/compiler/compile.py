@@ -13,6 +13,7 @@ from holdfast.compiler.contexts import check_contexts
 from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
 from holdfast.compiler.loss_budgets import check_budgets, made_consistent
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
+from holdfast.compiler.paired import keep_pairs
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
 from holdfast.compiler.timing import settle_times
@@ -27,14 +28,20 @@ from holdfast.operators.shared.logic import KeyedLogic
 
 
 def compile_graph(
-    graph: Graph, analyser: Analyser, consistent: Collection[OperatorName] = frozenset()
+    graph: Graph,
+    analyser: Analyser,
+    consistent: Collection[OperatorName] = frozenset(),
+    *,
+    has_store: bool = True,
 ) -> Plan:
     """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run. `consistent`: operators whose streams have
-    lost more than they may and are consistent from now on."""
+    lost more than they may and are consistent from now on. Without a store nothing can be kept."""
     validate(graph)
     graph = mark_composites(graph)
+    before = find_regions(graph).of if consistent else {}
     if consistent:
         graph = made_consistent(graph, consistent)
+    graph = keep_pairs(graph) if has_store else graph
     settled = settle_times(graph)
     graph = settled.graph
     regions = find_regions(graph)
@@ -59,6 +66,7 @@ def compile_graph(
         offsets_us=settled.offsets_us,
         timed=settled.timed,
         clocked=settled.clocked,
+        adopted=frozenset(name for name in regions.of if consistent and name not in before),
     )
 
 

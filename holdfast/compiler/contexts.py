@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from holdfast.compiler.regions import Regions
 from holdfast.errors import HoldfastError, TopologyError
 from holdfast.ids import OperatorName
+from holdfast.language.annotations import TIMED
 from holdfast.language.context import Context
 from holdfast.language.graph import Graph
 
@@ -37,10 +38,12 @@ def check_points(graph: Graph, regions: Regions) -> None:
                 f"{where} and a control port.",
                 cure="It would wait for rows of operators that wait for it: use a data port, or leave may_checkpoint out.",
             )
-        if operator.inputs and context.mode != "async":
+        if operator.inputs and context.mode != "async" and context.trigger in TIMED:
             raise TopologyError(
-                f"{where} and inputs, and the region has mode={context.mode!r}.",
-                cure='Use mode="async": only there input can wait while an epoch is established.',
+                f"{where} and inputs, and the region has mode={context.mode!r}, in which nothing may wait before an operator at an"
+                f" epoch, and trigger={context.trigger!r}: its epochs would lie anywhere in the input, seldom at a point.",
+                cure='Use mode="async", where what waits is stored with the epoch, or trigger="operator", if the input comes to a'
+                " point at each of its boundaries (the end of a file).",
             )
 
 

@@ -185,15 +185,15 @@ def _guarantee(
         promised = "exactly-once for single failures"
         reason = (
             f"in region {region.group}, whose elements fail and restart alone; {spec.sink.reason}; a death of the driver may"
-            " cost or repeat what went between elements since their own epochs, those lost are counted"
+            " cost or repeat what went between elements since their own epochs, those lost are counted; an end in order costs nothing"
         )
     kept = [name for name in region.starts if isinstance(plan.graph.operators[name].spec, ReplayableSpec)]
     kept = [name for name in kept if operator.name in behind[name]]
     ports = [port for port in ports if not any(port.endswith(f" of {name}") for name in kept)]
     if kept:
         reason += (
-            f"; rows that enter by {', '.join(kept)} are kept until an epoch has them: a reset costs none, the death of the"
-            " driver those since the last epoch, which are counted"
+            f"; rows that enter by {', '.join(kept)} are in the store before they are worked on, until an epoch has them: a reset"
+            " and the death of the driver cost none of them; those on their way there are lost with the driver, and counted"
         )
     if ports:
         reason += f"; but rows that enter by {', '.join(ports)} are best effort"

@@ -79,5 +79,7 @@ class Plan:
     """Input ports at which event time is not quite what the column says."""
     timed: Mapping[StreamRef, frozenset[OperatorName]] = field(default_factory=dict)
     """Streams beside whose rows event time travels, with the operators that read it."""
+    adopted: frozenset[OperatorName] = frozenset()
+    """Operators that were outside of regions until more was lost than may be: without an epoch they begin with their own checkpoints."""
     clocked: Mapping[OperatorName, Mapping[int, Timing]] = field(default_factory=dict)
     """Operators in the driver that hand event time on, with that of each data port."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Graph, SinkSpec, StreamRef
-from holdfast.protocol.loss_budget import budget_key
+from holdfast.protocol.bounds.loss_budget import budget_key
 
 
 @dataclass(frozen=True, slots=True)

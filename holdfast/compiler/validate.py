@@ -8,6 +8,7 @@ from holdfast.compiler.traverse import data_cycle
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName, is_safe_name
 from holdfast.language.annotations import NAME_RULE
+from holdfast.language.builder import has_letters
 from holdfast.language.graph import Graph, InputPort, Operator, StreamRef
 from holdfast.operators.kind import KeyedKind, refuse
 from holdfast.operators.kinds import kind_of
@@ -132,12 +133,14 @@ def check_errors_read(graph: Graph) -> None:
         stream for operator in graph.operators.values() for port in operator.inputs for stream in port.streams
     }
     for name, operator in graph.operators.items():
-        if getattr(operator.spec, "on_error", "fail") != "stream":
+        if not has_letters(operator.spec):
             continue
         if StreamRef(name, operator.outputs - 1) not in read:
+            is_told = getattr(operator.spec, "on_error", "fail") == "stream"
+            asked = 'on_error="stream"' if is_told else 'poison="quarantine"'
             raise TopologyError(
-                f'{name!r} was told on_error="stream", and nobody reads its errors.',
-                cure="Give them a sink, as .errors.sink(…, name='…'), or leave on_error= out.",
+                f"{name!r} was told {asked}, and nobody reads its errors.",
+                cure=f"Give them a sink, as .errors.sink(…, name='…'), or leave {asked.partition('=')[0]}= out.",
             )
 
 

@@ -8,7 +8,7 @@ from holdfast.errors import TopologyError
 from holdfast.ids import is_safe_name
 from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import RegionSettings
-from holdfast.protocol.loss_budget import THENS, LossBudget
+from holdfast.protocol.bounds.loss_budget import THENS, LossBudget
 from holdfast.protocol.shape import MODES, Mode
 
 Trigger = Literal["periodic", "operator", "manual", "aware"]

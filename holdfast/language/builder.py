@@ -150,10 +150,10 @@ class Builder:
     def errors_of(self, stream: StreamRef) -> StreamRef:
         """The stream of rows at which a Python operator or a sink failed."""
         known = self._operators.get(stream.operator)
-        if known is None or getattr(known.spec, "on_error", "fail") != "stream":
+        if known is None or not has_letters(known.spec):
             raise TopologyError(
                 f"The stream {str(stream)!r} has no errors of its own.",
-                cure='Ask the stream of a Python operator, or what a sink returns, that was told on_error="stream".',
+                cure='Ask the stream of a Python operator, or what a sink returns, that was told on_error="stream", or poison="quarantine".',
             )
         return StreamRef(stream.operator, known.outputs - 1)
 
@@ -220,6 +220,11 @@ class Builder:
             name = f"{kind}_{self._counts[kind]}"
             if not self._taken(name):
                 return OperatorName(name)
+
+
+def has_letters(spec: Spec) -> bool:
+    """Whether an operator has a stream of errors, its last."""
+    return getattr(spec, "on_error", "fail") == "stream" or bool(getattr(spec, "letters", False))
 
 
 class Verbs(ABC):

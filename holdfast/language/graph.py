@@ -13,7 +13,7 @@ from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
 from holdfast.language.context import Context
 from holdfast.language.hosted import ERRORS, Missing, OnError
-from holdfast.protocol.loss_budget import LossBudget
+from holdfast.protocol.bounds.loss_budget import LossBudget
 from holdfast.protocol.shape import Mode
 
 

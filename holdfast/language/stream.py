@@ -36,8 +36,9 @@ from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.rows import RowVerbs
+from holdfast.language.poison import Poison, PoisonThen, checked_poison
 from holdfast.language.schema import to_arrow
-from holdfast.protocol.loss_budget import Then
+from holdfast.protocol.bounds.loss_budget import Then
 from holdfast.protocol.shape import Mode
 
 EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such as F.col('amount') > 10."
@@ -123,12 +124,19 @@ class Stream(
         return self._then(specs.SqlSpec(query), name)
 
     def map_arrow(
-        self, fn: Callable[[pa.Table], pa.Table], schema: Any, *, name: str | None = None
+        self,
+        fn: Callable[[pa.Table], pa.Table],
+        schema: Any,
+        *,
+        name: str | None = None,
+        poison: PoisonThen | Poison | None = None,
     ) -> Stream:
-        """Apply `fn(pyarrow.Table) -> pyarrow.Table` beside the data; `schema` is what it returns."""
-        return self._then(
-            specs.MapArrowSpec(_function(fn, "map_arrow"), to_arrow(schema, "the schema of map_arrow")), name
-        )
+        """Apply `fn(pyarrow.Table) -> pyarrow.Table` beside the data; `schema` is what it returns.
+
+        With `poison="quarantine"` rows that end its worker process are in `.errors` of the stream (`hf.Poison`)."""
+        columns = to_arrow(schema, "the schema of map_arrow")
+        spec = specs.MapArrowSpec(_function(fn, "map_arrow"), columns, checked_poison(poison))
+        return self._then(spec, name, outputs=1 + spec.letters)
 
     def union(self, *streams: Stream, name: str | None = None) -> Stream:
         """All rows of these streams. They must have the same columns, and be all consistent or all autonomous."""

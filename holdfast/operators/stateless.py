@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.language.connectors import POSITION_COLUMNS
+from holdfast.language.hosted import ERRORS
 from holdfast.language.operators.columns import column_type
 from holdfast.language.operators.event_time import EventTimeSpec, event_time_schema
 from holdfast.language.operators.stateless import (
@@ -274,7 +275,7 @@ class MapArrowKind(StatelessKind[MapArrowSpec]):
     expressions = False
 
     def schemas(self, op: OperatorOf[MapArrowSpec], inputs: Schemas) -> list[pa.Schema]:
-        return [op.spec.schema]
+        return [op.spec.schema, *[ERRORS] * op.spec.letters]
 
     def frames(self, op: OperatorOf[MapArrowSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
         return [spark.mapped(spark.bare(rows), partial(_named, op.name, op.spec.fn), op.spec.schema)]

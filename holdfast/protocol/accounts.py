@@ -6,7 +6,10 @@ accounts it finds: it tells how many rows are gone, and where.
     step     taken for a step that is not known to have ended
     state    absorbed by an operator since its own checkpoint
     queue    sent along a connection and never taken
-    border   taken into a region by an autonomous port since its newest epoch
+    border   taken into a region by an autonomous port since its newest epoch, and not recorded
+
+What is *recorded* at a border is in the store and comes again in the next run: it is not lost, unless a run begins that cannot find
+it, or has no use for it any more.
 
 Rows of a connection are numbered in the order in which they are put into it, over all runs. A region that goes back to
 an epoch takes out of the connections that leave it what it put there since, as far as it still waits; the numbers of
@@ -27,6 +30,8 @@ from holdfast.ids import ConnectionId, ElementName, OperatorName
 
 Sinks = tuple[OperatorName, ...]
 LostBySink = Mapping[OperatorName, int]
+RowsByEnd = Mapping[int, int]
+"""Batches of a connection: the number of the last row of each → its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,16 @@ class TakenByRegion:
 
     row: int = 0
     lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A checkpoint of an operator on its way into the store: the step behind which it was taken, how many of the absorbed rows are in
+    it, and when the first row came that is not."""
+
+    step: int
+    rows: int
+    next_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,8 @@ class Account:
     """Rows of the step under way; 0: none is."""
     absorbed: Mapping[OperatorName, int] = field(default_factory=dict)
     """Rows that each operator with state has taken since its own checkpoint, the step under way excluded."""
+    pinned: Mapping[OperatorName, Pin] = field(default_factory=dict)
+    """Of each operator whose checkpoint is on its way into the store."""
     held: Mapping[OperatorName, int] = field(default_factory=dict)
     """Rows that went into each operator's own checkpoint."""
     lost: LostBySink = field(default_factory=dict)
@@ -128,6 +145,11 @@ class Books:
     ports: Mapping[ConnectionId, tuple[ElementName, Sinks]] = field(default_factory=dict)
     """Of connections into regions, in this program and in those before: the element they enter, and the sinks behind."""
 
+    recorded: Mapping[ConnectionId, RowsByEnd] = field(default_factory=dict)
+    """Of connections into regions: batches that come again, those that epochs hold perhaps included."""
+    outstanding: Mapping[ConnectionId, RowsByEnd] = field(default_factory=dict)
+    """Those that an earlier settlement did not count because they were recorded."""
+
     def sender(self, connection: ConnectionId) -> Account | None:
         return next((a for a in self.accounts.values() if connection in a.sent), None)
 
@@ -142,7 +164,7 @@ def settle(books: Books, run: int) -> tuple[dict[ElementName, Account], list[Los
         after = _counted(account, at_once, books, losses)
         absorbed = dict.fromkeys(account.absorbed, 0)
         held = {op: rows for op, rows in account.held.items() if op not in books.dropped}
-        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, held=held, since={})
+        accounts[name] = replace(after, run=run, step=0, absorbed=absorbed, pinned={}, held=held, since={})
     return accounts, [*losses, *at_borders(books).values()]
 
 
@@ -183,20 +205,43 @@ def _covers(covered: Covered | None, account: Account) -> bool:
 def _taken(connection: ConnectionId, books: Books) -> int:
     """How far the receiver of a connection is known to have come."""
     if connection in books.taken_by_regions:
-        return books.taken_by_regions[connection].row
+        return max(_held(connection, books), _recorded_up_to(connection, books))
     return max((a.taken[connection] for a in books.accounts.values() if connection in a.taken), default=0)
 
 
 def _in_states(account: Account, books: Books) -> Iterable[Loss]:
     for name, absorbed in account.absorbed.items():
-        rows = 0 if _covers(books.covered.get(name), account) else absorbed + account.in_flight
+        rows = _since(books.covered.get(name), account, name, absorbed)
         reason = f"operator {name} took them after its last checkpoint, or has none"
         if name in books.dropped:
             rows += books.dropped[name]
             reason = f"operator {name} had them in its checkpoint, which the program does not read any more"
         if rows:
             reach = account.reach_of.get(name, account.reach)
-            yield Loss(account.element, rows, reason, reach, account.age(name))
+            yield Loss(account.element, rows, reason, reach, _age(books.covered.get(name), account, name))
+
+
+def _since(covered: Covered | None, account: Account, name: OperatorName, absorbed: int) -> int:
+    """Rows that an operator took and that its stored checkpoint lacks."""
+    if _covers(covered, account):
+        return 0
+    pin = _arrived(covered, account, name)
+    return absorbed + account.in_flight - (0 if pin is None else pin.rows)
+
+
+def _arrived(covered: Covered | None, account: Account, name: OperatorName) -> Pin | None:
+    """The checkpoint that became durable, and that the element had no time to note."""
+    pin = account.pinned.get(name)
+    if pin is None or covered is None or (covered.run, covered.step) != (account.run, pin.step):
+        return None
+    return pin
+
+
+def _age(covered: Covered | None, account: Account, name: OperatorName) -> float:
+    pin = _arrived(covered, account, name)
+    if pin is None:
+        return account.age(name)
+    return 0.0 if pin.next_at is None else max(0.0, account.last - pin.next_at)
 
 
 def _in_queues(account: Account, books: Books) -> Iterable[Loss]:
@@ -225,7 +270,16 @@ def at_borders(books: Books) -> dict[ConnectionId, Loss]:
     """Rows that entered regions, or waited to, and that no epoch holds."""
     losses: dict[ConnectionId, Loss] = {}
     for connection, (element, sinks) in books.ports.items():
-        rows = _sent(connection, books) - _counted_up_to(connection, books)
+        known = _counted_up_to(connection, books)
+        rows = max(_sent(connection, books), _recorded_up_to(connection, books)) - known
+        recorded = books.recorded.get(connection, {})
+        rows -= sum(size for end, size in recorded.items() if end > known)
+        # Counted on as recorded before, and nowhere to be found now.
+        rows += sum(
+            size
+            for end, size in books.outstanding.get(connection, {}).items()
+            if end > _held(connection, books) and end not in recorded
+        )
         if rows > 0:
             reason = "they entered a region after its newest epoch, or waited to"
             losses[connection] = Loss(element, rows, reason, sinks)
@@ -234,10 +288,25 @@ def at_borders(books: Books) -> dict[ConnectionId, Loss]:
 
 def settled_after(books: Books) -> dict[ConnectionId, int]:
     """Of connections into regions: rows up to which everything is counted once `at_borders` is. The next `settled`."""
-    return {c: max(_sent(c, books), _counted_up_to(c, books)) for c in books.ports}
+    return {c: max(_sent(c, books), _recorded_up_to(c, books), _counted_up_to(c, books)) for c in books.ports}
+
+
+def outstanding_after(books: Books) -> dict[ConnectionId, dict[int, int]]:
+    """Batches that no epoch holds and that were not counted because they are recorded. The next `outstanding`."""
+    return {
+        c: {end: rows for end, rows in recorded.items() if end > _held(c, books)}
+        for c, recorded in books.recorded.items()
+    }
 
 
 def _counted_up_to(connection: ConnectionId, books: Books) -> int:
     """Rows that the newest epoch holds or that an earlier settlement counted."""
-    held = books.taken_by_regions.get(connection, TakenByRegion()).row
-    return max(held, books.settled.get(connection, 0))
+    return max(_held(connection, books), books.settled.get(connection, 0))
+
+
+def _held(connection: ConnectionId, books: Books) -> int:
+    return books.taken_by_regions.get(connection, TakenByRegion()).row
+
+
+def _recorded_up_to(connection: ConnectionId, books: Books) -> int:
+    return max(books.recorded.get(connection, {}), default=0)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.protocol.accounts import Account, Loss
+from holdfast.protocol.accounts import Account, Loss, Pin
 from holdfast.protocol.autonomous_messages import AutonomousCommand as AutonomousCommand
 from holdfast.protocol.autonomous_messages import AutonomousEvent as AutonomousEvent
 from holdfast.protocol.autonomous_messages import Begin as Begin
@@ -33,6 +33,7 @@ from holdfast.protocol.autonomous_messages import Gathered as Gathered
 from holdfast.protocol.autonomous_messages import GiveUp as GiveUp
 from holdfast.protocol.autonomous_messages import GoOnFromBefore as GoOnFromBefore
 from holdfast.protocol.autonomous_messages import InputsOver as InputsOver
+from holdfast.protocol.autonomous_messages import NotCheckpointed as NotCheckpointed
 from holdfast.protocol.autonomous_messages import Park as Park
 from holdfast.protocol.autonomous_messages import Recounted as Recounted
 from holdfast.protocol.autonomous_messages import Rest as Rest
@@ -95,6 +96,10 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         """It takes nothing, though there may be something."""
         return self.phase is _P
 
+    def keeps(self, kept: frozenset[OperatorName]) -> None:
+        """These operators store checkpoints of their own from now on."""
+        self._kept = kept
+
     @property
     def may_step(self) -> bool:
         return self.phase in (_R, _D)
@@ -130,9 +135,9 @@ class AutonomousMachine(Machine[AutonomousPhase]):
             case CheckpointDue(operators):
                 return self._checkpoints(operators)
             case Checkpointed(operator, held):
-                absorbed = {**self.account.absorbed, operator: 0}
-                held_now = {**self.account.held, operator: held}
-                self._change(absorbed=absorbed, held=held_now, since=self._since_without({operator}))
+                return self._on_checkpointed(operator, held)
+            case NotCheckpointed(operator):
+                self._change(pinned=self._pinned_without({operator}))
                 return []
             case Discarded(taken, rows):
                 self._change(taken={**self.account.taken, **taken})
@@ -156,7 +161,7 @@ class AutonomousMachine(Machine[AutonomousPhase]):
                 return []
             case InputsOver():
                 self._move(_E)
-                return [*self._save_changes(), *self._checkpoints(frozenset(self._stateful)), End()]
+                return [*(self._checkpoints(frozenset(self._stateful)) or self._save_changes()), End()]
 
     def _change(self, **fields: object) -> None:
         self.account = replace(self.account, **fields)  # type: ignore[arg-type]
@@ -175,7 +180,12 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         self, taken: Mapping[ConnectionId, int], rows: int, at: float
     ) -> list[AutonomousCommand]:
         step, since = self.account.step + 1, {**dict.fromkeys(self._stateful, at), **self.account.since}
-        self._change(step=step, taken={**self.account.taken, **taken}, in_flight=rows, since=since, last=at)
+        pinned = {
+            n: replace(p, next_at=at if p.next_at is None else p.next_at)
+            for n, p in self.account.pinned.items()
+        }
+        took = {**self.account.taken, **taken}
+        self._change(step=step, taken=took, in_flight=rows, pinned=pinned, since=since, last=at)
         return [*self._save(), RunStep()]
 
     def _since_without(self, operators: Collection[OperatorName]) -> dict[OperatorName, float]:
@@ -190,11 +200,16 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         old = self.account.absorbed.items()
         absorbed = {name: 0 if name in event.as_stored else before + rows for name, before in old}
         taken = {**self.account.taken, **event.taken}
+        # What is on its way into the store is the same state: none of the absorbed rows is missing in it.
+        pinned = {
+            n: replace(pin, rows=0) if n in event.as_stored else pin for n, pin in self.account.pinned.items()
+        }
         self._change(
             sent=self._sent_after(event.sent),
             taken=taken,
             in_flight=0,
             absorbed=absorbed,
+            pinned=pinned,
             passed=self._passed_after(rows),
             since=self._since_without(event.as_stored),
         )
@@ -208,8 +223,13 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         losses = [self._loss(event.rows, event.reason), *(self._lost_state(name, event) for name in spoiled)]
         absorbed = {name: 0 if name in spoiled else old for name, old in self.account.absorbed.items()}
         fresh = {name for name, rows in absorbed.items() if not rows}
-        since = self._since_without(fresh)
-        self._change(sent=self._sent_after(event.sent), in_flight=0, absorbed=absorbed, since=since)
+        self._change(
+            sent=self._sent_after(event.sent),
+            in_flight=0,
+            absorbed=absorbed,
+            pinned=self._pinned_without(event.spoiled),
+            since=self._since_without(fresh),
+        )
         commands = self._lose(losses)
         commands += [GoOnFromBefore(good)] if good else []
         if self.failed_in_a_row > MAX_CONSECUTIVE_FAILURES:
@@ -238,12 +258,29 @@ class AutonomousMachine(Machine[AutonomousPhase]):
     # --- own checkpoints --------------------------------------------------------------------------------------------
 
     def _checkpoints(self, operators: frozenset[OperatorName]) -> list[AutonomousCommand]:
-        wanted = operators & self._kept & self._ready
+        may = (operators & self._kept & self._ready) - self.account.pinned.keys()
+        wanted = [name for name in self._stateful if name in may]
         if not wanted:
             return []
-        # The account first: a checkpoint proves that its step ended, but not where the rows of that step went.
-        saved = self._save_changes()
-        return [*saved, *(CheckpointOperator(name) for name in self._stateful if name in wanted)]
+        now = {name: Pin(self.account.step, self.account.absorbed[name]) for name in wanted}
+        self._change(pinned={**self.account.pinned, **now})
+        # The account first: a checkpoint proves that its step ended, but neither where the rows of that step went, nor how many it has.
+        return [*self._save(), *(CheckpointOperator(name) for name in wanted)]
+
+    def _on_checkpointed(self, operator: OperatorName, held: int) -> list[AutonomousCommand]:
+        absorbed = self.account.absorbed[operator]
+        pin = self.account.pinned.get(operator, Pin(self.account.step, absorbed))
+        since = self._since_without({operator}) | ({operator: pin.next_at} if pin.next_at is not None else {})
+        self._change(
+            absorbed={**self.account.absorbed, operator: absorbed - pin.rows},
+            pinned=self._pinned_without({operator}),
+            held={**self.account.held, operator: held},
+            since=since,
+        )
+        return []
+
+    def _pinned_without(self, gone: Collection[OperatorName]) -> dict[OperatorName, Pin]:
+        return {name: pin for name, pin in self.account.pinned.items() if name not in gone}
 
     # --- losses -----------------------------------------------------------------------------------------------------
 

@@ -75,10 +75,17 @@ class CheckpointDue:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """An operator's checkpoint is durable: it covers every step so far. `held`: rows that went into it."""
+    """An operator's checkpoint is durable: it covers every step up to the one behind which it was taken. `held`: rows that went into it."""
 
     operator: OperatorName
     held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NotCheckpointed:
+    """An operator's checkpoint could not be stored: the one before stays."""
+
+    operator: OperatorName
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ class InputsOver:
 
 
 AutonomousEvent = (
-    Begin | Gathered | StepDone | StepFailed | Recounted | Restored | CheckpointDue | Checkpointed | Discarded
+    Begin | Gathered | StepDone | StepFailed | Recounted | Restored | CheckpointDue | Checkpointed | NotCheckpointed | Discarded
     | Rest | Stop | Park | Unpark | InputsOver
 )  # fmt: skip
 
@@ -151,7 +158,8 @@ class RestoreOperator:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOperator:
-    """Store the operator's state; answer Checkpointed, or nothing if there is no space."""
+    """Take the operator's state as it is now, and store it while steps go on; answer Checkpointed or NotCheckpointed between two steps, before
+    the operator is restored."""
 
     operator: OperatorName
 

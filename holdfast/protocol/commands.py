@@ -14,6 +14,7 @@ from holdfast.protocol.messages import (
     Prepare,
     Resume,
 )
+from holdfast.protocol.shape import MarkerKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +80,15 @@ ControllerCommand = (
     Persist | Prepare | BeginEpoch | Resume | BeginReset | GoOn | Publish | CommitSinks | AbortEpoch | StartDrainTimer
     | StartResetTimer | AwaitSpace | Park | Stop
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """An epoch that is being established, as the controller knows it."""
+
+    epoch: Epoch
+    style: MarkerKind
+    silent: frozenset[ElementName]
+    """Elements that have not acknowledged."""
+    asked: frozenset[ElementName]
+    """Elements that were told to begin; the others wait for markers."""

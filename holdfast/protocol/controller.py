@@ -22,7 +22,7 @@ from enum import StrEnum
 
 from holdfast.ids import FIRST_ATTEMPT, INITIAL_EPOCH, Attempt, ElementName, Epoch
 from holdfast.protocol import commands, messages
-from holdfast.protocol.commands import ControllerCommand
+from holdfast.protocol.commands import ControllerCommand, UnderWay
 from holdfast.protocol.messages import ControllerEvent
 from holdfast.protocol.phases import Machine
 from holdfast.protocol.shape import STYLE_OF, MarkerKind, Mode, RegionShape
@@ -105,6 +105,15 @@ class RegionController(Machine[ControllerPhase]):
             self._published, self._next_epoch, self._attempt, self._consecutive_resets, is_parked
         )
 
+    @property
+    def under_way(self) -> UnderWay | None:
+        """For people: the epoch that is being established."""
+        if self._epoch is None:
+            return None
+        asked = self._shape.elements if self._style == "token" else self._shape.starts()
+        asked = asked if not self._unready else ()
+        return UnderWay(self._epoch, self._style, frozenset(self._waiting), frozenset(asked))
+
     # --- the one method that changes state ------------------------------------------------------------------------
 
     def handle(self, event: ControllerEvent) -> list[ControllerCommand]:
@@ -130,8 +139,8 @@ class RegionController(Machine[ControllerPhase]):
                 return self._on_commit_failed(event)
             case messages.UploadFailed():
                 return self._on_upload_failed(event)
-            case messages.DrainTimedOut(epoch, attempt):
-                return self._on_drain_timed_out(epoch, attempt)
+            case messages.DrainTimedOut():
+                return self._on_drain_timed_out(event)
             case messages.ResetTimedOut(_, attempt):
                 return self._on_reset_timed_out(attempt)
             case messages.PatienceOver():
@@ -260,9 +269,12 @@ class RegionController(Machine[ControllerPhase]):
         self._style = "drain" if is_drained else STYLE_OF[self._mode]
         # At the end of the input there are no points to wait for: what is there is drained, and ready or never.
         is_end = self._end_due and not self._stop_due
-        if not self._shape.drains and not is_end:
+        # Where markers cascade, an element gets its input up to the marker, and is ready there or holds the epoch up.
+        is_up_to_marker = self._mode in ("drain", "token") and not is_drained
+        if not self._shape.drains and not is_end and not is_up_to_marker:
             self._style = "token"
-        self._unready = [] if is_end else [e for e in self._shape.elements if e in self._shape.conditional]
+        early = self._shape.starts() if is_up_to_marker else self._shape.elements
+        self._unready = [] if is_end else [e for e in early if e in self._shape.conditional]
         self._due = self._drained_due = False
         epoch = self._epoch = self._next_epoch
         self._next_epoch = Epoch(epoch + 1)
@@ -308,14 +320,12 @@ class RegionController(Machine[ControllerPhase]):
             f"{event.element} could not upload epoch {event.epoch}: {event.reason}", event.may_pass
         )
 
-    def _on_drain_timed_out(self, epoch: Epoch, attempt: Attempt) -> list[ControllerCommand]:
-        if not self._is_establishing(epoch, attempt):
+    def _on_drain_timed_out(self, event: messages.DrainTimedOut) -> list[ControllerCommand]:
+        if not self._is_establishing(event.epoch, event.attempt):
             return self._ignore()
-        if self._unready:
-            return self._fail(
-                f"epoch {epoch} timed out: operators of {self._unready[-1]} may not be checkpointed yet"
-            )
-        return self._fail(f"epoch {epoch} timed out; no answer from {self._silent()}")
+        if event.held_up_by:
+            return self._fail(f"epoch {event.epoch} timed out; {event.held_up_by}")
+        return self._fail(f"epoch {event.epoch} timed out; no answer from {self._silent()}")
 
     # --- publishing and committing: what happened is found out before anything else is decided -----------------------
 

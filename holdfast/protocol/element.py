@@ -101,6 +101,21 @@ class ElementMachine(Machine[ElementPhase]):
         token = messages.Marker("token", self._under_way[0], self.attempt)
         return token, (self._data | self._control) - self._delivered
 
+    def has_joined(self, epoch: Epoch) -> bool:
+        """True if the element takes part in `epoch`, which it has not pinned yet."""
+        return self._under_way is not None and self._under_way[0] == epoch
+
+    def missing(self, epoch: Epoch) -> frozenset[ConnectionId]:
+        """Links that have not delivered the marker of `epoch`; none if it is pinned."""
+        if self._epoch >= epoch:
+            return NO_LINKS
+        return (self._data | self._control) - (self._delivered if self.has_joined(epoch) else NO_LINKS)
+
+    @property
+    def stores(self) -> Epoch | None:
+        """The epoch that is pinned and on its way into the store."""
+        return self._uploading
+
     @property
     def blocked_links(self) -> frozenset[ConnectionId]:
         """Links whose batches and epoch markers wait: what lies there comes after the epoch or reset under way."""
@@ -236,13 +251,14 @@ class ElementMachine(Machine[ElementPhase]):
         commands: list[ElementCommand] = []
         if self.phase is ElementPhase.ALIGNING and self._has_data_markers():
             commands.append(messages.RunDrain(epoch))
-            if not self._control:
+            if not self._control and self._is_ready:
                 return [*commands, *self._pin(epoch, ElementPhase.STORING)]
-            # The marker may have to come back over a control link before the pin, so it cannot wait for it.
             self._move(ElementPhase.DRAINED)
-            self._forwarded = True
-            commands += self._forward("cascade", epoch)
-        if self.phase is ElementPhase.DRAINED and self._has_control_markers():
+            if self._control:
+                # The marker may have to come back over a control link before the pin, so it cannot wait for it.
+                self._forwarded = True
+                commands += self._forward("cascade", epoch)
+        if self.phase is ElementPhase.DRAINED and self._has_control_markers() and self._is_ready:
             commands += self._pin(epoch, ElementPhase.STORING)
         return commands
 

@@ -11,7 +11,8 @@ running ◀──token: all markers here or overtaking, pin────── al
 running ◀──Resume── paused ◀──control markers, pin────────── drained                 │
                       └──────────────────────────────────────────────────────────────┘
 running ──Prepare──▶ readying ──operators are ready──▶ held ──next epoch──▶ aligning
-running ◀──stored── storing ◀──cascade: all markers, pin──── aligning (or drained, if there are control links)
+running ◀──stored── storing ◀──cascade: all markers, pin──── aligning (or drained, if there are control links, or operators
+                                                             that may not be checkpointed yet)
 any phase ──newer reset──▶ resetting
 any phase ──Broke──▶ broken, which only a newer reset ends
 """
@@ -30,7 +31,7 @@ class ElementPhase(StrEnum):
     READYING = "readying"  # an epoch is wanted; operators may not be checkpointed yet, so the element goes on
     HELD = "held"  # they may: nothing is taken until the pin
     ALIGNING = "aligning"  # an epoch is under way; links that delivered its marker wait
-    DRAINED = "drained"  # drain style: own marker is out, control links still have to deliver theirs
+    DRAINED = "drained"  # all data is in; control links still have to deliver markers, or operators to come to a point
     PAUSED = "paused"  # drain style: pinned; sources wait for Resume
     STORING = "storing"  # cascade style: pinned; everything waits until that is durable
     BROKEN = "broken"  # state is worthless; only a newer reset helps

@@ -302,7 +302,9 @@ class CommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class DrainTimedOut(Numbered):
-    """The epoch was not established in time."""
+    """The epoch was not established in time. `held_up_by`: by whom, for people."""
+
+    held_up_by: str = field(compare=False, default="")
 
 
 @dataclass(frozen=True, slots=True)

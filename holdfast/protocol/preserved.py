@@ -13,6 +13,7 @@ those with a number up to the highest that was ever put are here already, or gon
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -37,6 +38,24 @@ class Preserved(Generic[T]):
     _sizes: dict[int, int] = field(default_factory=dict)
     """Rows of the batches that the sender may send again."""
 
+    @property
+    def uncovered(self) -> list[T]:
+        """What no epoch of the receiver covers, in order."""
+        return [*self.retained, *self.waiting]
+
+    @property
+    def may_come_again(self) -> list[int]:
+        """Rows of the batches that the sender has sent since its newest epoch, in order."""
+        return [self._sizes[number] for number in sorted(self._sizes)]
+
+    def go_on_with(self, items: Sequence[T], taken: int, sent: int, sizes: Sequence[int]) -> None:
+        """A run begins with what an earlier one left: `items` wait; the receiver's epoch has taken `taken` batches, the
+        sender's has sent `sent`, and behind it sent batches of `sizes` rows. Numbers begin anew."""
+        self.waiting.extend(items)
+        self.taken, self.sent = taken, sent
+        self.highest = taken + len(items)
+        self._sizes = dict(enumerate(sizes, sent + 1))
+
     # --- the sender ---
 
     def put(self, item: T, rows: int) -> bool:
@@ -60,6 +79,14 @@ class Preserved(Generic[T]):
     def send_again(self, number: int) -> None:
         """The sender went back to where it had sent so many batches."""
         self.sent = number
+
+    def drop_behind(self, number: int) -> list[T]:
+        """Nobody will take what waits behind batch `number`; no sender sends it again. Returns it."""
+        count = max(0, self.highest - max(number, self.taken))
+        gone = [self.waiting.pop() for _ in range(count)][::-1]
+        self.highest -= count
+        self.sent = min(self.sent, self.highest)
+        return gone
 
     # --- the receiver ---
 
@@ -122,6 +149,15 @@ class Journal(Generic[E]):
             self._entries.popleft()
             self._first += 1
         self._at = {each: done for each, done in self._at.items() if each >= epoch}
+
+    @property
+    def entries(self) -> list[E]:
+        """What was done since the newest published epoch."""
+        return list(self._entries)
+
+    def go_on_with(self, entries: Sequence[E]) -> None:
+        """A run begins with the journal that an earlier one left."""
+        self._entries = deque(entries)
 
     def restored(self, epoch: int) -> None:
         """The element went back. An epoch that is not known is the one with which the run began."""

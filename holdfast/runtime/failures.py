@@ -107,3 +107,13 @@ def parked_error(
         cure=f"Its state at epoch {epoch} is intact: mend the cause and run again (while the run still lives, "
         "`holdfast resume` goes on with it).",
     )
+
+
+def gave_up(element: ElementName, reason: str, cause: BaseException | None) -> errors.StepFailed:
+    """What people hear of an element outside of regions that throws its input away from now on."""
+    failure = errors.StepFailed(
+        f"element {element!r} outside of regions {reason}.",
+        cure="Mend the cause and run again; it goes on behind the rows it had taken.",
+    )
+    failure.__cause__ = cause
+    return failure

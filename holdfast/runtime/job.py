@@ -96,7 +96,8 @@ class Job(Run):
         try:
             self._use_stored_schemas()
             consistent = become_consistent(self.graph, self._store)
-            self.plan = compile_graph(self.graph, self._engine.analyser(), consistent)
+            has_store = self._store is not None
+            self.plan = compile_graph(self.graph, self._engine.analyser(), consistent, has_store=has_store)
             if self.plan.regions and self._store is None:
                 names = ", ".join(repr(str(region.name)) for region in self.plan.regions)
                 raise ConfigError(

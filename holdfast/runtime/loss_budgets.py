@@ -1,6 +1,6 @@
 """Loss budgets at work: what is counted is compared with what may be lost, and what the user chose follows.
 
-The comparison is pure (`protocol/loss_budget.py`). What is counted is in the accounts, which survive every end of a run; how a budget
+The comparison is pure (`protocol/bounds/loss_budget.py`). What is counted is in the accounts, which survive every end of a run; how a budget
 stands (what a person accepted, whether the stream has become consistent) is the record `budgets`, written before anything follows from it.
 """
 
@@ -17,7 +17,7 @@ from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.errors import BudgetExceededError, ConfigError
 from holdfast.ids import ElementName, OperatorName
 from holdfast.language.graph import Graph
-from holdfast.protocol.loss_budget import LossBudget, Standing, Use, exceeded, judge
+from holdfast.protocol.bounds.loss_budget import LossBudget, Standing, Use, exceeded, judge
 from holdfast.runtime.telling.feed import Announce
 from holdfast.runtime.telling.loss_events import BudgetExceeded, BudgetResumed
 from holdfast.store.base import Store
@@ -91,12 +91,13 @@ class LossBudgets:
         announce: Announce,
         use_of: Callable[[OperatorName], Use],
         park: Park,
+        keep_all: Callable[[], None],
     ) -> None:
         now = budgets_of(plan.graph)
         self._budgets = budgets_of(graph)
         self.became_consistent = tuple(name for name in self._budgets if name not in now)
         self._plan, self._store, self._announce = plan, store, announce
-        self._use_of, self._park = use_of, park
+        self._use_of, self._park, self._keep_all = use_of, park, keep_all
         self._lock = threading.RLock()
         self._standings = load_standings(store)
         self.wants_restart = False
@@ -123,7 +124,9 @@ class LossBudgets:
         self._announce(BudgetExceeded(name, found.then, found.reasons, *told))
         if found.then == "park":
             self._park_all(name, True)
-        self.wants_restart |= found.then == "consistent"
+        if found.then == "consistent":
+            self._keep_all()
+            self.wants_restart = True
 
     def _park_all(self, name: OperatorName, now: bool) -> None:
         for element in parked_by(self._plan, name):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,15 +16,16 @@ from holdfast.clock import Clock
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import sinks_behind
 from holdfast.errors import HoldfastError
-from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken, RegionName
+from holdfast.ids import ConnectionId, ElementName, Epoch, OperatorName, OwnerToken, RegionName
 from holdfast.language.connectors import SinkContext
 from holdfast.language.graph import Graph, SinkSpec, SourceSpec
-from holdfast.protocol.accounts import Account, TakenByRegion
+from holdfast.protocol.accounts import Account
+from holdfast.protocol.bounds.loss_budget import Use
 from holdfast.protocol.element import ElementMachine
-from holdfast.protocol.loss_budget import Use
+from holdfast.runtime.carried_over import CarriedOver
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
-from holdfast.runtime.element.borders import stored_borders
+from holdfast.runtime.element.borders import KnownBorders, replayed_inputs, stored_borders
 from holdfast.runtime.element.epochs.repeating import Repeating
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
@@ -80,15 +81,19 @@ class Wiring:
             c.id: self._connection(c) for c in plan.connections
         }
         self._repeated: list[tuple[ConnectionPlan, int]] = []
-        self.budgets = LossBudgets(graph, plan, around.store, around.feed.announce, self._use_of, self._park)
+        self.budgets = LossBudgets(
+            graph, plan, around.store, around.feed.announce, self._use_of, self._park, self._keep_all
+        )
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
+        self._carried = CarriedOver(plan, around.store, int(around.token), around.engine.live)
 
     def _connection(self, plan: ConnectionPlan) -> Connection:
-        signals = self._around.signals
-        if not plan.preserved:
-            return Queue(plan.id, signals, unbounded=plan.control)
-        source = next(element for element in self.plan.elements if element.name == plan.source)
-        return PreservedQueue(plan.id, signals, unbounded=plan.control, repeats=source.region is not None)
+        signals, unbounded = self._around.signals, plan.control
+        elements = {element.name: element for element in self.plan.elements}
+        if not plan.preserved and plan.id not in replayed_inputs(elements[plan.target]):
+            return Queue(plan.id, signals, unbounded=unbounded)
+        repeats = plan.preserved and elements[plan.source].region is not None
+        return PreservedQueue(plan.id, signals, unbounded=unbounded, repeats=repeats, waits=plan.preserved)
 
     @property
     def in_regions(self) -> list[RegionLife]:
@@ -160,8 +165,10 @@ class Wiring:
         machine = ElementMachine(region.shape, loop.name)
         driven = region.settings.trigger == "operator"
         repeating = None if region.group is None else Repeating(loop.worker, loop.ends)
-        loop.worker.hurries = repeating is None
-        life = RegionLife(loop, machine, side, self._around.engine, driven, repeating)
+        is_kept = any(isinstance(queue, PreservedQueue) for queue in loop.ends.inputs.values())
+        loop.worker.hurries = repeating is None and not is_kept
+        log = self._carried.log_of(loop.name) if is_kept else None
+        life = RegionLife(loop, machine, side, self._around.engine, driven, repeating, log)
         side.lives[loop.name] = life
         with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
         if isinstance(side.trigger, AwareTrigger) and with_state:
@@ -177,7 +184,8 @@ class Wiring:
         self._place_sources()
         for region in self.regions.values():
             region.look()
-        self._books.settle(*self._borders())
+        self._carried.read(self._epochs(), self._borders())
+        self._books.settle(replace(self._borders(), recorded=self._carried.recorded))
         for loop in self.loops.values():
             if loop.plan.region is None:
                 self._live_alone(loop, bounded)
@@ -186,6 +194,7 @@ class Wiring:
             for threaded in loop.worker.threaded:
                 threaded.wake = loop.wake
         self._number_rows()
+        self._carried.begin(self.connections, self.in_regions)
         # First: what it reads may be damaged, and then nothing may have been changed.
         told = [region.change for region in self.regions.values() if region.change is not None]
         self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
@@ -193,6 +202,7 @@ class Wiring:
         self._create_entries()
         for life in self.alone:
             life.on_loss = self.budgets.check
+        self._carried.drop()
         self._open_sources()
 
     def _place_sources(self) -> None:
@@ -216,21 +226,30 @@ class Wiring:
         life = AloneLife(loop, self._books, own, around.engine, around.feed.announce, around.fail)
         life.bounded = bounded
 
-    def _borders(self) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:
+    def _epochs(self) -> dict[ElementName, Epoch]:
+        """The newest epochs of the elements' regions."""
+        return {
+            life.loop.name: region.epoch for region in self.regions.values() for life in region.lives.values()
+        }
+
+    def _borders(self) -> KnownBorders:
         """What the newest epochs know of connections that cross borders."""
         manifests = [region.manifest for region in self.regions.values() if region.manifest is not None]
         return stored_borders(self.plan, manifests)
 
     def _number_rows(self) -> None:
         """Numbers of rows in connections go on where the settlement left them."""
-        accounts, (sent, taken) = self._books.ledger.accounts, self._borders()
+        accounts, borders = self._books.ledger.accounts, self._borders()
         for c in self.plan.connections:
             sender, receiver = accounts.get(c.source), accounts.get(c.target)
-            row = sent.get(c.id, 0) if sender is None else sender.sent.get(c.id, 0)
-            if c.preserved and taken[c.id].row > row:
+            row = borders.sent.get(c.id, 0) if sender is None else sender.sent.get(c.id, 0)
+            if self._carried.goes_on(c):
+                self.connections[c.id].open(row, borders.taken[c.id].row)
+                continue
+            if c.preserved and borders.taken[c.id].row > row:
                 # The sender stands behind: it sends rows again, with new numbers.
-                self._repeated.append((c, taken[c.id].row - row))
-                row = taken[c.id].row
+                self._repeated.append((c, borders.taken[c.id].row - row))
+                row = borders.taken[c.id].row
             self.connections[c.id].open(row, row if receiver is None else receiver.taken.get(c.id, row))
         for life in self.in_regions:
             life.count_lost(self._books.ledger.border_lost)
@@ -308,6 +327,10 @@ class Wiring:
         lost = {id: n for life in self.in_regions for id, n in life.borders.lost.items()}
         return list({**self._books.ledger.accounts, **mine}.values()), lost
 
+    def _keep_all(self) -> None:
+        for life in self.alone:
+            life.keep_all()
+
     def _park(self, element: ElementName, now: bool) -> None:
         life = self.loops[element].life
         assert isinstance(life, AloneLife)
@@ -317,8 +340,11 @@ class Wiring:
         """The run is over: what its end cost outside of regions is counted, and told."""
         lives = self.alone
         try:
+            borders = self._borders()
+            self._carried.store_all(self.in_regions, self._epochs())
+            borders = replace(borders, recorded=self._carried.recorded_now(borders))
             accounts = [life.last_account() for life in lives]
-            self._books.close({account.element: account for account in accounts}, *self._borders())
+            self._books.close({account.element: account for account in accounts}, borders)
         except (HoldfastError, OSError):
             return  # fenced, no space, or an input that cannot be counted: the next run does it
         for life in lives:

@@ -55,3 +55,19 @@ def _frames(lines: list[str]) -> list[traceback.FrameSummary]:
             frame = traceback.FrameSummary(match[1], int(match[2]), match[3], lookup_line=False, line=source)
             found.append(frame)
     return found
+
+
+_DEATH = re.compile(
+    r"Python worker exited unexpectedly[^\n]*|Python worker failed to connect back|ExecutorLostFailure[^\n]*"
+    r"|worker for task \S+ crashed[^\n]*"
+)
+
+
+def death_of(error: BaseException) -> errors.WorkerDied | None:
+    """How a process ended that worked for a step; None if none did, and the error says what is wrong."""
+    if isinstance(error, errors.WorkerDied):
+        return error
+    text = str(error)
+    if isinstance(error, errors.HoldfastError) or _TRACEBACK in text.rpartition("Python worker exited")[2]:
+        return None
+    return errors.WorkerDied("its worker process ended, or the executor did") if _DEATH.search(text) else None

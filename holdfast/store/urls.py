@@ -34,9 +34,9 @@ def open_store(where: str | Path | Store) -> Store:
             return ObjectStore(where)
         if scheme in _REDIS:
             # Only where it is used: the client takes a while to load.
-            from holdfast.store.redis.redis_store import RedisStore
+            from holdfast.store.redis.several_servers import open_redis
 
-            return RedisStore(where)
+            return open_redis(where)
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"this kind of store needs the package {error.name!r}.", cure=f"pip install {error.name}"

@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -29,6 +30,14 @@ MISSING = (
 PASSWORD = "s3cret/pass%word"
 _QUOTED = "s3cret%2Fpass%25word"
 _START_S = 60.0
+_WATCH = """
+import os, shutil, signal, sys
+sys.stdin.buffer.read()  # it has an end when the other process has
+try:
+    os.killpg(int(sys.argv[1]), signal.SIGKILL)
+finally:
+    shutil.rmtree(sys.argv[2], ignore_errors=True)
+"""
 
 
 def program(name: str) -> str | None:
@@ -48,6 +57,7 @@ class PostgresServer:
         self.directory = directory
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> PostgresServer:
         self._make()
@@ -75,6 +85,7 @@ class PostgresServer:
                     [found, "-D", str(self.directory / "data"), "-p", str(port), "-h", "127.0.0.1", "-k", ""],
                     **self._ran(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
                 )  # fmt: skip
+            self._watch()
             if self._answers(port):
                 self.port = port
                 return
@@ -83,6 +94,10 @@ class PostgresServer:
 
     def kill(self) -> None:
         """SIGKILL to the server and all its processes, as a power cut without the disk's part."""
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.communicate()
+            self._watcher = None
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -90,6 +105,14 @@ class PostgresServer:
                 pass
             self._process.wait()
             self._process = None
+
+    def _watch(self) -> None:
+        """Let the server end with this process, however that ends: nobody else would end it."""
+        assert self._process is not None
+        self._watcher = subprocess.Popen(
+            [sys.executable, "-S", "-c", _WATCH, str(self._process.pid), str(self.directory)],
+            stdin=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
 
     def restart(self) -> None:
         self.kill()

@@ -40,7 +40,7 @@ def run_at_its_pace(app: App, here: Path, **options: Any) -> list[e.RunEvent]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("app", "period", "bound", "dynamic"),
-    [(BCP, 8.0, 0.5, ("stop_",)), (SIGNALGURU, 7.5, 0.3, ("motion_",))],
+    [(BCP, 8.0, 0.5, ("stop_",)), (SIGNALGURU, 12.0, 0.3, ("motion_",))],
     ids=IMAGE_APPS,
 )
 def test_the_state_grows_and_falls_as_in_the_document(

@@ -73,7 +73,7 @@ RESULTS: dict[str, dict[str, Any]] = {
 
 def test_every_part_has_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
-    assert set(PICTURES) == set(PARTS) == set(RESULTS)
+    assert set(PICTURES) >= set(PARTS) == set(RESULTS)
     files = draw({"bench": "checkpoint", "parts": RESULTS}, tmp_path / "pictures")
     assert [file.stem for file in files] == list(RESULTS)
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)

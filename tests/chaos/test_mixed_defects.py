@@ -17,7 +17,7 @@ from holdfast.chaos.mixed.store import BooksRecord
 from holdfast.chaos.outcome import SimulationFailed
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol import accounts
-from holdfast.protocol.accounts import Account, Books, Covered, Loss, TakenByRegion
+from holdfast.protocol.accounts import Account, Books, Covered, Loss, TakenByRegion, _covers
 from holdfast.protocol.autonomous import (
     AutonomousCommand,
     AutonomousMachine,
@@ -106,6 +106,13 @@ class StoresSpoiledState(AutonomousMachine):
 class StoresStateBeforeItsAccount(AutonomousMachine):
     def _checkpoints(self, operators: frozenset[OperatorName]) -> list[AutonomousCommand]:
         return [c for c in super()._checkpoints(operators) if not isinstance(c, SaveAccount)]
+
+
+class ForgetsWhatCameDuringAnUpload(AutonomousMachine):
+    def _on_checkpointed(self, operator: OperatorName, held: int) -> list[AutonomousCommand]:
+        commands = super()._on_checkpointed(operator, held)
+        self._change(absorbed={**self.account.absorbed, operator: 0})
+        return commands
 
 
 class DiscardsUncounted(AutonomousMachine):
@@ -199,8 +206,15 @@ def covers_all(covered: Covered | None, account: Account) -> bool:
     return covered is not None
 
 
-def covers_nothing(covered: Covered | None, account: Account) -> bool:
-    return False
+def since_any_pin(covered: Covered | None, account: Account, name: OperatorName, absorbed: int) -> int:
+    """As if whatever was on its way had arrived."""
+    rows = account.pinned[name].rows if name in account.pinned else 0
+    return 0 if _covers(covered, account) else absorbed + account.in_flight - rows
+
+
+def since_no_pin(covered: Covered | None, account: Account, name: OperatorName, absorbed: int) -> int:
+    """As if nothing that was on its way ever arrived."""
+    return 0 if _covers(covered, account) else absorbed + account.in_flight
 
 
 def hunt(defect: type | None = None) -> SimulationFailed:
@@ -237,6 +251,7 @@ DEFECTS: dict[type, str] = {
     DoesNotRestoreSpoiledOperators: "has no state",
     StoresSpoiledState: "has no state",
     StoresStateBeforeItsAccount: "missing",
+    ForgetsWhatCameDuringAnUpload: "missing",
     DiscardsUncounted: "missing",
     ForgetsWhatWasTakenBefore: "",
     ForgetsWhatIsSettled: "at most",
@@ -270,7 +285,8 @@ def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> N
         ("_in_states", no_losses, "missing"),
         ("_in_queues", no_losses, "missing"),
         ("_covers", covers_all, "missing"),
-        ("_covers", covers_nothing, "at most"),
+        ("_since", since_any_pin, "missing"),
+        ("_since", since_no_pin, "at most"),
         ("_next", lambda connection, taken, books: taken, "at most"),
     ],
 )

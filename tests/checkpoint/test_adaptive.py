@@ -19,9 +19,9 @@ from holdfast.checkpoint.adaptive import (
     taken,
     tracking,
 )
+from holdfast.checkpoint.costs.restore_time import Speed
 from holdfast.checkpoint.own_records import OwnCheckpoint, OwnRecord
 from holdfast.checkpoint.parts import Chained, OperatorPart
-from holdfast.checkpoint.restore_time import Speed
 
 BASE = Cost(400, 4.0)
 DELTA = Cost(100, 1.0)

@@ -25,7 +25,7 @@ from holdfast.protocol.autonomous import (
     TellLoss,
     Unpark,
 )
-from holdfast.protocol.loss_budget import LossBudget, Standing, Use, budget_key, exceeded, judge
+from holdfast.protocol.bounds.loss_budget import LossBudget, Standing, Use, budget_key, exceeded, judge
 
 STATE, KEY = OperatorName("state"), budget_key(OperatorName("stream"))
 

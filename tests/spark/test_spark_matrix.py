@@ -1,4 +1,4 @@
-"""The matrix of tests/runtime/test_matrix.py on Spark: topology × mode × failure, every cell against a loop over the rows.
+"""The matrix of tests/runtime/regions/test_matrix.py on Spark: topology × mode × failure, every cell against a loop over the rows.
 
 All in `make chaos`; `make test` draws a few.
 """

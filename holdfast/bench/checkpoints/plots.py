@@ -18,13 +18,7 @@ Axes = Any
 
 def draw(result: Mapping[str, Any], directory: Path) -> list[Path]:
     """A PNG for every part of a result that has one; returns the files."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ConfigError("pictures need matplotlib.", cure="pip install matplotlib") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = drawing()
     parts = result.get("parts") or {result["bench"]: result}
     directory.mkdir(parents=True, exist_ok=True)
     files = []
@@ -39,6 +33,18 @@ def draw(result: Mapping[str, Any], directory: Path) -> list[Path]:
         figure.savefig(files[-1])
         pyplot.close(figure)
     return files
+
+
+def drawing() -> Any:
+    """matplotlib's pyplot without a window, or a word about how to get it."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ConfigError("pictures need matplotlib.", cure="pip install matplotlib") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def _throughput(axes: Axes, part: Mapping[str, Any]) -> None:

@@ -41,17 +41,18 @@ STEP_ROWS = 100_000
 STEPS_AFTER = 15
 WAIT_S = 900.0
 SIDES = ("holdfast", "spark_default")
+CHILD = "holdfast.bench.checkpoints.restore_child"
 
 
 class Driver:
     """A child process and what it says. It leads a process group of its own, so that its JVM dies with it."""
 
-    def __init__(self, directory: Path, config: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, config: dict[str, Any], module: str = CHILD) -> None:
         path = directory / f"driver-{time.monotonic_ns()}.json"
         path.write_text(json.dumps(config))
         self._log = (directory / f"{path.stem}.log").open("w")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.bench.checkpoints.restore_child", str(path)],
+            [sys.executable, "-m", module, str(path)],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -79,9 +80,9 @@ class Driver:
 
 
 @contextmanager
-def driver(directory: Path, config: dict[str, Any]) -> Iterator[Driver]:
+def driver(directory: Path, config: dict[str, Any], module: str = CHILD) -> Iterator[Driver]:
     """A driver that is killed at the end of the block."""
-    child = Driver(directory, config)
+    child = Driver(directory, config, module)
     try:
         yield child
     finally:

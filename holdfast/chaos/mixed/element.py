@@ -54,6 +54,8 @@ class AutonomousElement(Actor):
         self.states: dict[OperatorName, int] = {op: store.readable(op) for op in plan.operators}
         self.safe = self.states  # versions that no step under way has touched
         self.again = dict.fromkeys(plan.operators, 0)  # rows absorbed again since the last checkpoint
+        self.uploads: dict[OperatorName, tuple[OwnCheckpoint, int]] = {}  # on their way into the store
+        self.arrived: list[autonomous.AutonomousEvent] = []  # in it, and the element has not heard of it
         self.without_state = set(plan.operators)
         self.step: Step | None = None
         self.saved_rows = 0  # of the step that was saved last
@@ -93,10 +95,15 @@ class AutonomousElement(Actor):
             self.asleep -= 1
             if self.asleep:
                 return False
+        if self.uploads and self.random() < 0.3:
+            self._upload(next(iter(self.uploads)))
+            return True
         if self.todo:
             return self._perform_next()
         if self.step is not None:
             return self._go_on(self.step)
+        if self._hear_of_uploads(all=False):
+            return True
         machine = self.machine
         if machine.may_step:
             if self.plan.kept and self._is_due():
@@ -113,7 +120,8 @@ class AutonomousElement(Actor):
         else:
             return False
         if self._is_over():
-            self.feed(autonomous.InputsOver())
+            if not self._hear_of_uploads(all=True):
+                self.feed(autonomous.InputsOver())
             return True
         self.feed(autonomous.Rest())
         return bool(self.todo)
@@ -238,6 +246,7 @@ class AutonomousElement(Actor):
         step = self.step
         if step is None or not step.is_running:
             return
+        self._hear_of_uploads(all=True)
         with self.checkers.destroying():
             self.step = None
             self.failed_at = self.machine.account.step
@@ -286,6 +295,7 @@ class AutonomousElement(Actor):
                 self.is_ruined = False
                 self.reached("gave up")
             case autonomous.End():
+                self._hear_of_uploads(all=True)
                 for connection in self.outputs:
                     connection.closed = True
             case autonomous.TellLoss():
@@ -322,9 +332,27 @@ class AutonomousElement(Actor):
         if op in self.without_state:
             raise InvariantBroken(f"{self.plan.name} stores a checkpoint of {op}, which has no state")
         if self.store.full:
+            self.feed_first(autonomous.NotCheckpointed(op))
             return
         covers = Covered(self.machine.account.run, self.machine.account.step)
-        self.store.checkpoints[op] = OwnCheckpoint(covers, self.states[op])
-        self.again[op] = 0
+        self.uploads[op] = OwnCheckpoint(covers, self.states[op]), self.again[op]
+
+    def _upload(self, op: OperatorName) -> None:
+        """A checkpoint that is on its way arrives in the store, or there is no space for it. The element hears of it between two steps."""
+        checkpoint, again = self.uploads.pop(op)
+        if self.store.full:
+            self.arrived.append(autonomous.NotCheckpointed(op))
+            return
+        self.store.checkpoints[op] = checkpoint
+        self.again[op] -= again
+        self.arrived.append(autonomous.Checkpointed(op))
         self.reached("stored a checkpoint")
-        self.feed_first(autonomous.Checkpointed(op))
+
+    def _hear_of_uploads(self, *, all: bool) -> bool:
+        """Tell the machine what has arrived; with `all` whatever is on its way arrives first."""
+        for op in list(self.uploads) if all else ():
+            self._upload(op)
+        heard, self.arrived = self.arrived, []
+        for event in heard:
+            self.feed(event)
+        return bool(heard)

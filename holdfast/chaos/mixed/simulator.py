@@ -333,6 +333,7 @@ class MixedSimulator(Teller):
             self.outcome.moves |= element.machine.taken
             element.step = None
             element.saved_rows = 0
+            element.uploads, element.arrived = {}, []
             element.position = self.store.position(element.plan.name)
             if with_states:
                 element.safe = {op: self.store.readable(op) for op in element.plan.operators}

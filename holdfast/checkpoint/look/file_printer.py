@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.checkpoint import chain, index, own_records
+from holdfast.checkpoint import index, own_records, stored_names
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.change.archive import read_members
 from holdfast.checkpoint.manifest import Manifest
@@ -128,10 +128,10 @@ def _pack(path: Path, data: bytes) -> Printed:
 
 def _pair(key: str, data: bytes, path: Path) -> Any:
     """What a pair holds: the index of variables, new versions of them, or an encoded value."""
-    found = chain.PAIR_KEY.fullmatch(key)
-    if found is None or found[2] == chain.NON:
+    found = stored_names.PAIR_KEY.fullmatch(key)
+    if found is None or found[2] == stored_names.NON:
         return _value(data)
-    if found[2] != chain.INDEX:
+    if found[2] != stored_names.INDEX:
         return data
     entries = index.decode(data, Epoch(int(found[1])), f"{path} ({key})")
     return [

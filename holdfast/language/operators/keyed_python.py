@@ -37,6 +37,7 @@ from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
 from holdfast.language.operators.hosted_python import Schemas, output_columns
 from holdfast.language.operators.values import Delays
+from holdfast.language.poison import Poison, checked_poison
 from holdfast.state.variables.declarations import Variable, VariableShape, declared, lives_of
 from holdfast.state.variables.key_state import KeyState, micros_of, moment_of
 from holdfast.state.variables.state_size import state_size
@@ -68,11 +69,17 @@ class KeyedSpec(Spec, UsesTime):
     """Of the output ports, if they have some."""
     tables: bool = False
     """It has `process_batch`."""
+    poison: Poison | None = None
+
+    @property
+    def letters(self) -> bool:
+        """There is a stream of errors."""
+        return self.on_error == "stream" or (self.poison is not None and self.poison.then == "quarantine")
 
     @property
     def ports(self) -> tuple[pa.Schema, ...]:
         """Columns of each output port; errors come last."""
-        return (*self.schemas, ERRORS) if self.on_error == "stream" else self.schemas
+        return (*self.schemas, ERRORS) if self.letters else self.schemas
 
     def times(self) -> tuple[str, ...]:
         return () if self.on is None else (self.on,)
@@ -188,6 +195,7 @@ def keyed_spec(
     missing: Missing = "refuse",
     on_error: OnError = "fail",
     schemas: Schemas = (),
+    poison: Any = None,
 ) -> KeyedSpec:
     """The spec of a keyed Python operator; refuses what can be refused without knowing the columns."""
     keys = key_names(by, "keyed()", "Give one or more column names: keyed('user', Sessions, schema).")
@@ -217,6 +225,7 @@ def keyed_spec(
         on_error=checked_on_error(on_error, hasattr(cls, "process_batch"), cls.__name__),
         names=names,
         tables=hasattr(cls, "process_batch"),
+        poison=checked_poison(poison),
     )
 
 

@@ -14,6 +14,7 @@ from holdfast.language.operators.event_time import DECLARED
 from holdfast.language.operators.hosted_python import Schemas, Streams
 from holdfast.language.operators.keyed_python import keyed_spec, mapped_operator
 from holdfast.language.operators.rows import sort_spec
+from holdfast.language.poison import Poison, PoisonThen
 from holdfast.state.variables.declarations import Variable
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class KeyedVerbs(Verbs):
         order: Order = ...,
         missing: Missing = ...,
         on_error: OnError = ...,
+        poison: PoisonThen | Poison | None = ...,
     ) -> Stream: ...
     @overload
     def keyed(
@@ -54,6 +56,7 @@ class KeyedVerbs(Verbs):
         order: Order = ...,
         missing: Missing = ...,
         on_error: OnError = ...,
+        poison: PoisonThen | Poison | None = ...,
     ) -> Streams: ...
     def keyed(
         self,
@@ -68,6 +71,7 @@ class KeyedVerbs(Verbs):
         order: Order = "arrival",
         missing: Missing = "refuse",
         on_error: OnError = "fail",
+        poison: PoisonThen | Poison | None = None,
     ) -> Stream | Streams:
         """Send the rows of each key through a Python operator on the executors, in the order of their positions:
         `clicks.keyed("user", Sessions, "user string, n long", name="sessions", on="at", delay=5)`.
@@ -85,10 +89,11 @@ class KeyedVerbs(Verbs):
 
         A row must have the columns of `schema`; with `missing="null"` those that it does not name are null. With
         `on_error="stream"` a row or timer at which it raised is in `.errors` of the stream, and its key goes on without it.
+        With `poison="quarantine"` so is a row that ends its worker process (`hf.Poison`).
         """
         if order not in ("arrival", "event_time"):
             raise TopologyError(f"order={order!r} is not known.", cure="Use 'arrival' or 'event_time'.")
-        spec = keyed_spec(by, operator, schema, on, delay, missing, on_error, schemas)
+        spec = keyed_spec(by, operator, schema, on, delay, missing, on_error, schemas, poison)
         if order == "arrival":
             made = self._then(spec, name, outputs=len(spec.ports))
         else:
@@ -111,6 +116,7 @@ class KeyedVerbs(Verbs):
         order: Order = "arrival",
         missing: Missing = "refuse",
         on_error: OnError = "fail",
+        poison: PoisonThen | Poison | None = None,
     ) -> Stream:
         """Apply `fn(row, state)` to each row, in the order of positions within its key; it gives a row, several, or None.
 
@@ -126,4 +132,5 @@ class KeyedVerbs(Verbs):
             order=order,
             missing=missing,
             on_error=on_error,
+            poison=poison,
         )

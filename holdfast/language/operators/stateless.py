@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.language.graph import Spec
+from holdfast.language.poison import Poison
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,12 @@ class MapArrowSpec(Spec):
 
     fn: Callable[[pa.Table], pa.Table]
     schema: pa.Schema
+    poison: Poison | None = None
+
+    @property
+    def letters(self) -> bool:
+        """There is a stream of errors."""
+        return self.poison is not None and self.poison.then == "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ class UnionSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ReplayableSpec(Spec):
-    """Rows as they come; a region may begin here. What entered the region since its last epoch comes again after a reset."""
+    """Rows as they come; a region may begin here. What entered the region since its last epoch is in the store, and comes
+    again after a reset and in the next run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,9 @@ class JoinKind(KeyedKind[JoinSpec]):
         if spec.on is None:
             assert isinstance(spec.match, WindowMatch)
             form = planned.op.annotations.checkpoint_form
-            groups = MERGED_ROWS if form is None or form.group_rows is None else form.group_rows
-            return WindowJoin(by, schemas, (spec.match.left, spec.match.right), shape, groups)
+            given = None if form is None else form.group_rows
+            windows = (spec.match.left, spec.match.right)
+            return WindowJoin(by, schemas, windows, shape, given or MERGED_ROWS, is_profiled=given is None)
         first, second = (
             replace(
                 planned.timed_port(port, by[port], spec.on[port], spec.delays_us, spec.idle_us),

@@ -9,7 +9,7 @@ could have given. Where it must not depend on the pace, the join takes event tim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,11 @@ class WindowJoin(JoinLogic):
     windows: tuple[Latest, Latest]
     shape: PairShape
     group_rows: int = MERGED_ROWS
+    is_profiled: bool = False
+    """The user did not say how large groups are: what they cost decides."""
+
+    def with_groups(self, rows: int) -> WindowJoin | None:
+        return replace(self, group_rows=rows) if self.is_profiled else None
 
     @property
     def piles(self) -> tuple[Pile, ...]:

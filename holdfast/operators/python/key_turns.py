@@ -66,7 +66,8 @@ class Turns:
             self._instance.open()
         self._variables = declared(type(self._instance))
         self._at_work: Row | None = None
-        self._letters = spec.on_error == "stream"
+        self._letters = spec.letters
+        self._catches = spec.on_error == "stream"
         self._guarded: Guard[bytes] | None = None
         self._batches = hasattr(self._instance, "process_batch")
         self._rows: list[Row] = [] if self._batches else list(rows_of(rows))
@@ -135,7 +136,7 @@ class Turns:
 
     def _guard(self, state: KeyState, turn: Turn) -> None:
         """Rows and timers of a key may fail one by one, if that was asked for."""
-        if self._letters:
+        if self._catches:
             self._guarded = Guard(self._operator, self._outbox, state.saved, state.go_back)
             self._guarded.begin(turn.data or state.saved())
 

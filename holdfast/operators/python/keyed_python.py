@@ -134,7 +134,7 @@ class KeyedPython(TimedMapLogic):
         return Places.of(marked.rows, arrived.steps, self.spec.delay_us or 0)
 
     def _failed(self, outputs: Sequence[pa.Table]) -> int:
-        return int(outputs[-1].num_rows) if self.spec.on_error == "stream" else 0
+        return int(outputs[-1].num_rows) if self.spec.letters else 0
 
     @property
     def _nothing(self) -> pa.Table:

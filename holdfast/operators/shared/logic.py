@@ -99,6 +99,10 @@ class KeyedLogic(ABC):
         become stale where rows are missed. None: it does not."""
         return None
 
+    def with_groups(self, rows: int) -> KeyedLogic | None:
+        """The same with windows kept in groups of so many rows; None: it keeps none, or the user says how large they are."""
+        return None
+
     def without_stale(
         self, partitions: Sequence[Segments], meta: Any, missed: Sequence[int], places: Sequence[Place]
     ) -> tuple[tuple[Segments, ...], int]:

@@ -27,14 +27,17 @@ from holdfast.protocol.accounts import (
     Books,
     Covered,
     Loss,
+    Pin,
+    RowsByEnd,
     Sinks,
-    TakenByRegion,
     at_borders,
     close,
+    outstanding_after,
     settle,
     settled_after,
 )
-from holdfast.protocol.loss_budget import Use, budget_key, is_budget_key
+from holdfast.protocol.bounds.loss_budget import Use, budget_key, is_budget_key
+from holdfast.runtime.element.borders import KnownBorders
 from holdfast.runtime.element.own_checkpoints import known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
 from holdfast.runtime.telling.events import RowsLost
@@ -67,6 +70,8 @@ class Ledger:
     """Rows lost at connections into regions, over all runs."""
     ports: dict[ConnectionId, tuple[ElementName, Sinks]] = field(default_factory=dict)
     """Connections into regions, of this program and of those before: the element they enter, the sinks behind it."""
+    outstanding: Mapping[ConnectionId, RowsByEnd] = field(default_factory=dict)
+    """Batches that entered regions and that are not counted as lost because they are recorded."""
 
 
 class AccountBooks:
@@ -89,10 +94,10 @@ class AccountBooks:
         """Find what earlier runs left. Changes nothing."""
         self.ledger = self._read()
 
-    def settle(self, sent: Mapping[ConnectionId, int], taken: Mapping[ConnectionId, TakenByRegion]) -> None:
-        """Count what is gone. `sent`, `taken`: what the newest epochs of regions know of their borders."""
+    def settle(self, borders: KnownBorders) -> None:
+        """Count what is gone."""
         ledger = self.ledger
-        books = self._books(ledger, sent, taken)
+        books = self._books(ledger, borders)
         accounts, self._losses = settle(books, self._run)
         self._dropped = tuple(books.dropped)
         for element in self._plan.elements:
@@ -106,6 +111,7 @@ class AccountBooks:
             settled=settled_after(books),
             border_lost=self._border_lost(ledger, books),
             ports=dict(books.ports),
+            outstanding=outstanding_after(books),
         )
 
     def _border_lost(self, ledger: Ledger, books: Books) -> dict[ConnectionId, int]:
@@ -139,17 +145,13 @@ class AccountBooks:
             taken={c.id: before.taken.get(c.id, 0) for c in element.inputs},
             sent={c.id: before.sent.get(c.id, 0) for c in element.outputs},
             absorbed=dict.fromkeys(stateful, 0),
+            pinned={},
             reach=tuple(sorted({sink for op in element.operators for sink in self._reach[op.name]})),
             reach_of={name: self._reach[name] for name in stateful},
             passed={key: before.passed.get(key, 0) for key in shares},
         )
 
-    def _books(
-        self,
-        ledger: Ledger,
-        sent: Mapping[ConnectionId, int],
-        taken: Mapping[ConnectionId, TakenByRegion],
-    ) -> Books:
+    def _books(self, ledger: Ledger, borders: KnownBorders) -> Books:
         covered: dict[OperatorName, Covered] = {}
         dropped: dict[OperatorName, int] = {}
         readers = self._readers()
@@ -159,12 +161,22 @@ class AccountBooks:
                 covered[name] = Covered(*found.covers)
             if found is not None and name not in readers:
                 dropped[name] = found.rows
-        return Books(ledger.accounts, covered, dropped, sent, taken, ledger.settled, self._ports(ledger))
+        return Books(
+            ledger.accounts,
+            covered,
+            dropped,
+            borders.sent,
+            borders.taken,
+            ledger.settled,
+            self._ports(ledger),
+            borders.recorded,
+            ledger.outstanding,
+        )
 
     def _readers(self) -> set[OperatorName]:
         """Operators that go on from checkpoints of their own."""
         alone = [op for element in self._plan.elements if element.region is None for op in element.operators]
-        return {op.name for op in alone if op.annotations.checkpoint_every_s is not None}
+        return {op.name for op in alone if op.annotations.checkpoint_every_s is not None} | self._plan.adopted
 
     def _ports(self, ledger: Ledger) -> dict[ConnectionId, tuple[ElementName, Sinks]]:
         """Connections that enter a region from outside, or did in an earlier program; also those between elements that have
@@ -195,14 +207,9 @@ class AccountBooks:
             }
             self._store.save_record(record_name("account", account.element), codec.encode(record))
 
-    def close(
-        self,
-        accounts: Mapping[ElementName, Account],
-        sent: Mapping[ConnectionId, int],
-        taken: Mapping[ConnectionId, TakenByRegion],
-    ) -> None:
+    def close(self, accounts: Mapping[ElementName, Account], borders: KnownBorders) -> None:
         """The run ends, and no element works any more: what its end cost is counted, and told."""
-        books = self._books(replace(self.ledger, accounts={**self.ledger.accounts, **accounts}), sent, taken)
+        books = self._books(replace(self.ledger, accounts={**self.ledger.accounts, **accounts}), borders)
         after, losses = close(books)
         records = self._read()  # positions as they were saved last
         self.ledger = replace(
@@ -213,6 +220,7 @@ class AccountBooks:
             settled=settled_after(books),
             border_lost=self._border_lost(self.ledger, books),
             ports=dict(books.ports),
+            outstanding=outstanding_after(books),
         )
         self._write()
         self._tell_all(losses)
@@ -261,6 +269,7 @@ class AccountBooks:
             "settled": ledger.settled,
             "border_lost": ledger.border_lost,
             "ports": {id: [element, list(sinks)] for id, (element, sinks) in ledger.ports.items()},
+            "outstanding": {id: dict(batches) for id, batches in ledger.outstanding.items() if batches},
         }
         self._store.save_record(BOOKS, codec.encode(record))
 
@@ -280,6 +289,7 @@ class AccountBooks:
             dict(data["settled"]),
             dict(data["border_lost"]),
             {id: (element, tuple(sinks)) for id, (element, sinks) in data.get("ports", {}).items()},
+            data.get("outstanding", {}),
         )
         if not ledger.closed:
             for name in list(ledger.accounts):
@@ -359,6 +369,7 @@ def _as_data(account: Account) -> dict[str, Any]:
         "sent": dict(account.sent),
         "in_flight": account.in_flight,
         "absorbed": dict(account.absorbed),
+        "pinned": {name: [pin.step, pin.rows, pin.next_at] for name, pin in account.pinned.items()},
         "held": dict(account.held),
         "lost": dict(account.lost),
         "lost_rows": account.lost_rows,
@@ -375,6 +386,7 @@ def _from_data(data: Mapping[str, Any]) -> Account:
     return Account(
         **{
             **data,
+            "pinned": {name: Pin(*pin) for name, pin in data.get("pinned", {}).items()},
             "reach": tuple(data["reach"]),
             "reach_of": {name: tuple(sinks) for name, sinks in data["reach_of"].items()},
         }

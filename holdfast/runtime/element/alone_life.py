@@ -22,20 +22,15 @@ from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
-from holdfast.runtime.element.row_counting import count_now
+from holdfast.runtime.element.row_counting import count_now, uncounted_of
 from holdfast.runtime.engines.engine import Engine, StepName
-from holdfast.runtime.failures import OperatorsKilled, check_engine, is_fatal, own_failure, story_of
+from holdfast.runtime.failures import OperatorsKilled, check_engine, gave_up, is_fatal, own_failure, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING
 from holdfast.runtime.source_positions import KnownPosition
-from holdfast.runtime.telling.events import (
-    AttributesFilled,
-    ElementFailed,
-    ElementGaveUp,
-    ElementPaused,
-)
+from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, ElementGaveUp, ElementPaused
 from holdfast.runtime.telling.feed import Announce
 
 SPACE_PROBE_S = 0.5
@@ -74,7 +69,7 @@ class AloneLife(Life):
         self._engine = engine
         self._announce = announce
         self._on_fatal = on_fatal
-        self._draining = self._finishing = False
+        self._draining = False
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
@@ -97,6 +92,12 @@ class AloneLife(Life):
         self._is_to_park = now
         self._loop.wake()
 
+    def keep_all(self) -> None:
+        """All operators store their states, now and at the end: they will go on in a region. Any thread may call it."""
+        self._own.keep_all()
+        self.machine.keeps(self._own.kept)
+        self._loop.wake()
+
     @property
     def is_parked(self) -> bool:
         return self.machine.is_parked
@@ -108,7 +109,7 @@ class AloneLife(Life):
     def last_account(self) -> Account:
         """The account when the thread has ended, with what nobody had counted."""
         self._recount()
-        rows = sum(count_now(self._loop.worker, *each) for each in self._unknown(self._work))
+        rows = sum(count_now(self._loop.worker, *each) for each in uncounted_of(self._work))
         return replace(self.account, in_flight=self.account.in_flight + rows)
 
     def count(self, account: Account) -> None:
@@ -144,26 +145,22 @@ class AloneLife(Life):
 
     def turn(self) -> bool:
         is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
-        if self._draining and (self.is_parked or (is_running and self._sources_are_finished())):
+        if self._draining and (self.is_parked or (is_running and self._loop.worker.sources_are_finished())):
             self._feed(autonomous.Stop())
             return True  # it may be over
         if self._is_to_park != self.is_parked and (self.is_parked or self.machine.may_read_sources):
             self._feed(autonomous.Park() if self._is_to_park else autonomous.Unpark())
         if self._loop.worker.threaded and self._look_after_threads():
             return True
-        due = self._own.due() if self.machine.may_step else frozenset()
+        self._note_uploads()
+        due = self._own.due() if self.machine.may_step else ()
         if due:
-            self._feed(autonomous.CheckpointDue(due))
+            self._recount()
+        for name in due:
+            self._feed(autonomous.CheckpointDue(frozenset({name})))
+            if self.account.pinned:
+                break  # one at a time: steps go on between them
         return self.machine.discards and self._discard()
-
-    def _sources_are_finished(self) -> bool:
-        """True if sources have nothing that was received and that another run could not read."""
-        runs = self._loop.worker.sources
-        if not self._finishing:
-            self._finishing = True
-            for run in runs:
-                run.finish()
-        return all(run.dry for run in runs)
 
     def _look_after_threads(self) -> bool:
         """Threads of operators work until the element has nothing else to come; one that failed costs its operator's
@@ -188,7 +185,8 @@ class AloneLife(Life):
         self._work = work
         self._own.aging.took_rows()
         at = self._loop.clock.wall()
-        self._feed(autonomous.Gathered(self._places(work), work.rows, at))
+        places = {id: self._loop.ends.inputs[id].taken for id in work.parcels}
+        self._feed(autonomous.Gathered(places, work.rows, at))
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
@@ -208,6 +206,7 @@ class AloneLife(Life):
 
     def _not_ready(self, error: Exception, spoiled: frozenset[OperatorName] = frozenset()) -> None:
         """What comes before a step failed, and no row was taken for it."""
+        self._note_uploads(wait=True)
         self._announce(ElementFailed(self._loop.name, story_of(error)))
         until = time.monotonic() + RETRY_S * 2.0**self.machine.failed_in_a_row
         with self._loop.ends.signals.condition:
@@ -247,12 +246,16 @@ class AloneLife(Life):
         return is_begun and inputs_over and sources_over and bool(ends.inputs or sources or begins)
 
     def end(self) -> None:
+        self._note_uploads(wait=True)
+        self._recount()
         self._feed(autonomous.InputsOver())
+        self._note_uploads(wait=True)
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
 
     def close(self) -> None:
+        self._own.close()
         self._loop.finished = True
         for connection in self._loop.ends.outputs.values():
             connection.close()
@@ -292,13 +295,15 @@ class AloneLife(Life):
         except Exception as error:
             self._refuse_fatal(error)
             self._work = Work()
-            self._failed(work, error, self._sent_since(before))
+            self._failed(work, error, self._loop.ends.sent_since(before))
             return
         self._work = Work()
-        self._uncounted += self._unknown(work) if self._own.runs or self.account.passed else []
+        self._uncounted += uncounted_of(work) if self._own.runs or self.account.passed else []
         taken = {id: self._loop.ends.inputs[id].taken for id in outcome.left}
         as_stored = frozenset(run.name for run in self._loop.worker.hosted if run.is_as_stored())
-        self._feed(autonomous.StepDone(self._sent_since(before), outcome.rows_left, taken, as_stored))
+        self._feed(
+            autonomous.StepDone(self._loop.ends.sent_since(before), outcome.rows_left, taken, as_stored)
+        )
         if len(self._uncounted) > UNCOUNTED_MAX or self.account.passed:
             self._recount()
 
@@ -307,6 +312,7 @@ class AloneLife(Life):
         self._announce(ElementFailed(self._loop.name, own_failure(error) or story_of(error)))
         for run in self._loop.worker.sources:
             run.closed = run.closed and work.slices.get(run.name) is not CLOSING  # it is told again
+        self._note_uploads(wait=True)
         spoiled = frozenset(run.name for run in self._loop.worker.hosted if not run.go_back())
         spoiled |= {
             run.name
@@ -316,7 +322,7 @@ class AloneLife(Life):
         if isinstance(error, OperatorsKilled):
             spoiled |= error.operators & self._own.runs.keys()
         self._recount()
-        rows = work.rows + sum(count_now(self._loop.worker, *each) for each in self._unknown(work))
+        rows = work.rows + sum(count_now(self._loop.worker, *each) for each in uncounted_of(work))
         self._feed(autonomous.StepFailed(story_of(error), rows, spoiled, sent))
 
     def _restore(self, name: OperatorName) -> None:
@@ -326,22 +332,13 @@ class AloneLife(Life):
             self._refuse_fatal(error)
             self._not_ready(error, frozenset({name}))
             return
-        self._note_stored(name)
+        run = self._own.runs[name]
+        if isinstance(run, HostedRun) and run.note_restored():
+            self._announce(AttributesFilled(name, run.filled))
         self._feed(autonomous.Restored(name, found.lost, found.reason))
 
-    def _note_stored(self, name: OperatorName) -> None:
-        run = self._own.runs[name]
-        if isinstance(run, HostedRun):
-            run.note_stored()
-            if run.filled:
-                self._announce(AttributesFilled(name, run.filled))
-
     def _give_up(self, reason: str) -> None:
-        self.failure = StepFailedError(
-            f"element {self._loop.name!r} outside of regions {reason}.",
-            cure="Mend the cause and run again; it goes on behind the rows it had taken.",
-        )
-        self.failure.__cause__ = self._error
+        self.failure = gave_up(self._loop.name, reason, self._error)
         self._announce(ElementGaveUp(self._loop.name, reason))
 
     def _discard(self) -> bool:
@@ -352,22 +349,18 @@ class AloneLife(Life):
         return bool(taken)
 
     def _checkpoint(self, name: OperatorName) -> None:
-        self._recount()
-        account = self.account
-        if self._own.store(name, Covered(account.run, account.step), account.absorbed[name]):
-            self._note_stored(name)
-            self._feed(autonomous.Checkpointed(name, self._own.held(name)))
+        pin = self.account.pinned[name]
+        self._own.begin(name, Covered(self.account.run, pin.step), pin.rows)
+        if self._own.is_urgent(name):
+            self._note_uploads(wait=True)
+
+    def _note_uploads(self, wait: bool = False) -> None:
+        """Checkpoints that have arrived in the store, or could not be stored; with `wait` all that are on their way."""
+        for name, is_stored in self._own.arrived(wait):
+            held = self._own.held(name) if is_stored else 0
+            self._feed(autonomous.Checkpointed(name, held) if is_stored else autonomous.NotCheckpointed(name))
 
     # --- counting -----------------------------------------------------------------------------------------------
-
-    def _places(self, work: Work) -> dict[ConnectionId, int]:
-        return {id: self._loop.ends.inputs[id].taken for id in work.parcels}
-
-    def _sent_since(self, before: dict[ConnectionId, int]) -> dict[ConnectionId, int]:
-        return {id: self._loop.ends.outputs[id].sent - sent for id, sent in before.items()}
-
-    def _unknown(self, work: Work) -> list[tuple[OperatorName, Slice]]:
-        return [(name, piece) for name, piece in work.slices.items() if piece.rows is None]
 
     def _recount(self) -> None:
         """Count what operators absorbed and nobody has counted: before it is forgotten or lost."""
@@ -384,7 +377,7 @@ class AloneLife(Life):
         }
         self._seats = {name: known.state for name, known in positions.items()}
         uncounted = [Uncounted(name, piece.detail, True) for name, piece in self._uncounted]
-        uncounted += [Uncounted(name, piece.detail, False) for name, piece in self._unknown(self._work)]
+        uncounted += [Uncounted(name, piece.detail, False) for name, piece in uncounted_of(self._work)]
         waited = False
         while True:
             try:

@@ -1,90 +1,120 @@
 """The connections by which rows enter and leave a region at one element, counted: a reset costs what entered since the
-epoch it goes back to, and takes back what left since and still waits. What the numbers mean: `protocol/accounts.py`.
+epoch it goes back to, unless it can be had again, and takes back what left since and still waits. What the numbers mean:
+`protocol/accounts.py`.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.compiler.plan import ElementPlan, Plan
-from holdfast.ids import INITIAL_EPOCH, ConnectionId, ElementName, Epoch
+from holdfast.ids import ConnectionId, ElementName, Epoch
 from holdfast.language.operators.stateless import ReplayableSpec
-from holdfast.protocol.accounts import TakenByRegion
+from holdfast.protocol.accounts import RowsByEnd, TakenByRegion
 from holdfast.runtime.links.connection import Connection, Parcel
-from holdfast.runtime.links.preserved_queue import PreservedQueue
+from holdfast.runtime.links.entered_log import EnteredLog
+from holdfast.runtime.links.preserved_queue import Place, PreservedQueue
 
 BorderNumbers = Mapping[ConnectionId, Mapping[str, int]]
 """As stored with an element's part: {"taken", "lost"} of a connection that enters, {"sent"} of one that leaves."""
 
 
+@dataclass(frozen=True, slots=True)
+class KnownBorders:
+    """What the newest epochs of regions know of their borders, and what is recorded there."""
+
+    sent: Mapping[ConnectionId, int] = field(default_factory=dict)
+    taken: Mapping[ConnectionId, TakenByRegion] = field(default_factory=dict)
+    recorded: Mapping[ConnectionId, RowsByEnd] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Where everything was at an epoch."""
+
+    rows: Mapping[ConnectionId, int]
+    places: Mapping[ConnectionId, Place]
+    """Of the inputs that can be had again."""
+
+
 class Borders:
-    """Of one element. Called by its thread, between steps; `throw_away` by any."""
+    """Of one element. Called by its thread, between steps; `throw_away` by any, `published` by its region's."""
 
     def __init__(
         self,
         inputs: Mapping[ConnectionId, Connection],
         outputs: Mapping[ConnectionId, Connection],
-        replayed: frozenset[ConnectionId] = frozenset(),
+        log: EnteredLog | None = None,
+        recorded: frozenset[ConnectionId] = frozenset(),
     ) -> None:
+        """`log`: set if there are inputs that can be had again. `recorded`: those of them whose batches are stable in it before a
+        step works on them."""
         self._inputs = inputs
         self._outputs = outputs
+        self.log = log
+        self._recorded = recorded
+        self.kept = {id: c for id, c in inputs.items() if isinstance(c, PreservedQueue)}
+        """Those of the inputs whose rows come again after a reset."""
         self.lost: dict[ConnectionId, int] = dict.fromkeys(inputs, 0)
         """Rows that resets and ends of runs have cost at each entrance, over all runs."""
-        self._at: dict[Epoch, dict[ConnectionId, int]] = {}
-        self._replayed = replayed
-        """Those of the inputs whose rows come again after a reset."""
-        self._kept: dict[ConnectionId, list[Parcel]] = {id: [] for id in replayed}
-        """What was taken of them since the last epoch but one that was pinned, or restored."""
-        self._newest = INITIAL_EPOCH
+        self._thrown: dict[ConnectionId, int] = dict.fromkeys(inputs, 0)
+        """Rows thrown away that `lost` knows of."""
+        self._at: dict[Epoch, At] = {}
+        self._lock = threading.Lock()
 
-    def keep(self, parcels: Mapping[ConnectionId, Sequence[Parcel]]) -> None:
-        """A step is about to process what was taken: keep what may have to come again."""
-        for id in self._replayed & parcels.keys():
-            for parcel in parcels[id]:
-                parcel.batch.hold.take()
-                self._kept[id].append(parcel)
+    def record(self, parcels: Mapping[ConnectionId, Sequence[Parcel]]) -> None:
+        """A step is about to process what was taken: make stable what must not be lost, all in one write."""
+        entering = {id: parcels[id] for id in self._recorded & parcels.keys()}
+        if entering and self.log is not None:
+            self.log.record(entering)
 
-    def _forget(self, epoch: Epoch) -> None:
-        """`epoch` is published: what it covers need not come again."""
-        for id in self._replayed if epoch in self._at else ():
-            covered = [parcel for parcel in self._kept[id] if parcel.end <= self._at[epoch][id]]
-            self._kept[id] = self._kept[id][len(covered) :]
-            for parcel in covered:
-                parcel.batch.hold.let_go()
+    def record_all(self) -> None:
+        """The run ends in order, and the element works no more: make stable what no epoch covers."""
+        if self.log is not None:
+            self.log.record({id: connection.uncovered for id, connection in self.kept.items()})
 
     def pinned(self, epoch: Epoch) -> BorderNumbers:
         """What the epoch stores of the borders."""
-        # An epoch begins only after the one before was published, or after a reset.
-        self._forget(self._newest)
-        self._newest = epoch
-        self._at[epoch] = self._now()
+        with self._lock:
+            self._at[epoch] = self._now()
         entering = {id: {"taken": c.taken, "lost": self.lost[id]} for id, c in self._inputs.items()}
         return {**entering, **{id: {"sent": c.sent} for id, c in self._outputs.items()}}
+
+    def published(self, epoch: Epoch) -> None:
+        """What the epoch covers need not come again."""
+        with self._lock:
+            at = self._at[epoch]
+            self._at = {each: known for each, known in self._at.items() if each >= epoch}
+        for id, place in at.places.items():
+            self.kept[id].cover(place)
+        if self.log is not None:
+            self.log.published({id: place.rows for id, place in at.places.items()})
 
     def restored(self, epoch: Epoch) -> int:
         """The element goes back to `epoch`. Returns the rows that entered since and are lost."""
         then = self._at.get(epoch)
         if then is None:  # the run begins: what earlier ones lost is settled
             self._at = {epoch: self._now()}
+            if self.log is not None:
+                self.log.published({id: place.rows for id, place in self._at[epoch].places.items()})
             return 0
         rows = 0
-        for id in self._replayed:
-            again = [parcel for parcel in self._kept[id] if parcel.end > then[id]]
-            self._kept[id] = []  # they are taken once more
-            self._inputs[id].put_first(again)
-        self._newest = epoch
+        for id, place in then.places.items():
+            self.kept[id].take_back(place)
         for id, connection in self._inputs.items():
-            if isinstance(connection, PreservedQueue):
-                continue  # it gives them again
-            gone = connection.taken - then[id]
+            is_kept = id in self.kept
+            gone = connection.thrown_away - self._thrown[id] if is_kept else connection.taken - then.rows[id]
+            self._thrown[id] = connection.thrown_away
             self.lost[id] += gone
             rows += gone
-            then[id] = connection.taken
         for id, connection in self._outputs.items():
             if not isinstance(connection, PreservedQueue):
-                connection.rewind(then[id])
-        self._at = {epoch: then}
+                connection.rewind(then.rows[id])
+        now = {id: connection.taken for id, connection in self._inputs.items()}
+        self._at = {epoch: At({**then.rows, **now}, then.places)}
         return rows
 
     def throw_away(self, now: bool) -> None:
@@ -93,14 +123,14 @@ class Borders:
         for connection in self._inputs.values():
             connection.throw_away(now)
 
-    def _now(self) -> dict[ConnectionId, int]:
+    def _now(self) -> At:
         entering = {id: connection.taken for id, connection in self._inputs.items()}
-        return {**entering, **{id: connection.sent for id, connection in self._outputs.items()}}
+        leaving = {id: connection.sent for id, connection in self._outputs.items()}
+        places = {id: connection.place_of_receiver for id, connection in self.kept.items()}
+        return At({**entering, **leaving}, places)
 
 
-def stored_borders(
-    plan: Plan, manifests: list[Manifest]
-) -> tuple[dict[ConnectionId, int], dict[ConnectionId, TakenByRegion]]:
+def stored_borders(plan: Plan, manifests: list[Manifest]) -> KnownBorders:
     """What the newest epochs of regions know of their borders: rows sent, and rows taken and lost. Connections that the
     program had when the epoch was established, and those it has now."""
     regions: dict[ElementName, object] = {element.name: element.region for element in plan.elements}
@@ -113,13 +143,11 @@ def stored_borders(
     taken |= {
         id: TakenByRegion(numbers["taken"], numbers["lost"]) for id, numbers in known if "taken" in numbers
     }
-    return sent, taken
+    return KnownBorders(sent, taken)
 
 
 def replayed_inputs(element: ElementPlan) -> frozenset[ConnectionId]:
     """The inputs of an element whose rows enter its region by `.replayable()`."""
     keeping = {op.name for op in element.operators if isinstance(op.spec, ReplayableSpec)}
-    outside = [
-        c for c in element.inputs if c.region is None and element.region is not None and not c.preserved
-    ]
+    outside = [c for c in element.inputs if c.region is None and element.region is not None]
     return frozenset(c.id for c in outside if all(name in keeping for name, _ in c.ports))

@@ -11,17 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.compiler.plan import ConnectionPlan, ElementPlan
+from holdfast.compiler.plan import ConnectionPlan
 from holdfast.compiler.timing import knows_time
 from holdfast.failpoints import fp
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.language.connectors import TIME_COLUMN, TIMES, Sink, Slice
+from holdfast.language.connectors import TIME_COLUMN, TIMES, Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
 from holdfast.language.operators.event_time import EventTimeSpec, UsesTime
+from holdfast.language.poison import Poison
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.python.user_errors import naming_users
 from holdfast.operators.shared.logic import KeyedLogic, times_at
-from holdfast.runtime.engines.engine import Delivery, Frame, KeyedState, StepName
+from holdfast.runtime.element.poisoned_step import poison_of
+from holdfast.runtime.element.trials import keyed_without, mapped_without
+from holdfast.runtime.engines.engine import Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
 from holdfast.runtime.runs.hosted_run import HostedRun
@@ -182,9 +185,22 @@ class Evaluation:
         frame = self._input(op, 0)
         if frame is None:
             return
+        if (poison := poison_of(op)) is not None:
+            self._map_apart(op, poison, frame)
+            return
         stamped = any(StreamRef(op.name, port) in self._worker.plan.stamped for port in range(op.outputs))
         for port, out in enumerate(self._engine.stateless(op, [frame], stamped)):
             self._add(StreamRef(op.name, port), out)
+
+    def _map_apart(self, op: Operator, poison: Poison, frame: Frame) -> None:
+        """A function whose rows may end the process it runs in."""
+        batch, letters = mapped_without(self._worker, op, poison, frame, self._name)
+        if batch is not None:
+            self._holds.append(batch.hold)
+            stream = StreamRef(op.name)
+            self._add(stream, self._engine.from_batches([batch], self._worker.plan.schemas[stream]))
+        if letters is not None:
+            self._add(StreamRef(op.name, op.outputs - 1), self._engine.from_table(letters))
 
     def _keyed(self, op: Operator) -> None:
         found = {port: self._input(op, port) for port in range(len(op.inputs))}
@@ -198,7 +214,11 @@ class Evaluation:
         # One moment for the whole step, stored with the state: what is in processing time is consistent in itself.
         now_us = int(self._worker.clock.wall() * 1e6)
         state = replace(run.state, meta=run.task.logic.at(run.state.meta, now_us))
-        result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
+        if (poison := poison_of(op)) is None:
+            result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
+        else:
+            about = (self._worker, op, poison, run, state, frames, self._name)
+            result = keyed_without(*about, delivery.request)
         self._holds.extend(result.holds)
         self._versions.append((run, result.state))
         self._note_time(op, run.task.logic, state.meta, result.state.meta)
@@ -364,37 +384,3 @@ class Evaluation:
             frame = self._engine.share(frame)
             self._shared.append(frame)
         self._frames[stream] = frame
-
-
-@dataclass(frozen=True)
-class OwnDelivery:
-    """What happens to a keyed operator's output within its element."""
-
-    request: Delivery
-    names: Mapping[Sink, OperatorName]
-
-
-def delivery_of(element: ElementPlan, name: OperatorName, out_streams: Sequence[StreamRef]) -> OwnDelivery:
-    """Sinks that read nothing but this output may be served by the tasks that make it."""
-    stream = StreamRef(name)
-    names: dict[Sink, OperatorName] = {}
-    kept = {out.port for out in out_streams if out.operator == name}
-    for op in element.operators:
-        for port in op.inputs:
-            spec = op.spec
-            if isinstance(spec, SinkSpec) and spec.on_error == "fail" and port.streams == (stream,):
-                names[spec.sink] = op.name
-            else:
-                kept.update(read.port for read in port.streams if read.operator == name)
-    return OwnDelivery(Delivery(tuple(names), frozenset(kept)), names)
-
-
-def uses_of(element: ElementPlan, out_streams: Sequence[StreamRef]) -> dict[StreamRef, int]:
-    """How many jobs of one step read each stream made in the element."""
-    uses: dict[StreamRef, int] = dict.fromkeys(out_streams, 1)
-    for op in element.operators:
-        for port in op.inputs:
-            for stream in port.streams:
-                weight = op.outputs if kind_of(op).role == "stateless" else 1
-                uses[stream] = uses.get(stream, 0) + weight
-    return uses

@@ -23,7 +23,8 @@ from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
 from holdfast.runtime.metrics import ElementMetrics
-from holdfast.runtime.telling.events import RowsLate, RowsMalformed
+from holdfast.runtime.runs.keyed_run import KeyedRun
+from holdfast.runtime.telling.events import GroupSizeChosen, RowsLate, RowsMalformed
 
 ROWS_PER_STEP = 1_000_000
 REST_S = 0.05
@@ -41,6 +42,10 @@ class Ends:
     inputs: Mapping[ConnectionId, Connection]
     outputs: Mapping[ConnectionId, Connection]
     signals: Signals
+
+    def sent_since(self, before: Mapping[ConnectionId, int]) -> dict[ConnectionId, int]:
+        """Rows that went out since `before`, by connection."""
+        return {id: self.outputs[id].sent - sent for id, sent in before.items()}
 
     def throw_away(self) -> tuple[dict[ConnectionId, int], int]:
         """Take some input that nobody will process: how far it was taken by connection, and how many rows it was."""
@@ -108,8 +113,12 @@ class ElementLoop:
                 told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
         return told
 
-    def left_out(self) -> Iterator[RowsLate | RowsMalformed]:
-        """Late and malformed rows that were counted since this was asked last. Called by the monitor."""
+    def left_out(self) -> Iterator[RowsLate | RowsMalformed | GroupSizeChosen]:
+        """Late and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
+        for run in self.worker.runs.values():
+            if isinstance(run, KeyedRun) and run.groups is not None:
+                told = {str(rows): round(s, 6) for rows, s in run.groups.seconds_by_rows.items()}
+                yield from (GroupSizeChosen(run.name, rows, told) for rows in run.groups.news())
         for (operator, what), total in left_out_of(self.metrics.counts).items() if self._step else ():
             before = self._left_out.get((operator, what), 0)
             if total > before:  # fewer after a reset: they are counted again, and told once

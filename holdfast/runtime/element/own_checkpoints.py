@@ -1,5 +1,8 @@
 """Checkpoints that operators outside of regions take by themselves, each on its own schedule: written, recorded, read back.
 
+A checkpoint is taken between two steps and stored in the background, one of the element at a time; of several that are due the one that is
+most overdue for its period comes first (`checkpoint/due_checkpoints.py`).
+
 Order of a checkpoint: segments, then values, then the record that names both, then everything else in the operator's entry is
 deleted. So the record always names what is there. What a killed run left behind goes with the next checkpoint.
 
@@ -8,12 +11,16 @@ An operator that cannot read its checkpoint begins anew; what that costs is coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from holdfast.checkpoint import own_records
+from holdfast.checkpoint.due_checkpoints import Due, by_priority
 from holdfast.checkpoint.own_records import OwnCheckpoint
-from holdfast.checkpoint.parts import places
+from holdfast.checkpoint.parts import OperatorPart, places
 from holdfast.checkpoint.stored_names import entry_of, own_entries, own_key
 from holdfast.clock import Clock
 from holdfast.errors import DamagedError, NoSpaceError
@@ -32,6 +39,8 @@ from holdfast.runtime.telling.events import (
 )
 from holdfast.runtime.telling.feed import Announce
 from holdfast.store.base import Store
+
+Begun = tuple[OperatorName, "Future[OwnCheckpoint | None]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,15 @@ class OwnCheckpoints:
         self._every = {name: every for name in self.runs if (every := policies[name]) is not None and store}
         kept = [run for run in self.runs.values() if isinstance(run, KeyedRun) and run.name in self._every]
         self.aging = Aging(worker.plan, kept, clock)
+        named = {op.name for op in worker.element.operators if op.named}
+        self._named = [name for name in self.runs if name in named]
         self._newest: dict[OperatorName, OwnCheckpoint] = {}
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix=f"checkpoint-{worker.element.name}")
+        self._under_way: Begun | None = None
+        self._earlier: list[Begun] = []
+        self._urgent: set[OperatorName] = set()
+        """Operators whose next checkpoint must be stored before they go on: another restore of the one before would count, or remove, the
+        same rows again."""
         self._due: dict[OperatorName, float] = {}
 
     @property
@@ -65,11 +82,17 @@ class OwnCheckpoints:
         """Operators that store checkpoints."""
         return frozenset(self._every)
 
-    def due(self) -> frozenset[OperatorName]:
-        now = self._clock.monotonic()
-        return frozenset(
-            name for name in self._every if now >= self._due.get(name, 0.0) and self._is_at_a_point(name)
-        )
+    def keep_all(self) -> None:
+        """From now on every operator with a name of its own stores its state: now, and when the element ends. Any thread may call it."""
+        if self._store is not None:
+            self._every = {**dict.fromkeys(self._named, math.inf), **self._every}
+
+    def due(self) -> tuple[OperatorName, ...]:
+        """Operators whose checkpoint should be taken now, the most overdue first; none while one is on its way."""
+        if self._under_way is not None:
+            return ()
+        dues = [Due(name, every, self._due.get(name, 0.0)) for name, every in self._every.items()]
+        return tuple(n for n in by_priority(dues, self._clock.monotonic()) if self._is_at_a_point(n))
 
     def _is_at_a_point(self, name: OperatorName) -> bool:
         run = self.runs[name]
@@ -88,6 +111,7 @@ class OwnCheckpoints:
         except DamagedError as error:
             self._announce(OperatorDamaged(name, error.message))
             before = self._newest.pop(name, None)
+            self._urgent.add(name)
             self._clear(name)
             run.restore(INITIAL_EPOCH, None, self._store)
             reason = f"the checkpoint of operator {name} is damaged, it begins anew: {error.message}"
@@ -127,8 +151,11 @@ class OwnCheckpoints:
             reason = f"about {sum(run.missed)} rows since its checkpoint were missed and would have pushed them out"
             self._announce(RowsStale(run.name, run.stale_rows, tuple(run.missed), reason))
         if self.aging.restored(run, found):
+            self._urgent.add(run.name)
             self._due[run.name] = self._clock.monotonic()
         lost = sum(rows for _, rows in run.lost_groups)
+        if lost:
+            self._urgent.add(run.name)
         return Restoration(lost, "; ".join(why for why, _ in run.lost_groups))
 
     def _next(self, name: OperatorName) -> float:
@@ -136,37 +163,71 @@ class OwnCheckpoints:
 
     # --- storing ------------------------------------------------------------------------------------------------
 
-    def store(self, name: OperatorName, covers: Covered, rows: int) -> bool:
-        """Store the state of an operator as it is now, `rows` rows after the checkpoint before, which stays if there is
-        no space: then False."""
-        try:
-            self._take(self.runs[name], covers, rows)
-        except NoSpaceError as error:
-            self._announce(OperatorCheckpointFailed(name, str(error)))
+    def begin(self, name: OperatorName, covers: Covered, rows: int) -> None:
+        """Take the state of an operator as it is now, `rows` rows after the checkpoint before, and store it in the background."""
+        run = self.runs[name]
+        self._due[name] = self._next(name)
+        number, rows = self._numbered(name, rows)
+        pace = self.aging.measured(run) if isinstance(run, KeyedRun) else None
+        pinned = run.pin(Epoch(number))
+        if isinstance(run, HostedRun):
+            run.note_pinned()
+        made = OwnCheckpoint(number, OperatorPart(), pace, (covers.run, covers.step), rows)
+        if self._under_way is not None:
+            self._earlier.append(self._under_way)  # a restore that found damage is not told when to come
+        self._under_way = (name, self._threads.submit(self._store_pinned, run, pinned, made))
+
+    def is_urgent(self, name: OperatorName) -> bool:
+        """True if steps must wait until the checkpoint that was begun is stored. Asked once."""
+        is_so = name in self._urgent
+        self._urgent.discard(name)
+        return is_so
+
+    def _numbered(self, name: OperatorName, rows: int) -> tuple[int, int]:
+        before = self._newest.get(name)
+        return (1, rows) if before is None else (before.number + 1, before.rows + rows)
+
+    def arrived(self, wait: bool = False) -> list[tuple[OperatorName, bool]]:
+        """Checkpoints that are in the store, or could not be stored, since this was asked last; with `wait` all that were begun."""
+        pending = [*self._earlier, *([] if self._under_way is None else [self._under_way])]
+        done = [each for each in pending if wait or each[1].done()]
+        self._earlier = [each for each in self._earlier if each not in done]
+        self._under_way = None if self._under_way in done else self._under_way
+        return [(name, self._took(name, future.result())) for name, future in done]
+
+    def _took(self, name: OperatorName, made: OwnCheckpoint | None) -> bool:
+        run = self.runs[name]
+        if isinstance(run, HostedRun):
+            run.note_stored(made is not None)
+        if made is None:
             return False
-        finally:
-            self._due[name] = self._next(name)
+        self._newest[name] = made
+        self._announce(OperatorCheckpointed(name, made.number))
         return True
 
-    def _take(self, run: Remembering, covers: Covered, rows: int) -> None:
+    def close(self) -> None:
+        """Nothing more is begun. Waits for what is on its way: nobody may write when the run has ended."""
+        self._threads.shutdown(wait=True)
+
+    def _store_pinned(self, run: Remembering, pinned: Any, made: OwnCheckpoint) -> OwnCheckpoint | None:
+        """Called in the background. None: there is no space, and the checkpoint before stays."""
         assert self._store is not None
-        before = self._newest.get(run.name)
-        number, rows = (1, rows) if before is None else (before.number + 1, before.rows + rows)
-        pace = self.aging.measured(run) if isinstance(run, KeyedRun) else None
-        prepared = run.part_of(Epoch(number), run.pin(Epoch(number)))
-        key = partial(own_key, number, self._clock.wall())
-        part = store_values(self._store, entry_of(None, run.name), key, Epoch(number), {run: prepared})[
-            run.name
-        ]
-        made = OwnCheckpoint(number, part, pace, (covers.run, covers.step), rows)
-        own_records.save(self._store, run.name, made)
-        self._newest[run.name] = made
-        needed = places(part.pieces(run.name))
-        for entry in own_entries(run.name):
-            gone = [name for name in self._store.keys(entry) if (entry, name) not in needed]
-            if gone:
-                self._store.delete(entry, gone)
-        self._announce(OperatorCheckpointed(run.name, number))
+        epoch = Epoch(made.number)
+        key = partial(own_key, made.number, self._clock.wall())
+        try:
+            prepared = run.part_of(epoch, pinned)
+            part = store_values(self._store, entry_of(None, run.name), key, epoch, {run: prepared})[run.name]
+            made = replace(made, part=part)
+            own_records.save(self._store, run.name, made)
+            needed = places(part.pieces(run.name))
+            for entry in own_entries(run.name):
+                gone = [name for name in self._store.keys(entry) if (entry, name) not in needed]
+                if gone:
+                    self._store.delete(entry, gone)
+        except NoSpaceError as error:
+            self._announce(OperatorCheckpointFailed(run.name, str(error)))
+            return None
+        return made
 
 
 def known_checkpoint(store: Store, operator: OperatorName) -> OwnCheckpoint | None:

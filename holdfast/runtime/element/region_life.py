@@ -27,6 +27,7 @@ from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
+from holdfast.runtime.links.entered_log import EnteredLog
 from holdfast.runtime.region.region_side import RegionSide
 from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, RowsLost
 
@@ -42,8 +43,9 @@ class RegionLife(Life):
         engine: Engine,
         operator_driven: bool,
         repeating: Repeating | None = None,
+        log: EnteredLog | None = None,
     ) -> None:
-        self._repeating = repeating
+        self.repeating = repeating
         self.machine = machine
         self.pauses = EpochPauses(loop.clock)
         self.loop = loop
@@ -61,6 +63,8 @@ class RegionLife(Life):
         self.rereading = Rereading(loop, region.rows_replayed)
         self._overtaking = Overtaking(loop.ends.inputs, loop.ends.signals, loop.clock)
         self._uploading = Uploading(loop.worker, region, self.send)
+        self.moved_at = 0.0
+        """When the machine last heard of something."""
         self.error: BaseException | None = None
         """Why it broke last."""
         self.sizes: SizeWatch | None = None
@@ -71,7 +75,7 @@ class RegionLife(Life):
         ends = loop.ends
         entering = {id: c for id, c in ends.inputs.items() if id not in self._links}
         leaving = {id: c for id, c in ends.outputs.items() if id not in self._links}
-        self.borders = Borders(entering, leaving, replayed_inputs(plan))
+        self.borders = Borders(entering, leaving, log, replayed_inputs(plan))
         loop.life = self
 
     @property
@@ -128,7 +132,7 @@ class RegionLife(Life):
         return self.machine.may_read_sources
 
     def again(self) -> Work | None:
-        return None if self._repeating is None else self._repeating.next_work()
+        return None if self.repeating is None else self.repeating.next_work()
 
     def begin(self) -> None:
         pass
@@ -142,12 +146,12 @@ class RegionLife(Life):
 
     def step(self, work: Work) -> None:
         self.pauses.working()
-        if self._repeating is not None:
-            self._repeating.begins(work)
+        if self.repeating is not None:
+            self.repeating.begins(work)
         self.guarded(lambda: self._run(work))
 
     def _run(self, work: Work) -> None:
-        self.borders.keep(work.parcels)
+        self.borders.record(work.parcels)
         self.loop.run_step(work)
         if self.sizes is not None:
             self.sizes.look()
@@ -216,11 +220,11 @@ class RegionLife(Life):
 
     def _must_wait(self, event: messages.ElementEvent) -> bool:
         """No epoch while the element does again what it did before: it would drain where it did not drain then."""
-        is_early = self._repeating is not None and self._repeating.is_under_way
+        is_early = self.repeating is not None and self.repeating.is_under_way
         return is_early and isinstance(event, messages.BeginEpoch)
 
     def _drain_again(self) -> bool:
-        if self._repeating is None or not self.may_step or not self._repeating.takes_drain():
+        if self.repeating is None or not self.may_step or not self.repeating.takes_drain():
             return False
         self.guarded(self._drain)
         return True
@@ -281,6 +285,7 @@ class RegionLife(Life):
     def feed(self, event: messages.ElementEvent) -> None:
         """Give an event to the machine and perform what it answers."""
         commands = self.machine.handle(event)
+        self.moved_at = self.loop.clock.monotonic()
         if commands:
             with self.pauses.during(not any(isinstance(command, messages.Restore) for command in commands)):
                 self.guarded(lambda: self._perform(commands))
@@ -289,8 +294,8 @@ class RegionLife(Life):
         for command in commands:
             match command:
                 case messages.RunDrain():
-                    if self._repeating is not None:
-                        self._repeating.begins_drain()
+                    if self.repeating is not None:
+                        self.repeating.begins_drain()
                     self._drain()
                 case messages.Forward(marker):
                     for id in self._links & self.loop.ends.outputs.keys():
@@ -314,8 +319,9 @@ class RegionLife(Life):
 
     def published(self, epoch: Epoch) -> None:
         """The element's state of `epoch` counts. Called by the region's thread."""
-        if self._repeating is not None:
-            self._repeating.published(epoch)
+        self.borders.published(epoch)
+        if self.repeating is not None:
+            self.repeating.published(epoch)
 
     def _pin(self, epoch: Epoch, attempt: Attempt, links: frozenset[ConnectionId]) -> None:
         kept = {id: tuple(batches) for id, batches in (self._kept or {}).items()}
@@ -324,8 +330,8 @@ class RegionLife(Life):
             captured = {id: self.loop.ends.inputs[id].ahead_of(token) or () for id in links}
             on_the_way = OnTheWay(kept, captured)
             self._pinned = self.loop.worker.pin(epoch, attempt, on_the_way, self.borders.pinned(epoch))
-        if self._repeating is not None:
-            self._repeating.pinned(epoch)
+        if self.repeating is not None:
+            self.repeating.pinned(epoch)
         self._overtaking.over()
         self._awaits_epoch = False
         self.rereading.pinned(epoch)
@@ -360,8 +366,8 @@ class RegionLife(Life):
             for batch in batches:
                 self.loop.ends.outputs[id].put_batch(batch, self.must_give_up)
         lost = self.borders.restored(epoch)
-        if self._repeating is not None:
-            self._repeating.restored(epoch)
+        if self.repeating is not None:
+            self.repeating.restored(epoch)
         if lost:
             self.loop.metrics.lost_rows += lost
             reach = sinks_behind(self.loop.worker.plan.graph)

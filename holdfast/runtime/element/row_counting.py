@@ -28,3 +28,8 @@ def count_later(worker: Worker, work: Work, metrics: ElementMetrics, now: float)
 def count_now(worker: Worker, name: OperatorName, piece: Slice) -> int:
     """The rows of a slice, found with some work if need be; 0 if its source cannot tell."""
     return worker.source(name).count_rows(piece) or 0
+
+
+def uncounted_of(work: Work) -> list[tuple[OperatorName, Slice]]:
+    """Slices of a step whose rows nobody has counted."""
+    return [(name, piece) for name, piece in work.slices.items() if piece.rows is None]

@@ -13,7 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.checkpoint import own_records
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
+from holdfast.checkpoint.read_ahead import ReadAhead, SeenPairs, keys_of
 from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
 from holdfast.clock import Clock
 from holdfast.compiler.compile import clock_of, logic_of
@@ -21,7 +23,7 @@ from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
 from holdfast.failpoints import fp
-from holdfast.ids import Attempt, ConnectionId, Epoch, OperatorName, RegionName
+from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, Epoch, OperatorName, RegionName
 from holdfast.language.checkpoint_form import INCREMENTAL
 from holdfast.language.connectors import POSITION_FIELDS, Source, Stamp
 from holdfast.language.graph import (
@@ -33,7 +35,9 @@ from holdfast.language.graph import (
 )
 from holdfast.operators.kinds import kind_of
 from holdfast.runtime.element.borders import BorderNumbers
-from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work, delivery_of, uses_of
+from holdfast.runtime.element.deliveries import delivery_of, uses_of
+from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work
+from holdfast.runtime.element.poisoned_step import poison_of
 from holdfast.runtime.engines.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.region.restore_budget import RestoreBudget
@@ -233,20 +237,50 @@ class Worker:
         return ElementPart(*place, operators, kept, captured, pinned.borders)
 
     def restore(
-        self, epoch: Epoch, parts: Mapping[str, OperatorPart | None] | None, store: Store | None
+        self,
+        epoch: Epoch,
+        parts: Mapping[str, OperatorPart | None] | None,
+        store: Store | None,
+        seen: SeenPairs | None = None,
     ) -> None:
-        """Load the operators' parts of `epoch`; None: initial state, of all or of one."""
+        """Load the operators' parts of `epoch`; None: initial state, of all or of one. `seen`: pairs that were read
+        before."""
         self._stored_files = {}  # what was stored for an epoch that is given up may be gone soon
-        for name, run in self.runs.items():
+        for name in self.runs:
             if parts is not None and name not in parts:
                 raise MismatchError(
                     f"epoch {epoch} holds no state of operator {name!r}.",
                     cure="Give the operator the name it had, or start with a new store.",
                 )
-            run.restore(epoch, None if parts is None else parts[name], store)
+        if parts is None:
+            for run in self.runs.values():
+                run.restore(epoch, None, store)
+            return
+        assert store is not None
+        with ReadAhead(store, keys_of(parts[name] for name in self.runs), seen) as pairs:
+            for name, run in self.runs.items():
+                run.restore(epoch, parts[name], store, pairs)
+
+    def adopt(self, store: Store | None) -> None:
+        """Begin without an epoch: with the initial state, or, of operators that were outside of regions until too much was lost, with
+        that of their own checkpoints. DamagedError if one cannot be read: what it held was not counted as lost."""
+        adopted = [name for name in self.runs if name in self.plan.adopted]
+        known = {name: own_records.load(store, name) for name in adopted if store is not None}
+        parts = {name: found.part for name, found in known.items() if found is not None}
+        self.restore(INITIAL_EPOCH, {name: parts.get(name) for name in self.runs} if parts else None, store)
+        for name in parts:
+            run = self.runs[name]
+            assert isinstance(run, KeyedRun | HostedRun)
+            run.store_anew()  # an epoch refers to what is in the entries of its region
 
     def source(self, name: OperatorName) -> Source:
         return next(run.source for run in self.sources if run.name == name)
+
+    def sources_are_finished(self) -> bool:
+        """The run is to end in order. True if sources have nothing that was received and that another run could not read."""
+        for run in self.sources:
+            run.finish()
+        return all(run.dry for run in self.sources)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -271,7 +305,10 @@ class Worker:
                 chooser = self._budget.chooser(
                     op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)
                 )
-                return KeyedRun(op.name, KeyedTask(op.name, logic_of(op, plan)), self.engine, entry, chooser)
+                poison = poison_of(op)
+                limit_s = None if poison is None else poison.timeout_s
+                task = KeyedTask(op.name, logic_of(op, plan), poison is not None, limit_s)
+                return KeyedRun(op.name, task, self.engine, entry, chooser)
             case HostedSpec() as spec:
                 stamped_ports = tuple(StreamRef(op.name, p) in plan.stamped for p in range(op.outputs))
                 source_index = plan.source_index.get(op.name, 0)

@@ -94,6 +94,10 @@ class KeyedTask:
 
     operator: OperatorName
     logic: KeyedLogic
+    may_die: bool = False
+    """What it does with a row may end the process it runs in: that must not be the driver's."""
+    limit_s: float | None = None
+    """After this time a step counts as dead; None: never."""
 
 
 @dataclass(frozen=True, slots=True)

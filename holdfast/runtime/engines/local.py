@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, Sink, Slice
 from holdfast.language.graph import Operator
 from holdfast.operators.bad_rows import checked
 from holdfast.operators.kinds import stateless_kind
-from holdfast.operators.shared.logic import Place, Share
+from holdfast.operators.shared.logic import Place, Segments, Share
 from holdfast.operators.shared.timed import rising, times_of
 from holdfast.runtime.engines import engine
+from holdfast.runtime.engines.apart import apart
 from holdfast.runtime.engines.engine import Engine, Frame
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
@@ -75,7 +77,9 @@ class LocalEngine(Engine):
         return pa.concat_tables([f.select(frames[0].column_names) for f in frames])
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
-        return list(stateless_kind(operator).tables(operator, inputs[0]))
+        work = partial(stateless_kind(operator).tables, operator, inputs[0])
+        poison = getattr(operator.spec, "poison", None)
+        return list(work() if poison is None else apart(work, poison.timeout_s))
 
     def collect_times(self, frame: Frame) -> pa.Table:
         return rising(frame)
@@ -122,8 +126,23 @@ class LocalEngine(Engine):
             needed = frame.select(list(logic.needed(port)))
             for partition, rows in logic.shares(port, needed, partitions).items():
                 shares.setdefault(partition, []).append((port, rows))
-        versions = list(state.partitions)
-        meta, counts = state.meta, []
+        work = partial(self._applied, task, state, shares, name)
+        versions, meta, counts, tables = apart(work, task.limit_s) if task.may_die else work()
+        made = {port: table for port, table in enumerate(tables) if table.num_rows}
+        advanced = engine.KeyedState(tuple(versions), meta, state.counting(counts), state.pins)
+        return engine.KeyedOutput(advanced, made, tables[0].num_rows)
+
+    def _applied(
+        self,
+        task: engine.KeyedTask,
+        state: engine.KeyedState,
+        shares: Mapping[int, list[Share]],
+        name: engine.StepName,
+    ) -> tuple[list[Segments], Any, list[Mapping[str, int]], list[pa.Table]]:
+        """What the partitions give: their segments, the new meta, counts, and one table per output port."""
+        logic, versions = task.logic, list(state.partitions)
+        meta: Any = state.meta
+        counts: list[Mapping[str, int]] = []
         outputs: list[list[pa.Table]] = [[schema.empty_table()] for schema in logic.outputs]
         (self.live / engine.STATE).mkdir(parents=True, exist_ok=True)
         for partition in sorted(shares):
@@ -134,10 +153,7 @@ class LocalEngine(Engine):
             counts.append(applied.counts)
             for port, table in enumerate(applied.outputs):
                 outputs[port].append(table)
-        tables = [pa.concat_tables(port) for port in outputs]
-        made = {port: table for port, table in enumerate(tables) if table.num_rows}
-        advanced = engine.KeyedState(tuple(versions), meta, state.counting(counts), state.pins)
-        return engine.KeyedOutput(advanced, made, tables[0].num_rows)
+        return versions, meta, counts, [pa.concat_tables(port) for port in outputs]
 
     def load_keyed(
         self,

@@ -1,4 +1,6 @@
-"""A queue whose batches can be had again, between elements that restart alone. What it means: `protocol/preserved.py`."""
+"""A queue whose batches can be had again: between elements that restart alone, and into regions by `.replayable()`. What it
+means: `protocol/preserved.py`.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,22 @@ class PreservedQueue(Queue):
     """Batches that were taken stay in their files until an epoch of the receiver covers them. No markers travel in it."""
 
     def __init__(
-        self, id: ConnectionId, signals: Signals, *, unbounded: bool = False, repeats: bool = True
+        self,
+        id: ConnectionId,
+        signals: Signals,
+        *,
+        unbounded: bool = False,
+        repeats: bool = True,
+        waits: bool = True,
     ) -> None:
-        """`repeats`: the sender may go back and send again."""
+        """`repeats`: the sender may go back and send again. `waits`: so it does when the receiver's region is parked; else what
+        nobody has taken yet is thrown away."""
         super().__init__(id, signals, unbounded=unbounded)
-        self._repeats = repeats
+        self._repeats, self._waits = repeats, waits
         self._kept: Preserved[Parcel] = Preserved()
         self._items = cast("deque[Parcel | Marker]", self._kept.waiting)
+        self._ever_taken = 0
+        """Batches that were taken once, or that an earlier run had recorded."""
 
     # --- the sender's side --------------------------------------------------------------------------------------
 
@@ -45,13 +56,17 @@ class PreservedQueue(Queue):
                 if give_up():
                     raise Interrupted
                 self._signals.condition.wait(1.0)
-            if self._put(Parcel(batch, self.sent + batch.rows)):
+            parcel = Parcel(batch, self.sent + batch.rows)
+            self.sent = parcel.end
+            if self._throws_away:
+                self._throw(parcel)
+                return
+            if self._put(parcel):
                 self._count(batch, 1)
             else:
                 batch.hold.let_go()
             if not self._repeats:
                 self._kept.sent_for_good(self._kept.sent)
-            self.sent += batch.rows
             self._signals.condition.notify_all()
 
     def _put(self, parcel: Parcel) -> bool:
@@ -68,6 +83,11 @@ class PreservedQueue(Queue):
     def place_of_sender(self) -> Place:
         return Place(self._kept.sent, self.sent)
 
+    @property
+    def may_come_again(self) -> list[int]:
+        """Rows of each batch that was sent since the sender's newest epoch."""
+        return self._kept.may_come_again
+
     def send_again(self, place: Place) -> None:
         """The sender went back: what it sent since comes again, and is let go of."""
         with self._signals.condition:
@@ -80,13 +100,23 @@ class PreservedQueue(Queue):
             self._kept.sent_for_good(place.batches)
 
     def rewind(self, row: int) -> None:
-        raise AssertionError("what waits here is never sent anew")
+        assert not self._repeats, "what waits here is never sent anew"
+        with self._signals.condition:
+            waits = [parcel.end for parcel in self._kept.uncovered]
+            stay = [end for end in waits if end <= row]
+            first = self._kept.highest - len(waits)
+            for parcel in self._kept.drop_behind(max(self._ever_taken, first + len(stay))):
+                self._count(parcel.batch, -1)
+                parcel.batch.hold.let_go()
+            left = self._kept.uncovered
+            self.sent = max(row, left[-1].end if left else self.taken)
 
     # --- the receiver's side ------------------------------------------------------------------------------------
 
     def pop(self) -> Parcel | Marker:
         parcel = self._kept.take()
         parcel.batch.hold.take()  # one for the step, one for the case that it must be done again
+        self._ever_taken = max(self._ever_taken, self._kept.taken)
         self._count(parcel.batch, -1)
         self.taken = parcel.end
         self._signals.condition.notify_all()
@@ -117,4 +147,30 @@ class PreservedQueue(Queue):
         raise AssertionError("steps take whole batches here, or they could not be done again")
 
     def throw_away(self, now: bool) -> None:
-        """Nothing is thrown away: the sender waits."""
+        if self._waits:
+            return
+        with self._signals.condition:
+            self._throws_away = now
+            for parcel in self._kept.drop_behind(self._ever_taken) if now else ():
+                self._count(parcel.batch, -1)
+                self._throw(parcel)
+            self._signals.condition.notify_all()
+
+    def _throw(self, parcel: Parcel) -> None:
+        self.thrown_away += parcel.batch.rows
+        parcel.batch.hold.let_go()
+
+    # --- from run to run ----------------------------------------------------------------------------------------
+
+    @property
+    def uncovered(self) -> list[Parcel]:
+        """What no epoch of the receiver covers, in order."""
+        with self._signals.condition:
+            return self._kept.uncovered
+
+    def go_on_with(self, parcels: Sequence[Parcel], taken: int, sent: int, sizes: Sequence[int]) -> None:
+        """What an earlier run left: see `Preserved.go_on_with`. Comes after `open`."""
+        self._kept.go_on_with(parcels, taken, sent, sizes)
+        self._ever_taken = taken + len(parcels)
+        for parcel in parcels:
+            self._count(parcel.batch, 1)

@@ -16,6 +16,7 @@ from holdfast.checkpoint.change.founding import refuse_unfinished
 from holdfast.checkpoint.look.epochs import newest_manifest, regions
 from holdfast.checkpoint.manifest import Manifest, references
 from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch
+from holdfast.checkpoint.read_ahead import SeenPairs
 from holdfast.checkpoint.retention import Collector, Retention
 from holdfast.checkpoint.savepoints import Savepoints
 from holdfast.checkpoint.stored_names import record_name
@@ -66,6 +67,8 @@ class RegionEpochs:
         settings = region.settings
         self._collector = Collector(store, region.name, Retention(settings.keep, settings.keep_for_s))
         self.savepoints = Savepoints(store, region.name)
+        self.seen = SeenPairs(store)
+        """What was read to verify the epoch to begin with, for restoring it."""
         self._withdrawn: Epoch | None = None
         self._fetched = itertools.count()
         members = set(region.members)
@@ -96,6 +99,7 @@ class RegionEpochs:
     def go_back(self, epoch: Epoch) -> None:
         """Begin with an epoch before the newest one, which goes before anything else changes."""
         self._withdrawn = None if self.current is None else self.current.epoch
+        self.seen.forget()
         self.current = self.read(epoch) if epoch else None
         self._check_fit()
 
@@ -140,13 +144,13 @@ class RegionEpochs:
     def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> OnTheWay:
         """Load an element's state of `epoch`; returns the batches that were on their way at it."""
         if epoch == INITIAL_EPOCH:
-            worker.restore(epoch, None, self.store)
+            worker.adopt(self.store)
             return OnTheWay()
         assert self.current is not None
         assert self.current.epoch == epoch
         self._collector.sweep_next()  # an epoch that was abandoned left something behind
         new = [name for name in worker.runs if self.current.may_begin(name)]
-        worker.restore(epoch, {**dict.fromkeys(new), **self.current.operators()}, self.store)
+        worker.restore(epoch, {**dict.fromkeys(new), **self.current.operators()}, self.store, self.seen)
         part = self.current.parts.get(worker.element.name)
         if part is None:
             return OnTheWay()
@@ -199,6 +203,7 @@ class RegionEpochs:
                 raise
         added = len(data) + stored_bytes(manifest, self.current)
         self.current = manifest
+        self.seen.forget()
         return added
 
     def _is_published(self, epoch: Epoch, data: bytes) -> bool:

@@ -43,7 +43,7 @@ def look(epochs: RegionEpochs, workers: Sequence[Worker]) -> Found:
     try:
         epoch, record = epochs.find()
         newest = epochs.current
-        verify(newest, workers, epochs.store, epochs.live)
+        verify(newest, workers, epochs.store, epochs.live, epochs.seen)
         return Found(epoch, record)
     except DamagedError as error:
         if not proves_withheld(newest, workers, epochs.store):
@@ -65,7 +65,7 @@ def _fall_back(
         raise refusal(error, epochs) from error  # the epoch that sinks showed last is not there any more
     try:
         epochs.go_back(before)
-        verify(epochs.current, workers, epochs.store, epochs.live)
+        verify(epochs.current, workers, epochs.store, epochs.live, epochs.seen)
     except HoldfastError as second:
         epochs.stay()
         raise refusal(error, epochs) from second

@@ -26,17 +26,21 @@ from holdfast.runtime.failures import Cause, is_fatal, is_no_space, may_pass, pa
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.metrics import RegionMetrics
 from holdfast.runtime.region.aware_trigger import trigger_of
+from holdfast.runtime.region.causes import cause_after
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.fallback import look
+from holdfast.runtime.region.holdups import sentence
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.space import Space
-from holdfast.runtime.region.standing import standing
+from holdfast.runtime.region.standing import standing, tell_overdue, who_holds_up
 from holdfast.runtime.region.timers import Timers
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
 
 MAX_BACKOFF_S = 30.0
+OVERDUE_S = 10.0
+"""An epoch that takes longer, or longer than half of the drain timeout, is told of, with who holds it up."""
 
 
 class Region:
@@ -67,7 +71,8 @@ class Region:
         self._timers: Timers[messages.ControllerEvent | Callable[[], None]] = Timers(clock)
         self._saved: messages.ControllerRecord | None = None
         self._start: messages.Start | None = None
-        self._begun = 0.0
+        self.begun: float | None = None
+        """When the epoch under way, or the last one, began."""
         self._ending = False
         self.stops_at_end = False
         self._final_requested: Attempt | None = None
@@ -220,17 +225,11 @@ class Region:
             own = "" if self.plan.settings.retries_own else event.own
             reached = sum(life.rereading.since_restore for life in self.lives.values())
             event = replace(event, reached=reached, own=own)
-        match event:
-            case messages.ElementFailed(element=element, reason=reason):
-                self._cause = Cause(f"{element}: {reason}", element, self.lives[element].error)
-            case messages.UploadFailed(element=element, reason=reason):
-                self._cause = Cause(f"{element}: {reason}", element)
-            case messages.PublishFailed(reason=reason) | messages.CommitFailed(reason=reason):
-                self._cause = Cause(reason)
-            case messages.DrainTimedOut() | messages.ResetTimedOut():
-                self._cause = replace(self._cause, error=None)
-            case messages.Acked(element=element):
-                self._last_acked = element
+        elif isinstance(event, messages.DrainTimedOut):
+            event = replace(event, held_up_by=sentence(who_holds_up(self)))
+        self._cause = cause_after(event, self._cause, self.lives)
+        if isinstance(event, messages.Acked):
+            self._last_acked = event.element
         for command in self.controller.handle(event):
             self._perform(command)
 
@@ -254,9 +253,7 @@ class Region:
                 self._timers.cancel("drain")
                 self.announce(events.EpochAborted(self.plan.name, epoch, self._cause.reason))
             case commands.StartDrainTimer(epoch, attempt):
-                self._timers.set(
-                    "drain", self.plan.settings.drain_timeout_s, messages.DrainTimedOut(epoch, attempt)
-                )
+                self._time_epoch(epoch, attempt)
             case commands.StartResetTimer(epoch, attempt):
                 self._timers.set(
                     "reset", self.plan.settings.reset_timeout_s, messages.ResetTimedOut(epoch, attempt)
@@ -291,11 +288,17 @@ class Region:
 
     def _begin_epoch(self, command: messages.BeginEpoch | messages.Prepare) -> None:
         if isinstance(command, messages.BeginEpoch):
-            self._begun = self._clock.monotonic()
             # Where nothing can be drained, what is on its way is stored with the savepoint.
             self.naming.begin(drained=command.style == "drain" or not self.plan.shape.drains)
         self.trigger.epoch_begun()
         self._send(command)
+
+    def _time_epoch(self, epoch: Epoch, attempt: Attempt) -> None:
+        """The epoch begins, or what has to be ready for it: tell of it when it takes long, give it up when it takes too long."""
+        self.begun = self._clock.monotonic()
+        limit_s = self.plan.settings.drain_timeout_s
+        self._timers.set("drain", limit_s, messages.DrainTimedOut(epoch, attempt))
+        self._timers.set("overdue", min(OVERDUE_S, limit_s / 2), partial(tell_overdue, self, epoch))
 
     def _go_on(self, command: messages.Resume | messages.GoOn) -> None:
         if isinstance(command, messages.GoOn):
@@ -341,7 +344,10 @@ class Region:
             self.tell(messages.PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
             return
         self._cause = Cause()
-        ms, predicted = round((self._clock.monotonic() - self._begun) * 1000, 1), self.restoring.predicted()
+        ms, predicted = (
+            round((self._clock.monotonic() - (self.begun or 0.0)) * 1000, 1),
+            self.restoring.predicted(),
+        )
         forms = [op.form.kind for part in parts.values() for op in part.operators.values() if op.form]
         told = (ms, added, predicted, forms.count("base"), forms.count("delta"), self._last_acked)
         self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told))

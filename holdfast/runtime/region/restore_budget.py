@@ -22,8 +22,8 @@ from holdfast.checkpoint.adaptive import (
     taken,
     tracking,
 )
+from holdfast.checkpoint.costs.restore_time import Speed
 from holdfast.checkpoint.parts import Chained, StoredForm
-from holdfast.checkpoint.restore_time import Speed
 from holdfast.ids import OperatorName
 
 

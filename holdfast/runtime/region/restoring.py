@@ -10,7 +10,7 @@ import json
 import logging
 from typing import Any
 
-from holdfast.checkpoint.restore_time import Speed
+from holdfast.checkpoint.costs.restore_time import Speed
 from holdfast.checkpoint.stored_names import record_name
 from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan

@@ -17,6 +17,7 @@ from holdfast.checkpoint import chain
 from holdfast.checkpoint.blobs import BlobRef, get_blob
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
+from holdfast.checkpoint.read_ahead import SeenPairs
 from holdfast.durable import remove_quietly
 from holdfast.ids import INITIAL_EPOCH
 from holdfast.runtime.element.worker import Worker
@@ -31,12 +32,15 @@ AT_ONCE = 4
 """Pieces verified at the same time: checksums leave Python's lock."""
 
 
-def verify(manifest: Manifest | None, workers: Iterable[Worker], store: Store, live: Path) -> None:
-    """Raises what restoring would raise: DamagedError, MismatchError, InputError."""
+def verify(
+    manifest: Manifest | None, workers: Iterable[Worker], store: Store, live: Path, seen: SeenPairs
+) -> None:
+    """Raises what restoring would raise: DamagedError, MismatchError, InputError. Pairs are read by `seen`, which has
+    them for the restore."""
     runs = [run for worker in workers for run in worker.runs.values()]
     epoch = INITIAL_EPOCH if manifest is None else manifest.epoch
     parts = {} if manifest is None else manifest.operators()
-    values = {} if manifest is None else _read(manifest, store, live)
+    values = {} if manifest is None else _read(manifest, store, live, seen)
     for run in runs:
         if isinstance(run, SourceRun | SinkRun) and run.name in parts and run.name not in values:
             get_blob(store, None)
@@ -44,14 +48,14 @@ def verify(manifest: Manifest | None, workers: Iterable[Worker], store: Store, l
             run.source.seek(values.get(run.name))
         elif isinstance(run, HostedRun) and run.name in parts:
             pairs = parts[run.name].pairs
-            run.check_stored(chain.rest_of(store, pairs) if pairs else values[run.name])
+            run.check_stored(chain.rest_of(seen, pairs) if pairs else values[run.name])
     for run in runs:
         if isinstance(run, SinkRun):
             shown = parts[run.name].epoch if run.name in parts else None
             run.sink.verify(shown or epoch, values.get(run.name))
 
 
-def _read(manifest: Manifest, store: Store, live: Path) -> dict[str, Any]:
+def _read(manifest: Manifest, store: Store, live: Path, seen: SeenPairs) -> dict[str, Any]:
     """Read every piece; returns the blobs, decoded, by operator. State stays where restoring looks for it, so that it is
     read once; batches on their way are read again."""
     scratch = live / "verify"
@@ -60,7 +64,7 @@ def _read(manifest: Manifest, store: Store, live: Path) -> dict[str, Any]:
 
     def look_at(piece: Piece) -> Any:
         if isinstance(piece.ref, BlobRef):
-            data = get_blob(store, piece.ref)
+            data = get_blob(seen, piece.ref)
             return codec.decode(data) if piece.kind == "blob" else None
         if piece.kind == "segment":
             return fetched(store, piece.ref, live / STATE)

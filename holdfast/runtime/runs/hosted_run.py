@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from holdfast.checkpoint import chain
-from holdfast.checkpoint.blobs import BlobRef
+from holdfast.checkpoint.blobs import BlobRef, PairReader
 from holdfast.checkpoint.chain import Restored
 from holdfast.checkpoint.parts import OperatorPart, Whole
 from holdfast.errors import StateError, TopologyError
@@ -85,6 +85,7 @@ class HostedRun(HostedWork, Remembering):
         self._before: bytes | None = None
         self._forgetful_steps = 0
         self._as_stored: bytes | None = None
+        self._on_its_way: tuple[bytes | None] | None = None
         self._at_work: Row | None = None
         self._unguarded_calls = 0
         self._attributes: list[str] | None = None
@@ -126,16 +127,31 @@ class HostedRun(HostedWork, Remembering):
         self._to_time(stored)
         return True
 
-    def note_stored(self) -> None:
-        """The state is what a restart would find: just restored, or in a checkpoint."""
+    def note_restored(self) -> bool:
+        """The state is what a restart would find. True if it lacked attributes."""
+        self._as_stored, self._on_its_way = self._known_now(), None
+        return bool(self.filled)
+
+    def note_pinned(self) -> None:
+        """The state is on its way into the store: a restart finds it, or the one before."""
+        self._on_its_way = (self._known_now(),)
+
+    def note_stored(self, is_durable: bool) -> None:
+        """What was pinned has arrived, or not."""
+        if is_durable and self._on_its_way is not None:
+            (self._as_stored,) = self._on_its_way
+        self._on_its_way = None
+
+    def _known_now(self) -> bytes | None:
         is_known = not self._forgetful_steps and not self.is_conditional
-        self._as_stored = None if not is_known else instance_state.take_state(self.instance)
+        return instance_state.take_state(self.instance) if is_known else None
 
     def is_as_stored(self) -> bool:
         """After a step: True if a restart would find this very state. False also if that is not cheap to tell."""
         if self._before is None or len(self._before) > COMPARED_BYTES:
             return False
-        return instance_state.take_state(self.instance) == self._as_stored
+        state = instance_state.take_state(self.instance)
+        return state == self._as_stored and self._on_its_way in (None, (state,))
 
     def _encoded(self) -> bytes:
         return codec.encode(self._told(instance_state.take_state(self.instance)))
@@ -213,18 +229,20 @@ class HostedRun(HostedWork, Remembering):
         if self._versioned is not None:
             self._versioned.stored(epoch, pairs)
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         self._outbox = self._new_outbox()
         self._before, self.filled, self.epoch = None, (), epoch
         if self.instance is None or not self.thread.is_alive:
             self._call("__init__()", self._make)
-        versions = _versions(store, part) if part is not None and part.pairs else None
+        versions = _versions(pairs or store, part) if part is not None and part.pairs else None
         if part is None:
             instance_state.to_initial(self.instance, self._pristine)
             self._emitted = [0] * len(self._spec.ports)
             self._to_time({})
         else:
-            stored = codec.decode(blob_of(store, part)) if versions is None else versions.rest
+            stored = codec.decode(blob_of(pairs or store, part)) if versions is None else versions.rest
             state = self._taken_over(stored)
             instance_state.give_value(
                 self.instance, state if versions is None else {**state, **versions.payloads}
@@ -236,6 +254,11 @@ class HostedRun(HostedWork, Remembering):
             # Before open(): what that changes counts as a change.
             self._versioned.restored(epoch, self.instance, versions, None if part is None else part.form)
         self._call("open()", lambda: instance_state.open_again(self.instance))
+
+    def store_anew(self) -> None:
+        """The next checkpoint holds all of the state, and refers to nothing that was stored before."""
+        if self._versioned is not None:
+            self._versioned.restored(self.epoch, self.instance, None, None)
 
     def _to_time(self, stored: Mapping[str, Any]) -> None:
         self._stray = None
@@ -288,7 +311,7 @@ class HostedRun(HostedWork, Remembering):
         self._outbox.submit(item, port)
 
 
-def _versions(store: Store | None, part: OperatorPart) -> Restored:
+def _versions(store: PairReader | None, part: OperatorPart) -> Restored:
     assert store is not None
     fp("reset.op.load")
     restored = chain.restore(store, part.pairs)

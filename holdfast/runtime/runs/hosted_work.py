@@ -68,12 +68,21 @@ class HostedWork:
         elif self._letters and not control:  # rows of control ports cause no output, and no errors either
             work = self._guarded_rows
 
+        seconds = 0.0
+
         def alone() -> int:
+            nonlocal seconds
             self._outbox.closed_by = closed_by
-            return work(table, port, deadline, rises)
+            # Of this thread alone: what others do to the machine says nothing about the operator.
+            begun = time.thread_time()
+            done = work(table, port, deadline, rises)
+            seconds = time.thread_time() - begun
+            return done
 
         done = self._call(f"{method}()", alone)
         self._load.add(table, done)
+        if self._versioned is not None:
+            self._versioned.worked(port, done, seconds)
         return done
 
     def _rows(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:

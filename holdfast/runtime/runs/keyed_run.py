@@ -23,13 +23,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.checkpoint.adaptive import Cost, Form
+from holdfast.checkpoint.blobs import PairReader
+from holdfast.checkpoint.group_size import Sample
 from holdfast.checkpoint.parts import Groups, OperatorPart, StoredForm
 from holdfast.errors import DamagedError
 from holdfast.ids import Epoch, OperatorName
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines.engine import Engine, KeyedState, KeyedTask, Spare, StepName
 from holdfast.runtime.region.restore_budget import Chooser
+from holdfast.runtime.runs.group_profile import GroupProfile
 from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
+from holdfast.state.joins.sides import MERGED_ROWS
 from holdfast.state.keyed.change_log import ChangeLog
 from holdfast.state.keyed.layout import Block, Merge, Run, age_of, blocks_of
 from holdfast.state.keyed.segment import Segment
@@ -94,11 +98,15 @@ class KeyedRun(Remembering):
         self._life = 0
         self._lock = threading.Lock()
         self.state = KeyedState(tuple(() for _ in range(engine.partitions)))
+        self.groups = GroupProfile(MERGED_ROWS) if task.logic.with_groups(MERGED_ROWS) else None
+        """None: the operator keeps no groups, or the user says how large they are."""
+        self._had_before = 0
 
     @property
     def counts(self) -> dict[str, int]:
         """For people: without what operators count for themselves."""
-        return {name: count for name, count in self.state.counts.items() if not name.startswith("_")}
+        shown = {name: count for name, count in self.state.counts.items() if not name.startswith("_")}
+        return shown if self.groups is None else {**shown, "group_rows": self.groups.rows}
 
     def state_size(self) -> int:
         """Bytes of the segments of the current version, exactly."""
@@ -111,6 +119,8 @@ class KeyedRun(Remembering):
 
     def advance(self, state: KeyedState) -> None:
         """A step succeeded: `state` is the current version; segments nobody needs any more are removed."""
+        if self.groups is not None:
+            self.groups.stepped()
         with self._lock:
             self._log_changes(state)
             self.state = state
@@ -155,7 +165,18 @@ class KeyedRun(Remembering):
 
     # --- checkpoints --------------------------------------------------------------------------------------------
 
+    def _size_groups(self) -> None:
+        """From the next step on groups have the size that costs least."""
+        if self.groups is not None:
+            had = sum(self.had or ())
+            new, self._had_before = had - self._had_before, had
+            rows = sum(s.rows for partition in self.state.partitions for s in partition)
+            chosen = self.task.logic.with_groups(self.groups.chosen(rows, max(new, 0), self.state_size()))
+            assert chosen is not None
+            self.task = replace(self.task, logic=chosen)
+
     def pin(self, epoch: Epoch) -> KeyedPin:
+        self._size_groups()
         with self._lock:
             complete, self._tracked = self._tracked, self.task.logic.chained is not None
             pin = KeyedPin(self.state, tuple(log.pin() for log in self._changes), complete, self._life)
@@ -256,7 +277,11 @@ class KeyedRun(Remembering):
             for segment in segments
             if segment.name not in self._stored
         ]
+        begun = time.perf_counter()
         refs = self._engine.put_segments(self._entry, new, self._store)
+        if self.groups is not None:
+            size = sum(segment.bytes for _, segment in new)
+            self.groups.stored(Sample(len(new), size, time.perf_counter() - begun))
         found = self._stored | {s.name: ref for (_, s), ref in zip(new, refs, strict=True)}
         return [[found[segment.name] for segment in segments] for segments in partitions]
 
@@ -271,11 +296,13 @@ class KeyedRun(Remembering):
 
     # --- restore ------------------------------------------------------------------------------------------------
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         self._store = store
         part = part or OperatorPart()
         segments = list(map(list, part.segments))
-        blob = {} if part.blob is None else codec.decode(blob_of(store, part))
+        blob = {} if part.blob is None else codec.decode(blob_of(pairs or store, part))
         stored_meta = blob.get("meta")
         spare = self._note_lost(part.form, stored_meta) if self.tolerates_damage else None
         loaded = self._engine.load_keyed(self.task, segments, store, spare)
@@ -294,6 +321,11 @@ class KeyedRun(Remembering):
         self.advance(state)
         with self._lock:
             self._resume_chain(segments, part.form, loaded.as_stored)
+
+    def store_anew(self) -> None:
+        """The next checkpoint holds all of the state, and refers to nothing that was stored before."""
+        with self._lock:
+            self._resume_chain([[] for _ in self.state.partitions], None, False)
 
     def _note_lost(self, form: StoredForm | None, meta: Any) -> Spare:
         self.lost_groups = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.checkpoint.blobs import BlobRef, get_blob, put_blobs
+from holdfast.checkpoint.blobs import BlobRef, PairReader, get_blob, put_blobs
 from holdfast.checkpoint.parts import OperatorPart
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
@@ -49,8 +49,10 @@ class Remembering(ABC):
         """The pairs of `part_of` are durable, in its order. Called in the background."""
 
     @abstractmethod
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
-        """Go to the state of `part`; None: the initial state."""
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
+        """Go to the state of `part`; None: the initial state. `pairs`: what to read pairs by, if not by the store itself."""
 
     def state_size(self) -> int:
         """Bytes of the state now, about. Called between steps, often: it must be cheap. Where a source is, or what a sink has
@@ -76,13 +78,15 @@ class SourceRun(Remembering):
         self.closes = False
         """When it is dry, nothing more comes, ever: event time comes to its end."""
         self.closed = False
-        self._is_over = False
+        self._finishing = self._is_over = False
         """The run ends in order, and the source has nothing that another run would not find."""
 
     def finish(self) -> None:
-        """The run ends in order: give only what the source has received and cannot give again."""
-        self._is_over = not self.source.finish()
-        self.dry = self._is_over
+        """The run ends in order: give only what the source has received and cannot give again. It is told once."""
+        if not self._finishing:
+            self._finishing = True
+            self._is_over = not self.source.finish()
+            self.dry = self._is_over
 
     @property
     def counts(self) -> dict[str, int]:
@@ -112,10 +116,12 @@ class SourceRun(Remembering):
     def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
         return Prepared(blob=codec.encode(pinned, path=f"position of source {self.name!r}"))
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         fp("reset.source.seek")
         self.dry = self.closed = False
-        self.source.seek(self.beginning if part is None else codec.decode(blob_of(store, part)))
+        self.source.seek(self.beginning if part is None else codec.decode(blob_of(pairs or store, part)))
 
 
 class SinkRun(Remembering):
@@ -133,10 +139,12 @@ class SinkRun(Remembering):
         made = self.sink.prepare(epoch, pinned)
         return Prepared(blob=codec.encode(made, path=f"output of sink {self.name!r}"))
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         # An epoch made without a run carries on what an earlier one was to show.
         shown = epoch if part is None else part.epoch or epoch
-        self.sink.restore(shown, None if part is None else codec.decode(blob_of(store, part)))
+        self.sink.restore(shown, None if part is None else codec.decode(blob_of(pairs or store, part)))
 
 
 def store_values(
@@ -163,7 +171,7 @@ def store_values(
     return parts
 
 
-def blob_of(store: Store | None, part: OperatorPart) -> bytes:
+def blob_of(store: PairReader | None, part: OperatorPart) -> bytes:
     """The bytes of an operator part's blob, verified."""
     assert store is not None
     fp("reset.op.load")

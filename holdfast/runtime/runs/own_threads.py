@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from holdfast.checkpoint.blobs import PairReader
 from holdfast.checkpoint.parts import OperatorPart
 from holdfast.errors import StepFailed, TopologyError
 from holdfast.ids import Epoch
@@ -279,20 +280,22 @@ class ThreadedRun(HostedRun):
         """What threads did stays. The state is good unless one of them failed, or a call was left behind."""
         return self.instance is not None and self.thread.is_alive and self._failure is None
 
-    def note_stored(self) -> None:
-        pass
+    def _known_now(self) -> bytes | None:
+        return None
 
     def is_as_stored(self) -> bool:
         return False
 
-    def restore(self, epoch: Epoch, part: OperatorPart | None, store: Store | None) -> None:
+    def restore(
+        self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
+    ) -> None:
         until = time.monotonic() + PATIENCE_S
         is_quiet = self.permits.await_closed(lambda: time.monotonic() > until or self.permits.ended)
         if self.instance is not None and not (is_quiet and self.thread.is_alive):
             self._leave_behind()
         self._failure = None
         self._epoch_asked = self._epoch_told = False
-        super().restore(epoch, part, store)
+        super().restore(epoch, part, store, pairs)
         with self.permits.condition:
             self.permits.generation += 1
             self.permits.backlog = 0

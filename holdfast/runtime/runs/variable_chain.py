@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.checkpoint import chain
 from holdfast.checkpoint.adaptive import Cost, Form, Limits
 from holdfast.checkpoint.blobs import BlobRef
-from holdfast.checkpoint.chain import INCR, Chain, Link, Restored, Taken
+from holdfast.checkpoint.chain import Chain, Link, Restored, Taken
+from holdfast.checkpoint.costs.tracking_cost import Paces, logging_seconds
 from holdfast.checkpoint.parts import Chained, OperatorPart, StoredForm
+from holdfast.checkpoint.stored_names import INCR
 from holdfast.ids import Epoch
 from holdfast.language.checkpoint_form import CheckpointForm
 from holdfast.runtime.region.restore_budget import Chooser
@@ -80,6 +82,17 @@ class VersionedState:
         self._is_frozen = False
         """The last pin is being encoded."""
         self._epoch = Epoch(0)
+        self._is_followed = False
+        self._paces: dict[int, Paces] = {}
+        """Of steps by input port, with and without changes being followed."""
+        self._rows: dict[int, int] = {}
+        """Taken since the last pin, by input port."""
+
+    def worked(self, port: int, rows: int, seconds: float) -> None:
+        """A step of so many rows took so long."""
+        before = self._paces.get(port, Paces())
+        self._paces[port] = before.after(rows, seconds, is_followed=self._is_followed)
+        self._rows[port] = self._rows.get(port, 0) + rows
 
     def restored(self, epoch: Epoch, op: Any, found: Restored | None, form: StoredForm | None) -> None:
         """The operator has the state of `epoch`. `found`: None if it was not stored in versions."""
@@ -88,12 +101,14 @@ class VersionedState:
         self._described = {name: str(variables[name].shape) for name in self._versions}
         self._chain = NOTHING if found is None else self._fitting(found)
         self._pinned, self._is_frozen, self._epoch = None, False, epoch
+        self._rows.clear()
         self._chooser.resume(None if found is None else form)
         self._follow(self._chooser.tracking)
 
     def exchanged(self, op: Any) -> None:
         """The operator went back to an earlier state in the middle of a run: the next checkpoint builds on nothing."""
         self._versions = instance_state.versions_of(op)
+        self._is_followed = False
 
     def _fitting(self, found: Restored) -> Chain:
         """Without variables that are declared differently now: what they hold is not what is stored."""
@@ -107,6 +122,8 @@ class VersionedState:
     def pin(self, epoch: Epoch, rest: Any) -> PinnedVersions | FrozenVersions:
         """Encode what changed of the variables, or copy them as they are now; and `rest`, whole."""
         begun = time.monotonic()
+        logging_s = logging_seconds(self._paces, self._rows)
+        self._rows.clear()
         may_build = self._pinned is None and not self._is_frozen and epoch > self._epoch
         taken = self._deltas() if may_build and self._chooser.accepts_delta() else {}
         size = sum(len(data) for _, data in taken.values())
@@ -123,7 +140,8 @@ class VersionedState:
         if form == "base":
             taken = {name: ("base", versions.base()) for name, versions in self._versions.items()}
         link = chain.add(self._chain, epoch, taken, self._described, rest)
-        self._chooser.took(form, Cost(len(link.data.get(INCR, b"")), time.monotonic() - begun), refused)
+        cost = Cost(len(link.data.get(INCR, b"")), time.monotonic() - begun)
+        self._chooser.took(form, replace(cost, logging_s=logging_s) if form == "delta" else cost, refused)
         self._follow(self._chooser.tracking)
         self._pinned, self._epoch = link, epoch
         return PinnedVersions(link, self._chooser.record(form))
@@ -150,6 +168,7 @@ class VersionedState:
         }
 
     def _follow(self, tracking: bool) -> None:
+        self._is_followed = tracking
         for versions in self._versions.values():
             if tracking:
                 versions.follow()

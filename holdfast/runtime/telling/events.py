@@ -127,6 +127,17 @@ class EpochPublished(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class EpochOverdue(RunEvent):
+    """An epoch has been under way for long. `held_up_by`: elements, operators and connections."""
+
+    kind: ClassVar[str] = "epoch.overdue"
+    region: str
+    epoch: int
+    seconds: float
+    held_up_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpochAborted(RunEvent):
     kind: ClassVar[str] = "epoch.aborted"
     region: str
@@ -349,6 +360,17 @@ class OperatorCheckpointed(RunEvent):
     kind: ClassVar[str] = "operator.checkpoint"
     operator: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSizeChosen(RunEvent):
+    """What checkpoints of a window cost says that its groups should have another size. Seconds from one checkpoint to the next, by
+    rows of a group."""
+
+    kind: ClassVar[str] = "operator.group_size"
+    operator: str
+    rows: int
+    seconds_by_rows: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,9 @@ def _line_of_region(event: e.RunEvent) -> Line | None:
         case e.StateSizes(region, curves):
             points = sum(map(len, curves.values()))
             return DEBUG, "sizes of %s elements of region %r: %s points", (len(curves), region, points)
+        case e.EpochOverdue(region, epoch, seconds, held_up_by):
+            text = "region %r has been establishing epoch %s for %s s; it is held up by %s"
+            return WARNING, text, (region, epoch, seconds, held_up_by or "nobody who could be named")
         case e.EpochAborted(region, epoch, reason):
             return WARNING, "region %r gives epoch %s up: %s", (region, epoch, reason)
         case e.EpochWithdrawn(region, epoch, to, reason):
@@ -179,6 +182,8 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return INFO, "the stream of operator %r flows again, its loss budget is whole", (operator,)
         case e.OperatorCheckpointed(operator, number):
             return DEBUG, "operator %r stored its checkpoint %s", (operator, number)
+        case e.GroupSizeChosen(operator, rows):
+            return INFO, "operator %r keeps its window in groups of %s rows from now on", (operator, rows)
         case e.OperatorCheckpointFailed(operator, reason):
             return WARNING, "operator %r could not store its checkpoint: %s", (operator, reason)
         case e.OperatorDamaged(operator, reason):

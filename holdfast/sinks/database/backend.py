@@ -119,8 +119,26 @@ class Backend(ABC):
         """Remove tables, as far as nobody uses them."""
 
     @abstractmethod
+    def is_empty(self) -> bool:
+        """True if the table has no row."""
+
+    @abstractmethod
     def close(self) -> None:
         """The run ends."""
+
+
+GONE_CURE = (
+    "Put it back. To write all rows again, run with a new store; to go on without them, with a fork of this one: "
+    "`holdfast checkpoints fork`."
+)
+
+
+def refuse_dropped(found: Entry | None, shown: str) -> None:
+    """There is no table. MismatchError if the ledger says that something was written into it."""
+    if found is not None and found.epoch:
+        raise MismatchError(
+            f"{shown}, into which epochs up to {found.epoch} were written, is gone.", cure=GONE_CURE
+        )
 
 
 def accept(found: Entry | None, entry: Entry, shown: str) -> bool:

@@ -10,6 +10,7 @@ begins.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,18 +20,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import pyarrow as pa
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import ConfigError, DamagedError
+from holdfast.errors import ConfigError, DamagedError, MismatchError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
 from holdfast.language.connectors import SinkContext, StepId, TaskWriter
 from holdfast.sinks.database.address import Address
-from holdfast.sinks.database.backend import Backend, Staged, StageWriter, accept
+from holdfast.sinks.database.backend import GONE_CURE, Backend, Staged, StageWriter, accept
 from holdfast.sinks.database.columns import Columns, Mode, Wanted, columns_of
 from holdfast.sinks.database.statements import Entry
 from holdfast.sinks.staged import StagedSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+logger = logging.getLogger("holdfast.run")
 
 _LEFT_S = 24 * 3600.0
 _ANSWER = "writer long, rows long"
@@ -84,6 +87,9 @@ class DatabaseSink(StagedSink):
         self._stages = 0
         self._clock: Clock = SystemClock()
         self._shown: Epoch | None = None
+        self._total = 0
+        """Rows that were prepared for the table, over all epochs."""
+        self._is_looked_at = False
         self.wants_positions = mode != "append"
         self.elsewhere = "write into another table"
 
@@ -94,6 +100,7 @@ class DatabaseSink(StagedSink):
 
     def open(self, context: SinkContext) -> None:
         super().open(context)
+        self._is_looked_at = False
         self._backend_ = self._make_backend()
         self._run_id = secrets.token_hex(4)
         self._entry = Entry(
@@ -192,6 +199,7 @@ class DatabaseSink(StagedSink):
         stage, staged = cast(tuple[str | None, list[Staged]], sealed)
         writers = [one.writer for one in staged]
         rows = sum(one.rows for one in staged)
+        self._total += rows
         folded = self._backend.settle(stage, writers, rows) if stage is not None and rows else None
         made = {
             "table": self._wanted.table,
@@ -203,6 +211,7 @@ class DatabaseSink(StagedSink):
             "staged": folded or (stage if rows else "") or "",
             "writers": writers,
             "rows": rows,
+            "shown": self._total,
             "leftover": stage or "",
         }
 
@@ -228,7 +237,15 @@ class DatabaseSink(StagedSink):
 
     # --- after a failure ---
 
+    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
+        self._total = 0 if prepared is None else int(prepared.get("shown", 0))
+        super().restore(epoch, prepared)
+
     def check(self, epoch: Epoch, prepared: Any | None, committed: Epoch | None) -> None:
+        if prepared is not None and prepared["table"] == self._wanted.table:
+            is_shown = (committed or 0) >= epoch
+            rows = int(prepared.get("shown", 0)) - (0 if is_shown else int(prepared["rows"]))
+            self._look_for_rows(rows, prepared.get("after", 0) if not is_shown else epoch, committed)
         if prepared is None or not prepared["staged"] or (committed or 0) >= epoch:
             return
         self._refuse_other(epoch, prepared)
@@ -237,6 +254,24 @@ class DatabaseSink(StagedSink):
                 f"epoch {epoch} is not in {self.describe()} yet, and its staging table {prepared['staged']} is gone.",
                 cure="Nothing was changed. Use the database and table that this store wrote into.",
             )
+
+    def _look_for_rows(self, rows: int, epoch: int, committed: Epoch | None) -> None:
+        """Refuse a table whose ledger has forgotten what was written; tell, once in a run, of one that was emptied."""
+        if rows <= 0 or self._is_looked_at:
+            return
+        if committed is None:
+            raise MismatchError(
+                f"{rows} rows were written into {self.describe()} up to epoch {epoch}, and its ledger knows nothing of them: "
+                "the table is gone, or it is another one.",
+                cure=GONE_CURE,
+            )
+        self._is_looked_at = True
+        if self._wanted.mode != "changelog" and self._backend.is_empty():
+            logger.warning(
+                "sink %r: %s rows were written into %s up to epoch %s, and none is there any more. The run goes on behind them. If "
+                "they should be there, put them back, or run with a new store and another table to write all rows again.",
+                self._run.sink, rows, self.describe(), epoch,
+            )  # fmt: skip
 
     def _refuse_other(self, epoch: Epoch, prepared: Any) -> None:
         """What an earlier program staged is shown by one that writes the same columns in the same way."""

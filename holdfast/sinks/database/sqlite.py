@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import ConfigError, DamagedError, HoldfastError, InputError, NoSpaceError, StoreError
 from holdfast.sinks.database.address import Address
-from holdfast.sinks.database.backend import Backend, Ingest, accept, claimed
+from holdfast.sinks.database.backend import Backend, Ingest, accept, claimed, refuse_dropped
 from holdfast.sinks.database.columns import DELETES, Columns, Wanted
 from holdfast.sinks.database.rows import staged_schema, staged_type
 from holdfast.sinks.database.statements import (
@@ -159,7 +159,10 @@ class SqliteBackend(Backend):
             if entry is not None:
                 entry = replace(entry, target=self._wanted.table.lower())
                 if _exists(connection, LEDGER):
-                    accept(_read(connection, entry), entry, self._where)
+                    known = _read(connection, entry)
+                    accept(known, entry, self._where)
+                    if not _exists(connection, self._wanted.table):
+                        refuse_dropped(known, self._where)
             with transaction(connection):
                 self._check_table(connection)
                 if entry is not None:
@@ -309,6 +312,12 @@ class SqliteBackend(Backend):
     def _apply(self, connection: sqlite3.Connection, staged: str, writers: Sequence[int]) -> None:
         for statement in self.move.apply(quoted(staged), writers):
             connection.execute(statement)
+
+    def is_empty(self) -> bool:
+        with self._connected() as connection:
+            return (
+                connection.execute(f"SELECT 1 FROM {quoted(self._wanted.table)} LIMIT 1").fetchone() is None
+            )
 
     def close(self) -> None:
         """Every piece of work has a connection of its own."""

@@ -16,9 +16,13 @@ from holdfast.store.redis.connection import Command, Link
 from holdfast.store.redis.transactions import Session
 from holdfast.store.redis.values import Layout, Sealer, seal_identity
 
+ALONE = (0, 1)
+"""The place of a server that holds a whole store: number 0 of 1."""
 
-def create(link: Link, identity: Identity) -> None:
-    """Write the first values, all at once. If another process was faster, its values count."""
+
+def create(link: Link, identity: Identity, place: tuple[int, int] = ALONE) -> None:
+    """Write the first values, all at once. If another process was faster, its values count. `place`: which of how many
+    servers this one is."""
     layout, sealer = Layout(link.address.name), Sealer(link.address.url, identity.job_id)
     values: dict[str, bytes] = {
         layout.identity: seal_identity(identity),
@@ -28,6 +32,8 @@ def create(link: Link, identity: Identity) -> None:
         layout.names: sealer.seal_json([], "catalogue", "names"),
         layout.epochs: sealer.seal_json({}, "catalogue", "epochs"),
     }
+    if place != ALONE:
+        values[layout.place] = sealer.seal_json(place, "place")
     link.ask(("MSETNX", *(word for pair in values.items() for word in pair)))
 
 

@@ -59,6 +59,21 @@ def acquire(session: Session, *, take_over: bool) -> OwnerToken:
     return OwnerToken(token)
 
 
+def install(session: Session, token: OwnerToken) -> None:
+    """Make the owner of a store known on one of its further servers: from then on whoever has an older token is refused
+    there, too. FencedError if a newer owner was faster."""
+
+    def decide(replies: list[Any], again: bool) -> list[Command]:
+        record = session.read_owner(replies[0])
+        if record["token"] > token:
+            raise refusals.fenced(session.place, token)
+        mine = {"token": token, **liveness.this_process()}
+        return [("SET", session.layout.owner, session.sealer.seal_json(mine, "owner"))]
+
+    session.change(decide, reads=[("GET", session.layout.owner)], confirm=True, as_owner=False)
+    session.token = token
+
+
 def release(session: Session) -> None:
     """Say that the owner stopped cleanly. Without memory for that the lease is let go, which does as well."""
     layout, token = session.layout, session.token or 0

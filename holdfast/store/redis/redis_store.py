@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import ConfigError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import liveness, refusals, segment_copy
@@ -35,8 +36,11 @@ class RedisStore(Store):
 
     executors_may_write = True
 
-    def __init__(self, where: str | Address) -> None:
+    def __init__(self, where: str | Address, place: tuple[int, int] = catalogue.ALONE) -> None:
+        """`place`: which of how many servers it is, if the store is spread over several (several_servers.py)."""
         self.address = where if isinstance(where, Address) else parse(where)
+        assert not self.address.others, "a store over several servers is opened by open_redis"
+        self._place_in = place
         self.url = self.place = self.address.url
         self._link = Link(self.address)
         self._layout = Layout(self.address.name)
@@ -53,10 +57,15 @@ class RedisStore(Store):
         return super().open(topology)
 
     def _load_identity(self) -> Identity | None:
-        (value,) = self._link.ask(("GET", self._layout.identity))
+        value, place = self._link.ask(("GET", self._layout.identity), ("GET", self._layout.place))
         if value is None:
             return None
         identity = open_identity(self.url, value)
+        found = catalogue.ALONE
+        if place is not None:
+            found = tuple(Sealer(self.url, identity.job_id).open_json(place, "place"))
+        if found != self._place_in:
+            raise _wrong_place(self.url, found, self._place_in)
         self._known = Session(self._link, value, identity.job_id)
         return identity
 
@@ -64,7 +73,7 @@ class RedisStore(Store):
         catalogue.refuse_leftovers(self._link)
 
     def _create(self, identity: Identity) -> None:
-        catalogue.create(self._link, identity)
+        catalogue.create(self._link, identity, self._place_in)
 
     @property
     def _session(self) -> Session:
@@ -265,6 +274,18 @@ class RedisStore(Store):
 
     def _catalogue(self, which: str, value: Any) -> Any:
         return catalogue.read(self._session, which, value)
+
+
+def _wrong_place(url: str, found: tuple[int, ...], asked: tuple[int, int]) -> ConfigError:
+    """Keys are found by the number of a server: with other numbers nothing would be where it is looked for."""
+
+    def told(number: int, count: int) -> str:
+        return "a whole store" if count == 1 else f"server {number + 1} of {count} of a store"
+
+    return ConfigError(
+        f"{url} holds {told(*found)}, but is used as {told(*asked)}.",
+        cure="Name all servers of the store, in the order it was made with; to spread it anew, fork it into a new store.",
+    )
 
 
 def _key_of(field: bytes) -> str:

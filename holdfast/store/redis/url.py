@@ -1,6 +1,7 @@
 """From a Redis URL to an address, and what of it people may see.
 
     redis://[USER:PASSWORD@]HOST[:PORT]/[DB]?name=NAME      rediss:// for TLS
+    redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT,…/[DB]?name=NAME      one store over several servers (several_servers.py)
     unix:///PATH/TO/SOCKET?db=DB&name=NAME
 
 Options: `name` (which store of the server, default "main"), `durable=no`, `insecure=yes`, `timeout` (seconds of one
@@ -12,8 +13,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass, field
-from urllib.parse import unquote
+from dataclasses import dataclass, field, replace
+from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import ConfigError, StoreError
 from holdfast.store.names import check_name
@@ -38,13 +39,18 @@ class Server:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
 
-    def url(self, query: str) -> str:
+    def url(self, query: str, others: tuple[Server, ...] = ()) -> str:
         """For people: without the password."""
         if self.socket:
             return f"unix://{self.socket}?db={self.db}&{query}"
         who = "" if self.user is None and self.password is None else f"{self.user or ''}:***@"
+        hosts = ",".join(each.listens_at for each in (self, *others))
+        return f"redis{'s' if self.tls else ''}://{who}{hosts}/{self.db}?{query}"
+
+    @property
+    def listens_at(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"redis{'s' if self.tls else ''}://{who}{host}:{self.port}/{self.db}?{query}"
+        return f"{host}:{self.port}"
 
     def mask(self, text: str) -> str:
         """A text of somebody else's without the password."""
@@ -61,11 +67,17 @@ class Address:
     timeout_s: float = 30.0
     patience_s: float = 15.0
     lease_s: float = 20.0
+    others: tuple[Server, ...] = ()
+    """Further servers that the store is spread over."""
 
     @property
     def url(self) -> str:
         """For people: a store that is not durable says so."""
-        return self.server.url(f"name={self.name}{'' if self.durable else '&durable=no'}")
+        return self.server.url(f"name={self.name}{'' if self.durable else '&durable=no'}", self.others)
+
+    def each(self) -> list[Address]:
+        """The address of every server, alone."""
+        return [replace(self, server=server, others=()) for server in (self.server, *self.others)]
 
 
 def parse(url: str) -> Address:
@@ -77,11 +89,13 @@ def parse(url: str) -> Address:
         name = check_name("store", options.text("name", "main"))
     except StoreError as error:
         raise ConfigError(error.message, cure=error.cure) from None
-    server = _server(options)
+    servers = _servers(options)
     if not options.flag("insecure", default=False):
-        _refuse_open(server)
+        for each in servers:
+            _refuse_open(each)
     return Address(
-        server=server,
+        server=servers[0],
+        others=tuple(servers[1:]),
         name=name,
         durable=options.flag("durable", default=True),
         timeout_s=options.seconds("timeout", Address.timeout_s),
@@ -90,7 +104,17 @@ def parse(url: str) -> Address:
     )
 
 
-def _server(options: Options) -> Server:
+def _servers(options: Options) -> list[Server]:
+    hosts = options.parts.netloc.rpartition("@")[2].split(",")
+    if options.parts.scheme == "unix" or len(hosts) == 1:
+        return [_server(options)]
+    if len(set(hosts)) < len(hosts) or not all(hosts):
+        options.refuse("names a server twice, or none between two commas")
+    return [_server(options, host) for host in hosts]
+
+
+def _server(options: Options, host: str | None = None) -> Server:
+    """The server of a URL; `host`: which one, if it names several."""
     parts, path = options.parts, unquote(options.parts.path)
     is_unix = parts.scheme == "unix"
     if is_unix and not path.startswith("/"):
@@ -99,11 +123,12 @@ def _server(options: Options) -> Server:
     if not database.isdecimal():
         options.refuse("names a database that is not a number")
     try:
-        port = parts.port or PORT
+        at = parts if host is None else urlsplit(f"//{host}")
+        port = at.port or PORT
     except ValueError:
         options.refuse("names a port that is not one")
     return Server(
-        host="" if is_unix else parts.hostname or "localhost",
+        host="" if is_unix else at.hostname or "localhost",
         port=port,
         db=int(database),
         socket=path if is_unix else "",

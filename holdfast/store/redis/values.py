@@ -34,6 +34,8 @@ class Layout:
         self.owner = self.key("owner")
         self.clock = self.key("clock")
         """Counts changes. It never goes back, unless the server lost some."""
+        self.place = self.key("place")
+        """Which of how many servers this is; missing where a store has one server."""
         self.entries = self.key("entries")
         self.names = self.key("names")
         self.epochs = self.key("epochs")

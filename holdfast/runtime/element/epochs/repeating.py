@@ -1,12 +1,12 @@
 """An element that restarts alone (mode `independent`): it gets its input again, and does again what it did.
 
-Its input connections preserve what it took since its newest epoch; a journal says in which steps it took it. After a failure
-the same steps give the same batches, which the receivers have already. The machine behind it: `protocol/preserved.py`.
+Its input connections preserve what it took since its newest epoch (`borders.py`); a journal says in which steps it took it. After a
+failure the same steps give the same batches, which the receivers have already. The machine behind it: `protocol/preserved.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,18 @@ class Did:
     sources: Mapping[OperatorName, Any] = field(default_factory=dict)
     batches: Mapping[ConnectionId, int] = field(default_factory=dict)
     drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What an element did and sent since its newest epoch, when a run ended in order."""
+
+    epoch: Epoch
+    steps: tuple[Did, ...] = ()
+    sent: Mapping[ConnectionId, Sequence[int]] = field(default_factory=dict)
+    """Rows of each batch, by connection."""
+    waiting: Mapping[ConnectionId, int] = field(default_factory=dict)
+    """Of each input, how many batches no epoch of the element covers."""
 
 
 class Repeating:
@@ -96,8 +108,6 @@ class Repeating:
         with self._lock:
             self._journal.published(epoch)
             places = self._at[epoch]
-            for id, connection in self._inputs.items():
-                connection.cover(places[id])
             for id, connection in self._outputs.items():
                 connection.sent_for_good(places[id])
             self._at = {each: known for each, known in self._at.items() if each >= epoch}
@@ -106,13 +116,24 @@ class Repeating:
         with self._lock:
             places = self._at.setdefault(epoch, self._places())
             self._journal.restored(epoch)
-            for id, connection in self._inputs.items():
-                connection.take_back(places[id])
             for id, connection in self._outputs.items():
                 connection.send_again(places[id])
             self._at = {epoch: places}
             self._again = None
 
     def _places(self) -> dict[ConnectionId, Place]:
-        taken = {id: connection.place_of_receiver for id, connection in self._inputs.items()}
-        return {**taken, **{id: connection.place_of_sender for id, connection in self._outputs.items()}}
+        return {id: connection.place_of_sender for id, connection in self._outputs.items()}
+
+    # --- from run to run ----------------------------------------------------------------------------------------
+
+    def left(self, epoch: Epoch) -> Left | None:
+        """What the next run needs to do the same again from `epoch`, the newest one; None: the element has not begun."""
+        with self._lock:
+            if epoch not in self._at:
+                return None
+            sent = {id: connection.may_come_again for id, connection in self._outputs.items()}
+            return Left(epoch, tuple(self._journal.entries), sent)
+
+    def go_on_with(self, left: Left) -> None:
+        """What an earlier run left. Comes before the first restore."""
+        self._journal.go_on_with(left.steps)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from holdfast.errors import ConfigError, DamagedError, InputError, StoreError
 from holdfast.sinks.database.address import Address
-from holdfast.sinks.database.backend import Backend, Ingest, accept, claimed
+from holdfast.sinks.database.backend import Backend, Ingest, accept, claimed, refuse_dropped
 from holdfast.sinks.database.columns import DELETES, Columns, Wanted
 from holdfast.sinks.database.postgres import table as tables
 from holdfast.sinks.database.postgres.connections import Connection, Connections, PostgresIngest, one_of
@@ -58,7 +58,10 @@ class PostgresBackend(Backend):
             if entry is not None:
                 entry = replace(entry, target=f"{schema}.{tables.split_name(self._wanted.table)[1]}")
                 if tables.find(connection, f"{self._schema}.{LEDGER}") is not None:
-                    accept(self._read(connection, entry), entry, self._where)
+                    known = self._read(connection, entry)
+                    accept(known, entry, self._where)
+                    if found is None:
+                        refuse_dropped(known, self._where)
             self._use(connection, found)
             if entry is not None:
                 self._make_ledger(connection)
@@ -271,6 +274,11 @@ class PostgresBackend(Backend):
                 staged = folded
             for statement in self.move.apply(self._relation(staged), writers):
                 connection.execute(statement)
+
+    def is_empty(self) -> bool:
+        assert self._found is not None, "start() comes first"
+        with self._connections.use() as connection:
+            return not connection.rows(f"SELECT 1 FROM {self._found.relation} LIMIT 1")
 
     def close(self) -> None:
         self._connections.close()

@@ -1,0 +1,167 @@
+"""What windows come to: ratios of variants per application and on average, as document 002 reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Any
+
+from holdfast.bench.measure.ratios import speedup_of
+from holdfast.bench.measure.report import figure
+from holdfast.bench.meteor.window import Setting, Window
+
+Round = Mapping[str, Window]
+ORDER = ("independent", "token", "async", "aware")
+"""By throughput, the least first, as the document found it."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Seconds from the new driver's session being ready until the region works again, and bytes of the epoch."""
+
+    seconds: Mapping[str, float]
+    restore_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Found:
+    """All windows of one application: saturated rounds, paced ones, on the machine's own disk, and by number of epochs."""
+
+    app: str
+    setting: Setting
+    rounds: Sequence[Round]
+    paced: Sequence[Round]
+    disk: Sequence[Round]
+    by_count: Mapping[int, Round]
+    recoveries: Sequence[Recovery]
+
+
+def report(found: Sequence[Found], seconds: float, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Ratios on top, each the mean of the applications', round by round; then every application."""
+    result: dict[str, Any] = {"bench": "meteor", "window_s": seconds}
+    for name, pairs_of in RATIOS.items():
+        by_app = {one.app: pairs_of(one) for one in found}
+        if not all(by_app.values()):
+            continue
+        together = [fmean(pairs) for pairs in zip(*by_app.values(), strict=False)]
+        result |= figure(name, speedup_of(together))
+        result[f"{name}_by_app"] = {app: round(median(pairs), 4) for app, pairs in by_app.items()}
+    result["order"] = order(found)
+    result["apps"] = {one.app: _app(one) for one in found}
+    result["configuration"] = dict(configuration)
+    return result
+
+
+def order(found: Sequence[Found]) -> dict[str, Any]:
+    """Variants by throughput at the checked count, relative to `independent`, and whether each is as fast as the one before it."""
+    relative = {
+        name: fmean(_median(one, name) / _median(one, "independent") for one in found) for name in ORDER
+    }
+    steps = [f"{slow} <= {fast}" for slow, fast in pairwise(ORDER) if relative[slow] <= relative[fast]]
+    return {
+        "throughput_over_independent": {name: round(ratio, 4) for name, ratio in relative.items()},
+        "holds": steps,
+        "as_in_document": len(steps) == len(ORDER) - 1,
+    }
+
+
+def _median(one: Found, name: str) -> float:
+    return median(windows[name].rows_per_s for windows in one.rounds)
+
+
+def _pairs(rounds: Sequence[Round], over: str, under: str, value: Callable[[Window], float]) -> list[float]:
+    return [value(one[over]) / value(one[under]) for one in rounds if value(one[under])]
+
+
+def _bytes(one: Found, over: str, under: str) -> list[float]:
+    """Bytes of an epoch over bytes of one of the other variant, of paced rounds: there hardly anything is on its way at an epoch."""
+    both = [w for w in one.paced if w[over].epochs and w[under].epochs]
+    return _pairs(both, over, under, lambda window: window.bytes / len(window.epochs))
+
+
+def _in_epochs(one: Found) -> list[float]:
+    found = []
+    for windows in one.paced:
+        during, without = windows["aware"].latency_in_epochs_s, windows["none"].latency_s
+        if during is not None and without:
+            found.append(during / without)
+    return found
+
+
+RATIOS: dict[str, Callable[[Found], list[float]]] = {
+    "throughput_aware_over_independent": lambda f: _pairs(
+        f.rounds, "aware", "independent", lambda w: w.rows_per_s
+    ),
+    "latency_aware_over_independent": lambda f: _pairs(
+        f.paced, "aware", "independent", lambda w: w.latency_s
+    ),
+    "throughput_aware_over_independent_own_disk": lambda f: _pairs(
+        f.disk, "aware", "independent", lambda w: w.rows_per_s
+    ),
+    "checkpoint_bytes_aware_over_async": lambda f: _bytes(f, "aware", "async"),
+    "checkpoint_bytes_aware_over_oracle": lambda f: _bytes(f, "aware", "oracle"),
+    "instantaneous_latency_aware_over_none": _in_epochs,
+    "recovery_seconds_aware_over_async": lambda f: [
+        one.seconds["aware"] / one.seconds["async"] for one in f.recoveries
+    ],
+}
+
+
+def _app(one: Found) -> dict[str, Any]:
+    setting = one.setting
+    base = one.by_count[0]["independent"]
+    return {
+        "state_least_over_average": round(setting.curve.least_over_average, 4),
+        "state_bytes_max": max(size for _, size in setting.curve.points),
+        "rows_per_s_without_epochs": round(setting.rate),
+        "rows_per_step": setting.input.rows_per_step,
+        "by_epochs": {
+            str(count): {
+                name: {
+                    "throughput": round(window.rows_per_s / base.rows_per_s, 4),
+                    "latency": round(window.latency_s / base.latency_s, 4) if base.latency_s else None,
+                    "epochs": len(window.epochs),
+                    "bytes": window.bytes,
+                }
+                for name, window in windows.items()
+            }
+            for count, windows in one.by_count.items()
+        },
+        "rows_per_s": {
+            name: [round(windows[name].rows_per_s) for windows in one.rounds] for name in one.rounds[0]
+        },
+        "paced_latency_ms": {
+            name: [round(1000 * windows[name].latency_s, 1) for windows in one.paced] for name in one.paced[0]
+        },
+        "latency_in_epochs_ms": {
+            name: [_ms(windows[name].latency_in_epochs_s) for windows in one.paced] for name in one.paced[0]
+        },
+        "epoch_bytes": {
+            name: [epoch.bytes for windows in one.paced for epoch in windows[name].epochs]
+            for name in one.paced[0]
+        },
+        "epoch_ms": {
+            name: [
+                round(1000 * (epoch.published - epoch.begun))
+                for windows in one.rounds
+                for epoch in windows[name].epochs
+            ]
+            for name in one.rounds[0]
+        },
+        "recovery_s": {
+            name: [round(recovery.seconds[name], 3) for recovery in one.recoveries]
+            for name in (one.recoveries[0].seconds if one.recoveries else ())
+        },
+        "state_curve": _thin(setting.curve.points),
+    }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(1000 * seconds, 1)
+
+
+def _thin(points: Sequence[tuple[int, int]], most: int = 400) -> list[list[int]]:
+    step = max(1, len(points) // most)
+    return [list(point) for point in points[::step]]

@@ -1,0 +1,88 @@
+"""One driver of the recovery benchmark, in a process of its own so that it can be killed: `python -m … CONFIG`.
+
+It says what it does in lines of JSON on its standard output: {"epochs"} when some are published, {"recovery_s", …} when it has restored.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from holdfast.bench.measure.place import SETTINGS
+from holdfast.bench.meteor.apps import APPS, Input
+from holdfast.bench.meteor.gate import Gate, GatedFiles, KernelMetrics
+from holdfast.bench.meteor.link import LinkedStore
+from holdfast.ids import ElementName
+from holdfast.protocol.aware_timing import Profile
+from holdfast.runtime.engines.spark.session import make_session
+from holdfast.runtime.job import Job, job_of
+from holdfast.runtime.region.aware_trigger import AwareTrigger
+from holdfast.runtime.telling.events import EpochPublished, Restored, RunEvent
+from holdfast.testing import submit_local
+
+EPOCHS = 3
+
+
+class Ear:
+    """Hears of epochs and of the restore."""
+
+    def __init__(self) -> None:
+        self.epochs = threading.Semaphore(0)
+        self.restored = threading.Event()
+        self.at = 0.0
+        self.restore_s = 0.0
+
+    def __call__(self, event: RunEvent) -> None:
+        if isinstance(event, EpochPublished):
+            self.epochs.release()
+        if isinstance(event, Restored):
+            self.at, self.restore_s = time.monotonic(), event.restore_s or 0.0
+            self.restored.set()
+
+
+def main(config: dict[str, Any]) -> None:
+    app, here = APPS[config["app"]], Path(config["here"])
+    given = Input(Path(config["input"]), config["rows"], config["rows_per_step"], config["options"], list)
+    session = None
+    if config["engine"] == "spark":
+        session = make_session("holdfast bench", settings=SETTINGS)
+        session.range(1).count()
+    gate, ear = Gate(given.rows_per_step), Ear()
+    store = LinkedStore(here / "store", config["bytes_per_s"])
+    begun = time.monotonic()
+    made = app.build(
+        given, here, source=partial(GatedFiles, gate), trigger=config["trigger"], period=config["period"]
+    )
+    job: Job = (
+        submit_local(made, store, subscribers=[ear])
+        if session is None
+        else job_of(made.submit(spark=session, store=store, subscribers=[ear]))
+    )
+    kernel = job.loops[ElementName(app.kernel)]
+    kernel.metrics = KernelMetrics(kernel.name, gate)
+    if config["profile"] is not None:
+        (region,) = job.regions.values()
+        assert isinstance(region.trigger, AwareTrigger)
+        found = {**config["profile"], "dynamic": frozenset(config["profile"]["dynamic"])}
+        region.trigger.know(Profile(**found))
+    if config.get("again"):
+        ear.restored.wait()
+        say(recovery_s=ear.at - begun, restore_s=ear.restore_s)
+    else:
+        for _ in range(EPOCHS):
+            ear.epochs.acquire()
+        say(epochs=EPOCHS)
+    time.sleep(3600)  # until killed
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()))

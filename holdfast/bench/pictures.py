@@ -1,0 +1,20 @@
+"""Pictures of benchmarks, from their JSON: `holdfast bench NAME --json F --plot DIRECTORY`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.bench.checkpoints import plots
+from holdfast.bench.meteor.plots import draw_meteor
+from holdfast.bench.regions.plots import draw_regions
+
+
+def draw(result: Mapping[str, Any], directory: Path) -> list[Path]:
+    """The pictures that a benchmark has; returns the files."""
+    if result["bench"] == "meteor":
+        return draw_meteor(result, directory)
+    if result["bench"] == "regions":
+        return draw_regions(result, directory)
+    return plots.draw(result, directory)

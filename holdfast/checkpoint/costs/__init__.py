@@ -1,0 +1,1 @@
+"""What checkpoints and restores cost: measured, and predicted from that."""

@@ -1,0 +1,1 @@
+"""How much may go wrong: loss budgets, and rows that end processes."""

@@ -1,0 +1,51 @@
+"""What happens to the streams of one element within a step: who is served by tasks, and how often each is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.compiler.plan import ElementPlan
+from holdfast.ids import OperatorName
+from holdfast.language.connectors import Sink
+from holdfast.language.graph import SinkSpec, StreamRef
+from holdfast.operators.kinds import kind_of
+from holdfast.runtime.element.poisoned_step import poison_of
+from holdfast.runtime.engines.engine import Delivery
+
+
+@dataclass(frozen=True)
+class OwnDelivery:
+    """What happens to a keyed operator's output within its element."""
+
+    request: Delivery
+    names: Mapping[Sink, OperatorName]
+
+
+def delivery_of(element: ElementPlan, name: OperatorName, out_streams: Sequence[StreamRef]) -> OwnDelivery:
+    """Sinks that read nothing but this output may be served by the tasks that make it, if these are not expected to die."""
+    may_die = any(op.name == name and poison_of(op) is not None for op in element.operators)
+    stream = StreamRef(name)
+    names: dict[Sink, OperatorName] = {}
+    kept = {out.port for out in out_streams if out.operator == name}
+    for op in element.operators:
+        for port in op.inputs:
+            spec = op.spec
+            is_plain = isinstance(spec, SinkSpec) and spec.on_error == "fail" and not may_die
+            if is_plain and port.streams == (stream,):
+                assert isinstance(spec, SinkSpec)
+                names[spec.sink] = op.name
+            else:
+                kept.update(read.port for read in port.streams if read.operator == name)
+    return OwnDelivery(Delivery(tuple(names), frozenset(kept)), names)
+
+
+def uses_of(element: ElementPlan, out_streams: Sequence[StreamRef]) -> dict[StreamRef, int]:
+    """How many jobs of one step read each stream made in the element."""
+    uses: dict[StreamRef, int] = dict.fromkeys(out_streams, 1)
+    for op in element.operators:
+        for port in op.inputs:
+            for stream in port.streams:
+                weight = op.outputs if kind_of(op).role == "stateless" else 1
+                uses[stream] = uses.get(stream, 0) + weight
+    return uses
