@@ -67,7 +67,7 @@ def test_a_key_belongs_to_one_piece() -> None:
 
 def test_a_record_belongs_to_one_thing() -> None:
     kinds = get_args(stored_names.RecordOf)
-    assert len(kinds) == 7
+    assert len(kinds) == 8
     records = [check_name("record", stored_names.record_name(of, name)) for of in kinds for name in NAMES]
     assert len({*records, stored_names.BOOKS}) == len(records) + 1
 
