@@ -13,7 +13,7 @@ HoldfastError                     exit code 1
 ├── MismatchError           11    the store belongs to another job, topology or newer format
 ├── RegionParkedError       12    a region used up its resets; its state is intact
 ├── StepFailed              13    a step of an element failed (the region resets; users see it when parked)
-│   ├── WorkerDied          13    a process that worked for a step ended, or did not answer; a row may have done it
+│   ├── WorkerDied          17    a process that worked for a step ended, or did not answer; a row may have done it
 │   └── OperatorFailed      15    the user's code of an operator raised; the same failure at the same rows is not tried again
 ├── BudgetExceededError     16    more was lost than a stream may lose; it is parked
 └── EngineGoneError         14    Spark itself is gone; the last published epoch is the truth
@@ -98,7 +98,7 @@ class StepFailed(HoldfastError, exit_code=13):
     """A step of an element failed. The region resets; the user sees this when the region parks."""
 
 
-class WorkerDied(StepFailed):
+class WorkerDied(StepFailed, exit_code=17):
     """A process that worked for a step ended without an answer; `is_late`: or did not answer in time."""
 
     is_late = False

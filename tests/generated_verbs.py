@@ -106,8 +106,9 @@ AGGREGATES = {"c": hf.count(), "total": hf.sum("n"), "all": hf.collect("n"), "se
 
 OTHER = object()
 """The second stream."""
-LEFT_ALONE = {"name", "idle", "checkpoint", "refresh", "delay", "more", "timeout"}
-"""Parameters of which only the default is taken: idle and refresh are the clock's matter, the rest is no semantics."""
+LEFT_ALONE = {"name", "idle", "checkpoint", "refresh", "delay", "more", "timeout", "poison"}
+"""Parameters of which only the default is taken: idle and refresh are the clock's matter, poison has tests of its own, the rest is no
+semantics."""
 
 CHOICES: dict[str, list[Any]] = {
     "by": ["k", ["k", "m"]],

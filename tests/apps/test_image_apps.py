@@ -37,6 +37,7 @@ def run_at_its_pace(app: App, here: Path, **options: Any) -> list[e.RunEvent]:
     return heard
 
 
+@pytest.mark.sampled(keep=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("app", "period", "bound", "dynamic"),
@@ -71,6 +72,7 @@ def live(app: App, here: Path, mode: str, failpoint: str = "") -> subprocess.Com
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.sampled(keep=1)
 @pytest.mark.parametrize(("app", "mode"), [(BCP, "async"), (SIGNALGURU, "token")], ids=IMAGE_APPS)
 def test_with_kills_the_truth_is_found_all_the_same(app: App, mode: str, tmp_path: Path) -> None:
     here = place(tmp_path, app)

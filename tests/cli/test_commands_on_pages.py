@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IN_A_BLOCK = re.compile(r"^\$ holdfast ([^\n]+)$", re.MULTILINE)
 ANYWHERE = re.compile(r"(?:^\$ |`)holdfast ([a-z][^`\n]*)", re.MULTILINE)
-NEEDS_SPARK = ("run shop.py",)
-"""What tests with Spark carry out."""
+NEEDS_SPARK = ("run shop.py", "explain shop.py")
+"""They start and end a Spark of their own: test_main.py carries them out in another process."""
 TEXTS = {
     page.relative_to(ROOT).as_posix(): page.read_text("utf-8") for page in PAGES if page.name != "roadmap.md"
 }

@@ -64,6 +64,7 @@ class AutonomousElement(Actor):
         self.todo: deque[autonomous.AutonomousCommand] = deque()
         self.asleep = 0  # turns until it goes on
         self.is_ruined = False  # every step fails
+        self.park_for = 0  # turns until somebody resumes it; more is lost than may be
         self.damages_next = False  # the next checkpoint that is read is damaged
 
     @property
@@ -105,6 +106,10 @@ class AutonomousElement(Actor):
         if self._hear_of_uploads(all=False):
             return True
         machine = self.machine
+        if self.park_for and (machine.may_read_sources or machine.is_parked):
+            self.park_for -= 1
+            self.feed(autonomous.Park() if self.park_for else autonomous.Unpark())
+            return not machine.is_parked or bool(self.todo)
         if machine.may_step:
             if self.plan.kept and self._is_due():
                 self.feed(

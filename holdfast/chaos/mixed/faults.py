@@ -62,6 +62,8 @@ class MixedFaults:
         self._sim.say("FAULT %s", kind.__name__.strip("_"))
         self._sim.outcome.faults += 1
         kind()
+        if self._random() < 0.15:
+            self._park()
 
     def _kill(self) -> None:
         self._sim.kill()
@@ -101,6 +103,12 @@ class MixedFaults:
         elements = list(self._sim.outside.values())
         if elements:
             elements[int(self._random() * len(elements))].is_ruined = True
+
+    def _park(self) -> None:
+        """A budget is exceeded: an element takes nothing until somebody resumes it."""
+        elements = list(self._sim.outside.values())
+        if elements:
+            elements[int(self._random() * len(elements))].park_for = 2 + int(self._random() * 30)
 
     def _fill(self) -> None:
         self._sim.store.full = True

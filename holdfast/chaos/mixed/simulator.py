@@ -32,7 +32,7 @@ from holdfast.chaos.outcome import MixedOutcome, SimulationFailed, Teller, added
 from holdfast.chaos.tapes import Floats
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.protocol.accounts import Account
-from holdfast.protocol.autonomous import AutonomousMachine, Stop
+from holdfast.protocol.autonomous import AutonomousMachine, Stop, Unpark
 from holdfast.protocol.controller import ControllerPhase
 from holdfast.protocol.phases import ProtocolViolation
 from holdfast.protocol.shape import TOGETHER, Mode
@@ -185,6 +185,10 @@ class MixedSimulator(Teller):
                 element.asleep = 0
         elif self.store.full:
             self.store.full = False
+        elif parked := [element for element in self.outside.values() if element.machine.is_parked]:
+            for element in parked:
+                element.park_for = 0
+                element.feed(Unpark())
         elif region is not None and region.controller.phase is ControllerPhase.PARKED:
             region.resume()
         elif region is not None and region.ask_for_epoch():

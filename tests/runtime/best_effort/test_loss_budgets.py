@@ -260,11 +260,13 @@ def test_kills_use_a_budget_up_and_then_cost_nothing_more(here: Path) -> None:
     kills = ["step.begin=kill@4", "step.begin=kill@4", "step.begin=kill@4"]
     for kill in kills:
         assert lived(PROGRAM, here, kill, "consistent", "12") != 0
-    # 15 rows are gone: the fourth life finds that, and is killed as a region.
+    # 15 rows or some more are gone: the fourth life finds that, and is killed as a region.
     killed_and_finished(PROGRAM, here, ["step.end=kill@9", "ckpt.epoch.published=kill@1"], "consistent", "12")
     status, found = outcome(here)
     assert len(found) == len(set(found))
-    assert status["lost_rows"]["out"] == 15 == program.ROWS - len(found)
+    lost = status["lost_rows"]["out"]
+    assert 15 <= lost <= 15 + 2 * program.STEP, "a step more, if it dies before it has become a region"
+    assert lost == program.ROWS - len(found)
     assert status["loss_budgets"]["ids"]["state"] == "consistent"
     assert list(status["regions"]) == ["numbers"]
     counted = max(row["rows"] for row in rows_in(here / "counts"))

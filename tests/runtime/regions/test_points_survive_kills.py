@@ -13,7 +13,7 @@ from holdfast.errors import RegionParkedError
 from holdfast.testing import run_local
 
 FILE = Path(program.__file__)
-KILLS = ("step.end=kill@12", "drain.op.flush=kill@2", "drain.all_acked=kill@1", "reset.op.loaded=kill@1")
+KILLS = ("step.end=kill@12", "drain.op.flush=kill@2", "ckpt.epoch.published=kill@1", "reset.op.loaded=kill@1")
 
 
 @pytest.mark.parametrize("mode", ["async", "drain", "token"])
