@@ -266,7 +266,9 @@ def test_kills_use_a_budget_up_and_then_cost_nothing_more(here: Path) -> None:
     assert len(found) == len(set(found))
     lost = status["lost_rows"]["out"]
     assert 15 <= lost <= 15 + 2 * program.STEP, "a step more, if it dies before it has become a region"
-    assert lost == program.ROWS - len(found)
+    assert lost - program.STEP <= program.ROWS - len(found) <= lost, (
+        "what one step held may have come out all the same"
+    )
     assert status["loss_budgets"]["ids"]["state"] == "consistent"
     assert list(status["regions"]) == ["numbers"]
     counted = max(row["rows"] for row in rows_in(here / "counts"))
