@@ -6,6 +6,7 @@ replayable_program.py MODE DIRECTORY
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 import holdfast as hf
@@ -18,6 +19,7 @@ class Plus(hf.Operator):
     """Outside of regions."""
 
     def process(self, row: Any, port: int) -> Any:
+        time.sleep(0.0005)  # so that rows enter little by little
         return {"n": row.n, "text": "x" * (row.n % 7)}
 
 

