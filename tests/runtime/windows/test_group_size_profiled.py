@@ -1,4 +1,5 @@
-"""Window joins choose the size of their groups by what checkpoints cost, and give the same rows whatever it is; killed in the middle."""
+"""Window joins choose the size of their groups by what checkpoints cost, and give the same rows whatever it is, also after
+a failure in the middle."""
 
 from __future__ import annotations
 
@@ -67,5 +68,6 @@ def test_a_failure_in_the_middle_changes_no_row(tmp_path: Path) -> None:
     try:
         run_local(program("failed"), f"file:{tmp_path / 'b'}")
     finally:
-        disarm()
+        hits = disarm()
+    assert all(hits.values()), f"{hits}: the fault did not fire"
     compare_rows(MemorySink.rows("golden"), MemorySink.rows("failed"))
