@@ -64,7 +64,7 @@ def test_a_size_that_the_user_gives_stays(tmp_path: Path) -> None:
 
 def test_a_failure_in_the_middle_changes_no_row(tmp_path: Path) -> None:
     run_local(program("golden", groups=512), f"file:{tmp_path / 'a'}")
-    arm("step.end=raise@120")
+    arm("step.end=raise@20")
     try:
         run_local(program("failed"), f"file:{tmp_path / 'b'}")
     finally:
