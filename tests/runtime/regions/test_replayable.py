@@ -123,7 +123,9 @@ def test_a_damaged_record_is_refused_by_name_and_what_was_deleted_is_counted(tmp
     job = submit_local(topology("damaged", trigger="manual"), url)
     wait(lambda: job.status()["elements"]["count"]["rows"] == ROWS, "all rows")
     job.close()
-    kept = sorted((tmp_path / "store/entries/kept@~entered").iterdir())  # packs, and a base if there were many of them
+    kept = sorted(
+        (tmp_path / "store/entries/kept@~entered").iterdir()
+    )  # packs, and a base if there were many of them
     data = bytearray(kept[-1].read_bytes())
     data[len(data) // 2] ^= 255
     kept[-1].write_bytes(data)
