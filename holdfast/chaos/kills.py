@@ -15,6 +15,7 @@ nobody felt (an idle worker is replaced by Spark silently). Whoever wants a numb
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -36,8 +37,8 @@ from holdfast.testing.processes import Process
 
 Kind = Literal["driver", "jvm", "executor", "daemon", "worker", "failpoint"]
 
-LIFE_S = 400.0
-"""A driver that lives longer hangs."""
+STILL_S = 400.0
+"""A driver that publishes no epoch for so long hangs, however slow the machine is."""
 BUSY_S = 20.0
 """How long to look for a busy victim."""
 FELT_S = 5.0
@@ -80,7 +81,8 @@ class Driver:
         self.log = place.root / f"driver-{number}.log"
         self.first_epoch = place.epoch()
         self._place = place
-        self._begun = time.monotonic()
+        self._moved = (self.first_epoch, time.monotonic())
+        """The newest epoch that was seen, and when it was seen first."""
         scratches = ("TMPDIR", "SPARK_LOCAL_DIRS", "HOLDFAST_LIVE_DIR", "SPARK_WORKER_DIR")
         environment = {
             **os.environ,
@@ -100,16 +102,25 @@ class Driver:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def until(self, condition: Callable[[], bool], within_s: float = LIFE_S) -> bool:
+    def until(self, condition: Callable[[], bool], within_s: float = math.inf) -> bool:
         """Wait for the condition; False if the driver ended or the time is over. Raises if the driver hangs."""
         deadline = time.monotonic() + within_s
         while not condition():
             if not self.alive or time.monotonic() > deadline:
                 return False
-            if time.monotonic() > self._begun + LIFE_S:
-                raise Hung(f"the driver hung for {LIFE_S:g} s\n{self._stacks()}\n{self.last_words()}")
+            self._look_for_a_hang()
             time.sleep(0.01)
         return True
+
+    def _look_for_a_hang(self) -> None:
+        now = time.monotonic()
+        if now < self._moved[1] + STILL_S:
+            return
+        if (epoch := self._place.epoch()) == self._moved[0]:
+            raise Hung(
+                f"the driver published no epoch for {STILL_S:g} s\n{self._stacks()}\n{self.last_words()}"
+            )
+        self._moved = (epoch, now)
 
     def wait(self) -> int:
         """Its exit code."""
