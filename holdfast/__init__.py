@@ -16,6 +16,7 @@ The packages, in the order data flows:
     protocol/     pure: establish, publish, reset
     state/        exact encoding of Python values; keyed maps of Arrow segments
     store/        where epochs live: files, SQLite, memory
+    log/          persistent streams: append, read from any place, catch up
     checkpoint/   where state meets store: blobs, manifest, retention
     sources/ sinks/                        the outside world
     runtime/      loops, regions, recovery; engines/ (Spark, and in-process)
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from holdfast.language.run import RunStatus as RunStatus
     from holdfast.language.stream import Stream as Stream
     from holdfast.language.topology import Topology as Topology
+    from holdfast.log.log import Log as Log
     from holdfast.runtime.engines.spark.state_reader import read_state as read_state
     from holdfast.sinks import ConsoleSink as ConsoleSink
     from holdfast.sinks import DatabaseSink as DatabaseSink
@@ -110,6 +112,7 @@ _NAMES = {
     "language.operators.rows": "ttl",
     "language.checkpoint_form": "full groups incremental",
     "runtime.engines.spark.state_reader": "read_state",
+    "log.log": "Log",
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
     "sources": "Files Beacon Rows TcpLines HttpLines",

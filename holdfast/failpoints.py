@@ -41,6 +41,9 @@ NAMES: tuple[str, ...] = (
     "savepoint.name", "founding.begun", "founding.copied",
     "reset.begin", "reset.choose_epoch", "reset.op.load", "reset.op.loaded", "reset.source.seek",
     "reset.sink.rollback", "reset.resume",
+    "log.owned", "log.recovered", "log.tail.made", "log.write", "log.written", "log.synced", "log.acknowledged",
+    "log.merge.written", "log.merge.shown", "log.merge.removed", "log.trim.marked", "log.trim.removed",
+    "log.consumer.written", "log.index.written",
 )  # fmt: skip
 """Every failpoint of the product. `fp()` refuses other names, so that a test cannot wait for a typo."""
 

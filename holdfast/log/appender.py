@@ -1,0 +1,371 @@
+"""One partition as its owner writes it: appends of many threads become groups, and a group costs one fsync.
+
+A thread takes what is queued, writes it with one call, makes it durable, looks whether a newer owner has come, and only then
+acknowledges, in order. Rows are shown to readers of this process from memory, after that. Decisions are made by the pure
+`WriterMachine`; this is its rim.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast import durable
+from holdfast.clock import Clock
+from holdfast.durable import checksum
+from holdfast.errors import ConfigError, FencedError, HoldfastError, InputError, NoSpaceError, StoreError
+from holdfast.failpoints import fp
+from holdfast.log import recovery, segments
+from holdfast.log.format import frame as frames
+from holdfast.log.format.frame import NO_EPOCH, NO_TIME, Frame, Kind
+from holdfast.log.format.index import Index
+from holdfast.log.format.names import SegmentName
+from holdfast.log.format.tail import Placed, TailHeader
+from holdfast.log.machines.partition_state import PartitionState
+from holdfast.log.machines.reader_machine import Facts
+from holdfast.log.machines.writer_machine import Entry, Phase, Refused, Stored, UnderWay, WriterMachine
+from holdfast.log.pending import Appended, Pending
+from holdfast.log.place import LogFacts
+from holdfast.log.rows import LogBatch, times_of
+from holdfast.log.tail_file import TailFile
+from holdfast.store.files.lease import Lease
+
+GROUP_BYTES = 16 << 20
+SEGMENT_BYTES = 64 << 20
+MEMORY_BYTES = 16 << 20
+CONTROL = "-"
+"""The writer of frames without rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a log is told about its files and its memory."""
+
+    segment_bytes: int = SEGMENT_BYTES
+    segment_s: float = 600.0
+    memory_bytes: int = MEMORY_BYTES
+    """What is kept of each partition for readers that have caught up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a frame carries, ready to be written."""
+
+    payload: pa.Buffer
+    crc: int
+    t_min: int
+    t_max: int
+    wall: int
+
+
+NOTHING = pa.py_buffer(b"")
+
+
+class Appender:
+    """Safe for several threads. `changed` is shared by the partitions of a log: whoever waits for one, waits for all."""
+
+    def __init__(
+        self,
+        facts: LogFacts,
+        partition: int,
+        lease: Lease,
+        clock: Clock,
+        sizes: Sizes,
+        changed: threading.Condition,
+    ) -> None:
+        self.facts = facts
+        self.partition = partition
+        self._lease = lease
+        self._clock = clock
+        self._sizes = sizes
+        self._changed = changed
+        self.state, self._tail, self.low = recovery.take_up(facts, partition, lease)
+        self._index = _index_of(self._tail.header)
+        self._rolled_at = clock.monotonic()
+        self._machine = WriterMachine(self.state)
+        self._bodies: dict[int, Body] = {}
+        self._waiting: dict[int, Pending] = {}
+        self._recent: deque[tuple[Frame, pa.Buffer]] = deque()
+        self._recent_bytes = 0
+        self._memory_from = self.state.next
+        self._failure: HoldfastError | None = None
+        self._closing = False
+        self.groups = 0
+        self._thread = threading.Thread(target=self._run, name=f"holdfast-log-{partition}", daemon=True)
+        self._thread.start()
+
+    # --- appending ---
+    def append(
+        self, writer: str, sequence: int | None, rows: pa.RecordBatch, bounds: tuple[int, int], epoch: int, window: int,
+        timeout_s: float | None = None,
+    ) -> Pending:  # fmt: skip
+        """Queue rows; waits while the writer's window is full."""
+        payload = rows.serialize()
+        if payload.size > frames.PAYLOAD_BYTES_MAX:
+            raise InputError(
+                f"an append of {payload.size} bytes is too large.", cure="Append at most 1 GiB at once."
+            )
+        body = Body(payload, checksum(memoryview(payload)), *bounds, wall=round(self._clock.wall() * 1e6))
+        with self._changed:
+            deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+            while self._machine.outstanding(writer) >= window and self._failure is None and not self._closing:
+                self._wait(deadline)
+            return self._submit(Kind.ROWS, writer, sequence, rows.num_rows, body, epoch)
+
+    def _wait(self, deadline: float | None) -> None:
+        left = None if deadline is None else deadline - self._clock.monotonic()
+        if left is not None and left <= 0:
+            raise StoreError(
+                "the window of the writer stayed full.", cure="Wait longer, or make the window larger."
+            )
+        self._changed.wait(left)
+
+    def control(self, kind: Kind, epoch: int) -> Pending:
+        """Queue a frame without rows."""
+        body = Body(NOTHING, 0, NO_TIME, NO_TIME, round(self._clock.wall() * 1e6))
+        with self._changed:
+            return self._submit(kind, CONTROL, None, 0, body, epoch)
+
+    def _submit(
+        self, kind: Kind, writer: str, sequence: int | None, rows: int, body: Body, epoch: int
+    ) -> Pending:
+        self._refuse_if_over()
+        answer = self._machine.submit(kind, writer, sequence, rows, body.payload.size, epoch)
+        match answer:
+            case Entry():
+                self._bodies[answer.ticket] = body
+                pending = self._waiting[answer.ticket] = Pending(self._changed, self.partition)
+                self._changed.notify_all()
+                return pending
+            case UnderWay():
+                return self._waiting[answer.ticket]
+            case Stored():
+                position = None if answer.end is None else answer.end - rows
+                done = Appended(self.partition, position, rows, sequence or 0, is_new=False)
+                return Pending(self._changed, self.partition, done)
+            case Refused():
+                raise ConfigError(f"the append was refused: {answer.reason}.", cure="Append epochs in order.")
+
+    def last_sequence(self, writer: str) -> int:
+        with self._changed:
+            return self._machine.last_sequence(writer)
+
+    def _refuse_if_over(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closing:
+            raise StoreError("the log is closed.", cure="Open it again to append.")
+
+    # --- the thread that writes ---
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (group := self._machine.take(GROUP_BYTES)):
+                    if self._failure is not None or (self._closing and self._machine.idle):
+                        return
+                    self._changed.wait()
+            try:
+                self._write(group)
+            except BaseException as error:
+                self._fail(error)
+
+    def _write(self, group: Sequence[Entry]) -> None:
+        made = self._frames(group)
+        tail = self._tail
+        buffers: list[Any] = []
+        for _, frame, body in made:
+            buffers.append(frames.pack(frame))
+            buffers.append(memoryview(body.payload))
+        fp("log.write")
+        tail.write(buffers)
+        fp("log.written")
+        try:
+            tail.sync()
+        except OSError as error:
+            raise _NotSynced from error
+        fp("log.synced")
+        self._check_owner()
+        with self._changed:
+            self._acknowledge(made)
+        fp("log.acknowledged")
+        if tail.end >= self._sizes.segment_bytes or self._is_old():
+            self._roll()
+
+    def _frames(self, group: Sequence[Entry]) -> list[tuple[Entry, Frame, Body]]:
+        made = []
+        run_max, token, log = self.state.t_run_max, int(self._lease.token), self.facts.id_bytes
+        for entry in group:
+            body = self._bodies[entry.ticket]
+            run_max = max(run_max, body.t_max)
+            frame = Frame(
+                entry.kind, log, self.partition, entry.position, entry.rows, token, entry.writer, entry.sequence,
+                self._tail.end, entry.epoch, body.t_min, body.t_max, run_max, body.wall, body.payload.size, body.crc,
+            )  # fmt: skip
+            made.append((entry, frame, body))
+        return made
+
+    def _acknowledge(self, made: Sequence[tuple[Entry, Frame, Body]]) -> None:
+        for _, frame, body in made:
+            self.state.apply(frame)
+            self._index.add(Placed(self._tail.end, frame))
+            self._tail.end += frame.bytes
+            if frame.rows:
+                self._recent.append((frame, body.payload))
+                self._recent_bytes += frame.bytes
+        while self._recent_bytes > self._sizes.memory_bytes and self._recent:
+            gone, _ = self._recent.popleft()
+            self._recent_bytes -= gone.bytes
+            self._memory_from = gone.next
+        self._tail.confirm(self.state.next, self.state.committed)
+        self.groups += 1
+        for entry in self._machine.done():
+            del self._bodies[entry.ticket]
+            done = Appended(self.partition, entry.position, entry.rows, entry.sequence)
+            self._waiting.pop(entry.ticket).settle(done)
+        self._changed.notify_all()
+
+    def _check_owner(self) -> None:
+        """What was written before a newer owner came is found by it; what comes later is not acknowledged."""
+        if not os.path.isdir(self._lease.private):
+            raise fenced(self.facts.root)
+
+    def _is_old(self) -> bool:
+        return self._clock.monotonic() - self._rolled_at >= self._sizes.segment_s
+
+    def _roll(self) -> None:
+        """Begin a new tail; the old one is a segment now and gets its index."""
+        old = self._tail
+        name = SegmentName(self.state.next, int(self._lease.token))
+        if name.first == old.header.name.first:
+            return  # no row came since
+        with self._changed:
+            self.state.forget_below(self.low)
+            header = replace(old.header, name=name, state=_copied(self.state))
+        made = TailFile.make(self.facts.directory(self.partition), header, self._lease)
+        index, self._index = self._index, _index_of(made.header)
+        made.confirm(self.state.next, self.state.committed)
+        with self._changed:
+            self._tail = made
+        self._rolled_at = self._clock.monotonic()
+        old.close()
+        try:
+            segments.store_index(old.path, self.facts.id, old.header.name, index)
+            fp("log.index.written")
+        except OSError:
+            pass  # it is made again when somebody needs it
+
+    def _fail(self, error: BaseException) -> None:
+        """None of what is queued or in flight becomes durable: what was written of it is cut off."""
+        no_space = isinstance(error, NoSpaceError) or (
+            isinstance(error, OSError) and error.errno in durable.NO_SPACE
+        )
+        told: HoldfastError
+        try:
+            is_owner = self._tail.cut(self._lease.private)
+        except OSError:
+            is_owner, no_space = True, False
+        if not is_owner:
+            told, phase = fenced(self.facts.root), Phase.FENCED
+        else:
+            told, phase = (_no_space(), Phase.OPEN) if no_space else (_broken(error), Phase.BROKEN)
+        with self._changed:
+            if phase is not Phase.OPEN:
+                self._failure = told
+            for entry in self._machine.failed(phase):
+                del self._bodies[entry.ticket]
+                self._waiting.pop(entry.ticket).fail(told)
+            self._changed.notify_all()
+
+    # --- for readers of this process ---
+    def facts_for(self, committed: bool) -> Facts:
+        with self._changed:
+            end = self.state.committed if committed else self.state.next
+            memory = min(max(self._memory_from, self.low), end)
+            return Facts(self.low, end, memory, tuple(self.state.withdrawn))
+
+    def from_memory(self, start: int, end: int) -> LogBatch | None:
+        """Rows that begin at `start`. None: they have left memory."""
+        with self._changed:
+            found = next((each for each in self._recent if each[0].position <= start < each[0].next), None)
+        if found is None:
+            return None
+        frame, payload = found
+        rows = pa.ipc.read_record_batch(payload, self.facts.schema)
+        times = times_of(rows, self.facts.time, frame.t_max)
+        return LogBatch(self.partition, frame.position, rows, times).cut(start, end)
+
+    @property
+    def tail_name(self) -> SegmentName:
+        with self._changed:
+            return self._tail.header.name
+
+    @property
+    def tail_bytes(self) -> int:
+        with self._changed:
+            return self._tail.end
+
+    @property
+    def failure(self) -> HoldfastError | None:
+        return self._failure
+
+    def raise_low(self, low: int) -> None:
+        with self._changed:
+            self.low = max(self.low, low)
+
+    # --- the end ---
+    def close(self) -> None:
+        """Write what is queued, then say that nothing is missing. What cannot be written any more stays as after a crash."""
+        with self._changed:
+            if not self._closing and self._failure is None:
+                try:
+                    self._submit(
+                        Kind.END, CONTROL, None, 0, Body(NOTHING, 0, NO_TIME, NO_TIME, NO_TIME), NO_EPOCH
+                    )
+                except HoldfastError:
+                    pass
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._tail.close()
+
+
+class _NotSynced(Exception):
+    """An fsync failed: it is not repeated, and nothing more is written to this file."""
+
+
+def _copied(state: PartitionState) -> PartitionState:
+    return PartitionState.restored(state.snapshot())
+
+
+def _index_of(header: TailHeader) -> Index:
+    return Index.beginning(header.name.first, header.bytes, header.state.t_run_max)
+
+
+def fenced(root: object) -> FencedError:
+    return FencedError(
+        f"the log {root} has a newer writer than this one.",
+        cure="This one stops here; the newer one goes on behind what was acknowledged.",
+    )
+
+
+def _no_space() -> NoSpaceError:
+    return NoSpaceError(
+        "no space left while appending to a log.",
+        cure="Free some space and append again: nothing of this append, or of those behind it, was stored.",
+    )
+
+
+def _broken(error: BaseException) -> StoreError:
+    cause = error.__cause__ if isinstance(error, _NotSynced) else error
+    made = StoreError(
+        f"appending to a log failed, and nobody knows how far it came: {cause}.",
+        cure="Check the disk, open the log again and append again under the same sequences: what was stored is found.",
+    )
+    made.__cause__ = error
+    return made

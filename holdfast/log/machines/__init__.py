@@ -1,0 +1,1 @@
+"""What a log decides, as pure code: no files, no clock, no threads."""

@@ -1,0 +1,205 @@
+"""Rows of a log: what fits its schema, their times, and how they are handed to readers."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from holdfast.errors import ConfigError, InputError
+from holdfast.log.format.frame import NO_TIME
+
+TIME_COLUMN = "__hf_time"
+"""In Parquet segments of logs whose rows have no time of their own: when they were appended."""
+TIME_TYPE = pa.timestamp("us", "UTC")
+
+Rows = Any
+# A table, a record batch, or a list of dicts: pyarrow has no types to say it with.
+"""What can be appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Rows as a reader gets them. Plain data."""
+
+    partition: int
+    position: int
+    """Of the first row; the others follow without gaps."""
+    rows: pa.RecordBatch
+    times: pa.Array
+    """When each row happened, or was appended; UTC."""
+
+    @property
+    def next(self) -> int:
+        """The position behind the last row."""
+        return self.position + int(self.rows.num_rows)
+
+    def select(self, columns: list[str]) -> LogBatch:
+        return LogBatch(self.partition, self.position, self.rows.select(columns), self.times)
+
+    def cut(self, start: int, end: int) -> LogBatch:
+        """The rows of [start, end)."""
+        begin, behind = max(start, self.position), min(end, self.next)
+        if (begin, behind) == (self.position, self.next):
+            return self
+        at, length = begin - self.position, max(0, behind - begin)
+        return LogBatch(self.partition, begin, self.rows.slice(at, length), self.times.slice(at, length))
+
+
+def microseconds(time: datetime | float | int) -> int:
+    """A moment as µs since 1970. Numbers are seconds; a datetime without a zone is UTC."""
+    if isinstance(time, datetime):
+        moment = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+    return round(time * 1_000_000)
+
+
+def shown_time(time: int) -> str | None:
+    """For people. None: no time."""
+    if time == NO_TIME:
+        return None
+    try:
+        return datetime.fromtimestamp(time / 1e6, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return f"{time} µs"
+
+
+# --- schema ---
+
+
+def plain_schema(schema: pa.Schema, time: str | None) -> pa.Schema:
+    """The schema a log carries: no dictionaries, no metadata. ConfigError for what cannot be kept, by name of the column."""
+    fields = []
+    for field in schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        fields.append(pa.field(field.name, kind, field.nullable))
+        _refuse_unfit(field.name, kind)
+    names = [field.name for field in fields]
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise ConfigError(f"a log cannot have two columns named {double!r}.", cure="Rename one of them.")
+    if time is not None:
+        if time not in names:
+            raise ConfigError(
+                f"there is no column {time!r} to take the time from.", cure=f"There are: {', '.join(names)}."
+            )
+        kind = fields[names.index(time)].type
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            raise ConfigError(f"column {time!r} has type {kind}, and a time is a timestamp or a date.")
+    return pa.schema(fields)
+
+
+def _refuse_unfit(name: str, kind: pa.DataType) -> None:
+    try:
+        empty = pa.schema([pa.field(name, kind)]).empty_table()
+        pq.write_table(empty, io.BytesIO())
+        fits = name != TIME_COLUMN and "dictionary<" not in str(kind) and "extension<" not in str(kind)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+        fits = False
+    if not fits:
+        raise ConfigError(
+            f"column {name!r} of type {kind} cannot be kept in a log.", cure="Cast it, or leave it out."
+        )
+
+
+def fitted(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows as one batch of exactly this schema. InputError names the column that does not fit."""
+    if isinstance(rows, pa.Table):
+        table = rows
+    elif isinstance(rows, pa.RecordBatch):
+        if rows.schema.equals(schema):
+            return _without_nulls(rows, schema)
+        table = pa.Table.from_batches([rows])
+    else:
+        table = _from_python(rows, schema)
+    given = set(table.column_names)
+    for name in table.column_names:
+        if name not in schema.names:
+            raise _misfit(f"has no column {name!r}, and rows to be appended do")
+    columns = []
+    for field in schema:
+        if field.name not in given:
+            raise _misfit(f"has a column {field.name!r}, and rows to be appended do not")
+        column = table.column(field.name)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if not column.type.equals(field.type):
+            raise _misfit(
+                f"has column {field.name!r} as {field.type}, and rows to be appended as {column.type}"
+            )
+        whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        if isinstance(whole, pa.ChunkedArray):
+            if whole.num_chunks > 1:
+                raise InputError(
+                    f"column {field.name!r} is too large for one append.", cure="Append fewer rows at once."
+                )
+            whole = whole.chunk(0) if whole.num_chunks else pa.array([], field.type)
+        columns.append(whole)
+    return _without_nulls(pa.RecordBatch.from_arrays(columns, schema=schema), schema)
+
+
+def _from_python(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    for row in rows:
+        unknown = next((name for name in row if name not in schema.names), None)
+        if unknown is not None:
+            raise _misfit(f"has no column {unknown!r}, and rows to be appended do")
+    columns = []
+    for field in schema:
+        try:
+            columns.append(pa.array([row.get(field.name) for row in rows], field.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise _misfit(
+                f"has column {field.name!r} as {field.type}; a value does not fit: {error}"
+            ) from error
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _without_nulls(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    for field, column in zip(schema, batch.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise _misfit(f"has column {field.name!r} without nulls, and rows to be appended have some")
+    return batch
+
+
+def _misfit(what: str) -> InputError:
+    return InputError(f"the log {what}.", cure="Append rows of the log's schema, or begin another log.")
+
+
+# --- times ---
+
+
+def times_of(batch: pa.RecordBatch, time: str | None, appended: int) -> pa.Array:
+    """When each row happened: the time column in µs, or the moment of appending."""
+    if time is None:
+        return pa.repeat(pa.scalar(appended, TIME_TYPE), batch.num_rows)
+    column = batch.column(batch.schema.get_field_index(time))
+    return as_utc(column)
+
+
+def as_utc(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        if column.type.tz is None and column.type.unit == "us":
+            return column.cast(pa.int64()).cast(TIME_TYPE)
+        if column.type.tz is not None:
+            return column.cast(TIME_TYPE, safe=False)
+    return column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).cast(TIME_TYPE)
+
+
+def bounds_of(times: pa.Array) -> tuple[int, int]:
+    """The least and the greatest time; NO_TIME without any."""
+    if not len(times) or times.null_count == len(times):
+        return NO_TIME, NO_TIME
+    found = pc.min_max(times.cast(pa.int64()))
+    return found["min"].as_py(), found["max"].as_py()
+
+
+def first_not_before(times: pa.Array, time: int) -> int | None:
+    """The first row that is not before `time`. None: all are."""
+    at = pc.index(pc.fill_null(pc.greater_equal(times.cast(pa.int64()), time), False), True).as_py()
+    return None if at < 0 else int(at)
