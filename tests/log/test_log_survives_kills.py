@@ -1,0 +1,59 @@
+"""A log is killed at each of its failpoints, several times in a row: no row is lost, doubled or at another position."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import log_program
+import pytest
+from killed import killed_and_finished, lived, undisturbed
+
+import holdfast as hf
+from holdfast.failpoints import NAMES
+
+PROGRAM = Path(log_program.__file__)
+ALL = tuple(name for name in NAMES if name.startswith("log."))
+ONCE = ("log.owned", "log.recovered")
+"""Hit when a log is opened, once or once per partition."""
+
+
+def check(here: Path) -> None:
+    for partition in range(log_program.PARTITIONS):
+        reached, numbers = log_program.seen(here, partition)
+        assert numbers == log_program.expected(partition)
+        assert reached == len(numbers)
+    with hf.Log(here / "log") as log:
+        for partition in range(log_program.PARTITIONS):
+            at = log.bounds(partition)
+            assert at.end == len(log_program.expected(partition))
+            left = [n for b in log.reader(partitions=[partition]) for n in b.rows.column("n").to_pylist()]
+            assert left == log_program.expected(partition)[at.low :]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_killed_at_a_failpoint(name: str, tmp_path: Path) -> None:
+    kills = [f"{name}=kill"] * 2 if name in ONCE else [f"{name}=kill", f"{name}=kill@2", f"{name}=kill@3"]
+    if name in ("log.merge.written", "log.merge.shown", "log.merge.removed", "log.trim.marked", "log.trim.removed"):
+        kills = [f"{name}=kill", f"{name}=kill@2"]
+    for kill in kills:
+        assert lived(PROGRAM, tmp_path, kill) != 0, f"{kill} did not fire"
+    undisturbed(PROGRAM, tmp_path)
+    check(tmp_path)
+
+
+def test_killed_again_and_again_at_random_places(tmp_path: Path) -> None:
+    dice = random.Random(15)
+    for _ in range(12):
+        lived(PROGRAM, tmp_path, f"{dice.choice(ALL)}=kill@{dice.randint(1, 12)}")
+    killed_and_finished(PROGRAM, tmp_path, [])
+    check(tmp_path)
+
+
+def test_the_check_finds_a_missing_row(tmp_path: Path) -> None:
+    undisturbed(PROGRAM, tmp_path)
+    check(tmp_path)
+    path = tmp_path / "seen-1"
+    path.write_bytes(path.read_bytes().rpartition(b" ")[0] + b"\n")
+    with pytest.raises(AssertionError):
+        check(tmp_path)
