@@ -178,7 +178,7 @@ def position_of_time(where: SegmentRange, time: int) -> int | None:
     if where.name.is_tail:
         return _time_in_tail(where, time)
     with parquet_segment.open_parquet(Path(where.path)) as file:
-        footer = parquet_segment.read_footer(file, where.path, where.log)
+        footer = parquet_segment.read_footer(file, Path(where.path), where.log)
         for group in footer.groups:
             if group.t_max == NO_TIME or group.t_max < time:
                 continue

@@ -113,14 +113,14 @@ def _merge(
                 )
                 for batch in segments.read_range(where):
                     writer.add(batch)
-            crc = writer.finish()
+            crc, footer_crc = writer.finish()
         except BaseException:
             durable.remove_quietly(temporary)
             raise
         finally:
             writer.close()
         fp("log.merge.written")
-        name = SegmentName(first, int(lease.token), end, crc)
+        name = SegmentName(first, int(lease.token), end, crc, footer_crc)
         durable.rename_into_place(temporary, directory / str(name))
         durable.fsync_directory(directory)
         fp("log.merge.shown")

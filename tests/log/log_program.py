@@ -64,7 +64,12 @@ def consume(log: hf.Log, here: Path) -> None:
 
 def main(here: Path) -> None:
     log = hf.Log(
-        here / "log", schema=SCHEMA, partitions=PARTITIONS, segment_bytes=3000, upkeep_every=None, memory_bytes=2000
+        here / "log",
+        schema=SCHEMA,
+        partitions=PARTITIONS,
+        segment_bytes=3000,
+        upkeep_every=None,
+        memory_bytes=2000,
     )
     log.owner()
     writers = [log.writer("w", window=3, partition=partition) for partition in range(PARTITIONS)]

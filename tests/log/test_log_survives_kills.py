@@ -34,7 +34,13 @@ def check(here: Path) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_killed_at_a_failpoint(name: str, tmp_path: Path) -> None:
     kills = [f"{name}=kill"] * 2 if name in ONCE else [f"{name}=kill", f"{name}=kill@2", f"{name}=kill@3"]
-    if name in ("log.merge.written", "log.merge.shown", "log.merge.removed", "log.trim.marked", "log.trim.removed"):
+    if name in (
+        "log.merge.written",
+        "log.merge.shown",
+        "log.merge.removed",
+        "log.trim.marked",
+        "log.trim.removed",
+    ):
         kills = [f"{name}=kill", f"{name}=kill@2"]
     for kill in kills:
         assert lived(PROGRAM, tmp_path, kill) != 0, f"{kill} did not fire"

@@ -1,7 +1,8 @@
 """Names of segments, and which of the files of a partition count.
 
     <first position>-<token>.tail                          frames; grows as long as its owner writes
-    <first position>-<next position>-<token>-<crc>.parquet immutable; the checksum is that of all its bytes
+    <first position>-<next position>-<token>-<crc>-<crc of the footer>.parquet
+                                                           immutable; the first checksum is that of all its bytes
 
 A tail does not say in its name where it ends: at the next segment's first position, or, if there is none, at its last
 whole frame. What an earlier owner wrote behind that never counted.
@@ -21,17 +22,18 @@ PARQUET = ".parquet"
 INDEX = ".index"
 
 _TAIL = re.compile(r"(\d{20})-(\d{10})\.tail")
-_PARQUET = re.compile(r"(\d{20})-(\d{20})-(\d{10})-([0-9a-f]{8})\.parquet")
+_PARQUET = re.compile(r"(\d{20})-(\d{20})-(\d{10})-([0-9a-f]{8})-([0-9a-f]{8})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentName:
-    """What the name of a segment says. `end` is None, and `crc` too, for a tail."""
+    """What the name of a segment says; of a tail its first position and its owner only."""
 
     first: int
     token: int
     end: int | None = None
     crc: int | None = None
+    footer_crc: int | None = None
 
     @property
     def is_tail(self) -> bool:
@@ -42,7 +44,8 @@ class SegmentName:
         token = f"{self.token:0{TOKEN_DIGITS}d}"
         if self.end is None:
             return f"{first}-{token}{TAIL}"
-        return f"{first}-{self.end:0{POSITION_DIGITS}d}-{token}-{self.crc or 0:08x}{PARQUET}"
+        sums = f"{self.crc or 0:08x}-{self.footer_crc or 0:08x}"
+        return f"{first}-{self.end:0{POSITION_DIGITS}d}-{token}-{sums}{PARQUET}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def parse(name: str) -> SegmentName | None:
     if found := _TAIL.fullmatch(name):
         return SegmentName(int(found[1]), int(found[2]))
     if found := _PARQUET.fullmatch(name):
-        return SegmentName(int(found[1]), int(found[3]), int(found[2]), int(found[4], 16))
+        return SegmentName(int(found[1]), int(found[3]), int(found[2]), int(found[4], 16), int(found[5], 16))
     return None
 
 

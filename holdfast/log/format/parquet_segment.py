@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 from holdfast import durable
 from holdfast.errors import DamagedError
 from holdfast.log.format.frame import NO_TIME
+from holdfast.log.format.names import parse
 from holdfast.log.rows import TIME_COLUMN, TIME_TYPE, LogBatch, as_utc, bounds_of
+from holdfast.store import sealed_file
 
 KEY = b"holdfast.log"
-VERSION = 1
+KIND = "log-parquet"
 GROUP_BYTES = 8 << 20
 COMPRESSION = "zstd"
 
@@ -51,15 +53,17 @@ class Footer:
 
     def encode(self) -> bytes:
         data = {
-            "version": VERSION, "log": self.log, "partition": self.partition, "first": self.first, "end": self.end,
+            "log": self.log, "partition": self.partition, "first": self.first, "end": self.end,
             "t_before": self.t_before, "t_run_max": self.t_run_max, "time": self.time,
             "groups": [[list(map(list, g.runs)), g.t_min, g.t_max] for g in self.groups],
         }  # fmt: skip
-        return json.dumps(data, separators=(",", ":")).encode()
+        payload = json.dumps(data, separators=(",", ":")).encode()
+        return sealed_file.seal(KIND, self.log, f"{self.first}-{self.end}", payload)
 
     @staticmethod
-    def decode(data: bytes) -> Footer:
-        found: dict[str, Any] = json.loads(data)
+    def decode(data: bytes, path: object, log: str, first: int, end: int) -> Footer:
+        payload = sealed_file.unseal(data, str(path), KIND, log, f"{first}-{end}")
+        found: dict[str, Any] = json.loads(payload)
         groups = tuple(Group(tuple((a, n) for a, n in runs), low, top) for runs, low, top in found["groups"])
         return Footer(
             found["log"], found["partition"], found["first"], found["end"],
@@ -77,7 +81,7 @@ class SegmentWriter:
         self._waiting: list[LogBatch] = []
         self._bytes = 0
         self._schema = schema if footer.time is not None else schema.append(pa.field(TIME_COLUMN, TIME_TYPE))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(path, flags, durable.FILE_MODE)
         self._file = durable.ChecksummedFile(self._fd)
         self._writer = pq.ParquetWriter(
@@ -106,8 +110,8 @@ class SegmentWriter:
             return batch.rows
         return pa.RecordBatch.from_arrays([*batch.rows.columns, batch.times], schema=self._schema)
 
-    def finish(self) -> int:
-        """The checksum of all bytes, which are durable now."""
+    def finish(self) -> tuple[int, int]:
+        """The checksums of all bytes, which are durable now, and of the footer."""
         if self._waiting:
             self._write_group()
         last = self._footer
@@ -117,24 +121,23 @@ class SegmentWriter:
         self._writer.add_key_value_metadata({KEY: footer.encode()})
         self._writer.close()
         os.fsync(self._fd)
-        return self._file.crc
+        return self._file.crc, footer_checksum(self._fd)
 
     def close(self) -> None:
         os.close(self._fd)
 
 
-def read_footer(file: pq.ParquetFile, path: object, log: str) -> Footer:
+def read_footer(file: pq.ParquetFile, path: Path, log: str) -> Footer:
     """DamagedError if the file is not a segment of this log, or says other things of its rows than they are."""
     data = (file.metadata.metadata or {}).get(KEY)
     if data is None:
         raise DamagedError(
             f"{path} does not say that it is a segment of a log.", cure="Restore it from a backup."
         )
-    footer = Footer.decode(data)
-    if footer.log != log:
-        raise DamagedError(
-            f"{path} belongs to log {footer.log}, but lies in log {log}.", cure="Remove it from there."
-        )
+    name = parse(path.name)
+    if name is None or name.end is None:
+        raise DamagedError(f"{path} is not the name of a segment.", cure="Restore its name.")
+    footer = Footer.decode(data, path, log, name.first, name.end)
     rows = [sum(n for _, n in group.runs) for group in footer.groups]
     there = [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)]
     if rows != there:
@@ -142,8 +145,20 @@ def read_footer(file: pq.ParquetFile, path: object, log: str) -> Footer:
     return footer
 
 
+def footer_checksum(fd: int) -> int:
+    """Of what says where everything is: footer, its length, and the magic at the end. Pages have checksums of their own."""
+    size = os.fstat(fd).st_size
+    end = os.pread(fd, 8, size - 8) if size > 8 else b""
+    length = int.from_bytes(end[:4], "little") + 8
+    return durable.checksum(os.pread(fd, length, size - length)) if length <= size else 0
+
+
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """DamagedError for what is not Parquet; FileNotFoundError if there is nothing."""
+    """DamagedError for what is not the segment of this name; FileNotFoundError if there is nothing."""
+    name = parse(path.name)
+    with durable.opened(path, os.O_RDONLY) as fd:
+        if name is None or footer_checksum(fd) != name.footer_crc:
+            raise sealed_file.damaged(path, "has a footer that does not match the checksum in its name")
     try:
         return pq.ParquetFile(str(path), page_checksum_verification=True)
     except (pa.ArrowInvalid, OSError) as error:
