@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,9 +19,9 @@ import pyarrow as pa
 from holdfast import durable
 from holdfast.clock import Clock
 from holdfast.durable import checksum
-from holdfast.errors import ConfigError, FencedError, HoldfastError, InputError, NoSpaceError, StoreError
+from holdfast.errors import ConfigError, HoldfastError, InputError, NoSpaceError, StoreError
 from holdfast.failpoints import fp
-from holdfast.log import recovery, segments
+from holdfast.log import recovery, refusals, segments
 from holdfast.log.format import frame as frames
 from holdfast.log.format.frame import NO_EPOCH, NO_TIME, Frame, Kind
 from holdfast.log.format.index import Index
@@ -29,9 +29,19 @@ from holdfast.log.format.names import SegmentName
 from holdfast.log.format.tail import Placed, TailHeader
 from holdfast.log.machines.partition_state import PartitionState
 from holdfast.log.machines.reader_machine import Facts
-from holdfast.log.machines.writer_machine import Entry, Phase, Refused, Stored, UnderWay, WriterMachine
+from holdfast.log.machines.writer_machine import (
+    CONTROL,
+    Behind,
+    Entry,
+    Phase,
+    Refused,
+    Stored,
+    UnderWay,
+    WriterMachine,
+)
 from holdfast.log.pending import Appended, Pending
 from holdfast.log.place import LogFacts
+from holdfast.log.recent import Recent
 from holdfast.log.rows import LogBatch, times_of
 from holdfast.log.tail_file import TailFile
 from holdfast.store.files.lease import Lease
@@ -39,8 +49,6 @@ from holdfast.store.files.lease import Lease
 GROUP_BYTES = 16 << 20
 SEGMENT_BYTES = 64 << 20
 MEMORY_BYTES = 16 << 20
-CONTROL = "-"
-"""The writer of frames without rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class Appender:
         lease: Lease,
         clock: Clock,
         sizes: Sizes,
+        lock: threading.RLock,
         changed: threading.Condition,
     ) -> None:
         self.facts = facts
@@ -91,9 +100,10 @@ class Appender:
         self._machine = WriterMachine(self.state)
         self._bodies: dict[int, Body] = {}
         self._waiting: dict[int, Pending] = {}
-        self._recent: deque[tuple[Frame, pa.Buffer]] = deque()
-        self._recent_bytes = 0
-        self._memory_from = self.state.next
+        self._recent = Recent(self.state.next, sizes.memory_bytes)
+        self._io = threading.Lock()
+        """Held by whoever writes: the thread of this object, or one that waits for what it appended. Taken before `changed`."""
+        self._work = threading.Condition(lock)
         self._failure: HoldfastError | None = None
         self._closing = False
         self.groups = 0
@@ -103,9 +113,9 @@ class Appender:
     # --- appending ---
     def append(
         self, writer: str, sequence: int | None, rows: pa.RecordBatch, bounds: tuple[int, int], epoch: int, window: int,
-        timeout_s: float | None = None,
+        timeout_s: float | None = None, inline: bool = False,
     ) -> Pending:  # fmt: skip
-        """Queue rows; waits while the writer's window is full."""
+        """Queue rows; waits while the writer's window is full. `inline`: the caller will `help`."""
         payload = rows.serialize()
         if payload.size > frames.PAYLOAD_BYTES_MAX:
             raise InputError(
@@ -116,7 +126,7 @@ class Appender:
             deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
             while self._machine.outstanding(writer) >= window and self._failure is None and not self._closing:
                 self._wait(deadline)
-            return self._submit(Kind.ROWS, writer, sequence, rows.num_rows, body, epoch)
+            return self._submit(Kind.ROWS, writer, sequence, rows.num_rows, body, epoch, window, inline)
 
     def _wait(self, deadline: float | None) -> None:
         left = None if deadline is None else deadline - self._clock.monotonic()
@@ -133,15 +143,20 @@ class Appender:
             return self._submit(kind, CONTROL, None, 0, body, epoch)
 
     def _submit(
-        self, kind: Kind, writer: str, sequence: int | None, rows: int, body: Body, epoch: int
-    ) -> Pending:
+        self, kind: Kind, writer: str, sequence: int | None, rows: int, body: Body, epoch: int,
+        window: int = 2, inline: bool = False,
+    ) -> Pending:  # fmt: skip
         self._refuse_if_over()
-        answer = self._machine.submit(kind, writer, sequence, rows, body.payload.size, epoch)
+        share = max(1, window // 2)  # the other half is made ready while this one is written
+        answer = self._machine.submit(kind, writer, sequence, rows, body.payload.size, epoch, share)
         match answer:
             case Entry():
                 self._bodies[answer.ticket] = body
-                pending = self._waiting[answer.ticket] = Pending(self._changed, self.partition)
-                self._changed.notify_all()
+                pending = self._waiting[answer.ticket] = Pending(
+                    self._changed, self.partition, told=partial(self._machine.told, writer)
+                )
+                if not inline:
+                    self._work.notify()
                 return pending
             case UnderWay():
                 return self._waiting[answer.ticket]
@@ -149,6 +164,9 @@ class Appender:
                 position = None if answer.end is None else answer.end - rows
                 done = Appended(self.partition, position, rows, sequence or 0, is_new=False)
                 return Pending(self._changed, self.partition, done)
+            case Behind():
+                self._machine.told(writer)
+                raise refusals.no_space(self.facts.root)
             case Refused():
                 raise ConfigError(f"the append was refused: {answer.reason}.", cure="Append epochs in order.")
 
@@ -166,14 +184,27 @@ class Appender:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not (group := self._machine.take(GROUP_BYTES)):
-                    if self._failure is not None or (self._closing and self._machine.idle):
+                while not self._machine.queued:
+                    if self._failure is not None or self._closing:
                         return
-                    self._changed.wait()
-            try:
-                self._write(group)
-            except BaseException as error:
-                self._fail(error)
+                    self._work.wait()
+            self._step()
+
+    def _step(self) -> None:
+        """Write what is queued, unless somebody else was faster."""
+        with self._io:
+            with self._changed:
+                group = self._machine.take(GROUP_BYTES)
+            if group:
+                try:
+                    self._write(group)
+                except BaseException as error:
+                    self._fail(error)
+
+    def help(self, pending: Pending) -> None:
+        """Write in the thread that waits for it: nobody has to wake up first."""
+        while not pending.is_done:
+            self._step()
 
     def _write(self, group: Sequence[Entry]) -> None:
         made = self._frames(group)
@@ -188,7 +219,7 @@ class Appender:
         try:
             tail.sync()
         except OSError as error:
-            raise _NotSynced from error
+            raise refusals.NotSynced from error
         fp("log.synced")
         self._check_owner()
         with self._changed:
@@ -216,12 +247,7 @@ class Appender:
             self._index.add(Placed(self._tail.end, frame))
             self._tail.end += frame.bytes
             if frame.rows:
-                self._recent.append((frame, body.payload))
-                self._recent_bytes += frame.bytes
-        while self._recent_bytes > self._sizes.memory_bytes and self._recent:
-            gone, _ = self._recent.popleft()
-            self._recent_bytes -= gone.bytes
-            self._memory_from = gone.next
+                self._recent.add(frame, body.payload)
         self._tail.confirm(self.state.next, self.state.committed)
         self.groups += 1
         for entry in self._machine.done():
@@ -233,7 +259,7 @@ class Appender:
     def _check_owner(self) -> None:
         """What was written before a newer owner came is found by it; what comes later is not acknowledged."""
         if not os.path.isdir(self._lease.private):
-            raise fenced(self.facts.root)
+            raise refusals.fenced(self.facts.root)
 
     def _is_old(self) -> bool:
         return self._clock.monotonic() - self._rolled_at >= self._sizes.segment_s
@@ -266,33 +292,39 @@ class Appender:
             isinstance(error, OSError) and error.errno in durable.NO_SPACE
         )
         told: HoldfastError
+        root = self.facts.root
         try:
             is_owner = self._tail.cut(self._lease.private)
         except OSError:
             is_owner, no_space = True, False
         if not is_owner:
-            told, phase = fenced(self.facts.root), Phase.FENCED
+            told, phase = refusals.fenced(root), Phase.FENCED
         else:
-            told, phase = (_no_space(), Phase.OPEN) if no_space else (_broken(error), Phase.BROKEN)
+            told, phase = (
+                (refusals.no_space(root), Phase.OPEN)
+                if no_space
+                else (refusals.broken(root, error), Phase.BROKEN)
+            )
         with self._changed:
             if phase is not Phase.OPEN:
                 self._failure = told
             for entry in self._machine.failed(phase):
                 del self._bodies[entry.ticket]
                 self._waiting.pop(entry.ticket).fail(told)
+            self._work.notify()
             self._changed.notify_all()
 
     # --- for readers of this process ---
     def facts_for(self, committed: bool) -> Facts:
         with self._changed:
             end = self.state.committed if committed else self.state.next
-            memory = min(max(self._memory_from, self.low), end)
+            memory = min(max(self._recent.first, self.low), end)
             return Facts(self.low, end, memory, tuple(self.state.withdrawn))
 
     def from_memory(self, start: int, end: int) -> LogBatch | None:
         """Rows that begin at `start`. None: they have left memory."""
         with self._changed:
-            found = next((each for each in self._recent if each[0].position <= start < each[0].next), None)
+            found = self._recent.find(start)
         if found is None:
             return None
         frame, payload = found
@@ -314,6 +346,10 @@ class Appender:
     def failure(self) -> HoldfastError | None:
         return self._failure
 
+    def rebuild_index(self) -> int:
+        """Of the tails that are closed; how many were made."""
+        return segments.rebuild_indexes(self.facts.directory(self.partition), self.facts.id, self.tail_name)
+
     def raise_low(self, low: int) -> None:
         with self._changed:
             self.low = max(self.low, low)
@@ -330,13 +366,10 @@ class Appender:
                 except HoldfastError:
                     pass
             self._closing = True
+            self._work.notify()
             self._changed.notify_all()
         self._thread.join()
         self._tail.close()
-
-
-class _NotSynced(Exception):
-    """An fsync failed: it is not repeated, and nothing more is written to this file."""
 
 
 def _copied(state: PartitionState) -> PartitionState:
@@ -345,27 +378,3 @@ def _copied(state: PartitionState) -> PartitionState:
 
 def _index_of(header: TailHeader) -> Index:
     return Index.beginning(header.name.first, header.bytes, header.state.t_run_max)
-
-
-def fenced(root: object) -> FencedError:
-    return FencedError(
-        f"the log {root} has a newer writer than this one.",
-        cure="This one stops here; the newer one goes on behind what was acknowledged.",
-    )
-
-
-def _no_space() -> NoSpaceError:
-    return NoSpaceError(
-        "no space left while appending to a log.",
-        cure="Free some space and append again: nothing of this append, or of those behind it, was stored.",
-    )
-
-
-def _broken(error: BaseException) -> StoreError:
-    cause = error.__cause__ if isinstance(error, _NotSynced) else error
-    made = StoreError(
-        f"appending to a log failed, and nobody knows how far it came: {cause}.",
-        cure="Check the disk, open the log again and append again under the same sequences: what was stored is found.",
-    )
-    made.__cause__ = error
-    return made

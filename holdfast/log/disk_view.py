@@ -54,8 +54,8 @@ class DiskView:
     def refresh(self) -> None:
         """Look again. Files may go while one looks: then once more."""
         for _ in range(TRIES):
+            found = recovery.layout(self.facts, self.partition)
             self.low = place.read_low(self.facts, self.partition).position
-            found = recovery.layout(self.facts, self.partition, self.low)
             if not found:
                 return
             try:

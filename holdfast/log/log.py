@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ import pyarrow as pa
 from holdfast.clock import Clock, SystemClock
 from holdfast.durations import Duration
 from holdfast.durations import seconds as seconds_of
-from holdfast.errors import ConfigError, MismatchError, StoreError
+from holdfast.errors import ConfigError, HoldfastError, MismatchError, StoreError
 from holdfast.log import consumers, place, recovery
 from holdfast.log.appender import MEMORY_BYTES, SEGMENT_BYTES, Appender, Sizes
 from holdfast.log.consumers import Registered
@@ -23,7 +23,7 @@ from holdfast.log.machines.partition_state import PartitionState
 from holdfast.log.machines.reader_machine import Facts
 from holdfast.log.machines.retention import Decision, Keep
 from holdfast.log.owner import Owner
-from holdfast.log.pending import Appended
+from holdfast.log.pending import Appended, Pending
 from holdfast.log.place import LogFacts, Origin
 from holdfast.log.reader import PartitionReader, Reader, Source, position_of_time
 from holdfast.log.rows import Rows, microseconds, plain_schema
@@ -35,7 +35,7 @@ From = str | int | Mapping[int, int] | datetime
 """Where a reader begins: "beginning", "now", a position (by partition, if there are several), or a time."""
 
 DEFAULT_WRITER = "append"
-WINDOW = 16
+WINDOW = 32
 
 
 class Log:
@@ -152,19 +152,17 @@ class Log:
         self, rows: Rows, *, time: datetime | float | None = None, partition: int = 0, epoch: int = NO_EPOCH
     ) -> Appended:
         """Append rows and wait until they are durable."""
-        return self.writer(partition=partition).append(rows, time=time, epoch=epoch).result()
+        return self.writer(partition=partition).append(rows, time=time, epoch=epoch, wait=True).result()
 
     def seal_epoch(self, epoch: int) -> None:
         """All rows of this epoch, and of those before, count from now on. Durable when it returns; again is harmless."""
         behind = [each for each in self.owner().appenders if each.state.sealed < epoch]
-        for pending in [each.control(Kind.SEAL, epoch) for each in behind]:
-            pending.result()
+        _all_done([each.control(Kind.SEAL, epoch) for each in behind])
 
     def withdraw_after(self, epoch: int) -> None:
         """Rows of epochs above this one that are not sealed never count: whoever wrote them begins again behind it."""
         behind = [each for each in self.owner().appenders if any(at > epoch for at, _ in each.state.pending)]
-        for pending in [each.control(Kind.WITHDRAW, epoch) for each in behind]:
-            pending.result()
+        _all_done([each.control(Kind.WITHDRAW, epoch) for each in behind])
 
     @property
     def sealed_epoch(self) -> int:
@@ -177,22 +175,29 @@ class Log:
     ) -> Reader:
         """Rows from a place on. `committed`: only those that count for good, else also those of epochs under way."""
         chosen = list(range(self.partitions)) if partitions is None else partitions
-        sources = {partition: self._source(partition) for partition in chosen}
-        starts = {p: self._start(source, from_, committed) for p, source in sources.items()}
-        if self._owner is None:
-            return Reader([PartitionReader(sources[p], starts[p], committed) for p in chosen])
-        return Reader(
-            [PartitionReader(sources[p], starts[p], committed) for p in chosen], self._owner.changed
-        )
+        readers = []
+        for partition in chosen:
+            source_of = self._source_of(partition)
+            start = self._start(source_of(), from_, committed)
+            readers.append(PartitionReader(source_of, start, committed))
+        return Reader(readers, lambda: None if self._owner is None else self._owner.changed)
 
-    def _source(self, partition: int) -> Source:
+    def _source_of(self, partition: int) -> Callable[[], Source]:
+        """Who knows how a partition stands: this object if it writes the log, else what lies on disk."""
         if not 0 <= partition < self.partitions:
             raise ConfigError(f"the log {self.path} has no partition {partition}.")
-        with self._lock:
+        view = DiskView(self.facts, partition)
+
+        def source() -> Source:
             owner = self._owner
-        if owner is not None and owner.appenders[partition].failure is None:
-            return owner.appenders[partition]
-        return DiskView(self.facts, partition)
+            if owner is not None and owner.appenders[partition].failure is None:
+                return owner.appenders[partition]
+            return view
+
+        return source
+
+    def _source(self, partition: int) -> Source:
+        return self._source_of(partition)()
 
     def _start(self, source: Source, from_: From, committed: bool) -> int:
         now = source.facts_for(committed)
@@ -223,7 +228,7 @@ class Log:
         """What to read for these positions, as values that travel: see `read_range`. Only rows that are there now."""
         now = self._source(partition).facts_for(committed)
         found = []
-        for each in recovery.layout(self.facts, partition, now.low):
+        for each in recovery.layout(self.facts, partition):
             begin, behind = (
                 max(start, each.start, now.low),
                 min(end, now.end, now.end if each.end is None else each.end),
@@ -281,6 +286,10 @@ class Log:
     def unpin(self, name: str) -> None:
         consumers.remove(self.facts, name, pins=True)
 
+    def rebuild_index(self) -> int:
+        """Make the indexes of closed tails that lack one, or whose is not theirs; how many. Reads are quicker with them."""
+        return sum(each.rebuild_index() for each in self.owner().appenders)
+
     def compact(self, target_bytes: int = MERGED_BYTES) -> Merged:
         """Merge closed segments into large Parquet ones. Becomes the writer if nobody is."""
         return self.owner().compact(target_bytes)
@@ -318,6 +327,18 @@ class Log:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _all_done(pending: list[Pending]) -> None:
+    """Wait for all; then raise what the first one that failed says."""
+    failed: HoldfastError | None = None
+    for each in pending:
+        try:
+            each.result()
+        except HoldfastError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def _compare_schemas(facts: LogFacts, wanted: pa.Schema) -> None:

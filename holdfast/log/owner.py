@@ -34,7 +34,8 @@ class Owner:
         self.facts = facts
         self.keep = keep
         self._clock = clock
-        self.changed = threading.Condition()
+        lock = threading.RLock()
+        self.changed = threading.Condition(lock)
         self._lease = acquire(facts, take_over=take_over)
         self.appenders: list[Appender] = []
         self._at_work = threading.Lock()
@@ -44,7 +45,9 @@ class Owner:
         try:
             fp("log.owned")
             for partition in range(facts.partitions):
-                self.appenders.append(Appender(facts, partition, self._lease, clock, sizes, self.changed))
+                self.appenders.append(
+                    Appender(facts, partition, self._lease, clock, sizes, lock, self.changed)
+                )
         except BaseException:
             self.close()
             raise

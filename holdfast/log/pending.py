@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.errors import HoldfastError, StoreError
@@ -25,10 +26,18 @@ class Appended:
 class Pending:
     """Rows that were handed over, but are not known to be durable yet. Forward them only after `result`."""
 
-    def __init__(self, changed: threading.Condition, partition: int, done: Appended | None = None) -> None:
+    def __init__(
+        self,
+        changed: threading.Condition,
+        partition: int,
+        done: Appended | None = None,
+        told: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`told`: called, with the lock held, when its failure is raised."""
         self.partition = partition
         self._changed = changed
         self._done = done
+        self._told = told
         self._error: HoldfastError | None = None
 
     def settle(self, done: Appended) -> None:
@@ -53,6 +62,8 @@ class Pending:
                         "the append is still on its way.", cure="Ask again later: it was not given up."
                     )
                 self._changed.wait(left)
+            if self._error is not None:
+                self._told()
         if self._error is not None:
             raise type(self._error)(self._error.message, cure=self._error.cure) from self._error
         assert self._done is not None

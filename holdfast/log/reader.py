@@ -7,14 +7,15 @@ object and it has caught up, else from segments. Readers hold no locks: what the
 from __future__ import annotations
 
 import bisect
+import threading
 import time as clocks
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Protocol
 
 import pyarrow as pa
 
-from holdfast.errors import InputError, StoreError
+from holdfast.errors import DamagedError, InputError, StoreError
 from holdfast.log import place, recovery, segments
 from holdfast.log.format.names import SegmentName, Stretch
 from holdfast.log.machines.reader_machine import Facts, FromDisk, FromMemory, ReaderMachine, Trimmed, Wait
@@ -48,8 +49,10 @@ class TrimmedError(InputError):
 class PartitionReader:
     """One reader in one partition. Used by one thread."""
 
-    def __init__(self, source: Source, position: int, committed: bool) -> None:
-        self.source = source
+    def __init__(self, source_of: Callable[[], Source], position: int, committed: bool) -> None:
+        """`source_of` is asked again and again: a log that was read only may be written by this process later."""
+        self._source_of = source_of
+        self.source = source_of()
         self.committed = committed
         self.machine = ReaderMachine(position)
         self._stretch: Stretch | None = None
@@ -60,6 +63,7 @@ class PartitionReader:
     def next(self) -> LogBatch | None:
         """The next rows. None: there are none yet."""
         for _ in range(TRIES):
+            self.source = self._source_of()
             action = self.machine.decide(self.source.facts_for(self.committed))
             match action:
                 case Wait():
@@ -89,10 +93,17 @@ class PartitionReader:
         if stretch is None:
             return None
         end = action.end if stretch.end is None else min(action.end, stretch.end)
-        if self._cursor is not None:
-            batch: LogBatch | None = self._cursor.read(action.start, end)
-        else:
-            batch = self._from_parquet(stretch, action.start, end)
+        try:
+            if self._cursor is not None:
+                batch: LogBatch | None = self._cursor.read(action.start, end)
+            else:
+                batch = self._from_parquet(stretch, action.start, end)
+        except DamagedError:
+            # A look at names that come and go may have missed some: believe it only if it is so again.
+            if self._find(action.start) == stretch:
+                raise
+            self.close()
+            return None
         if batch is not None:
             self._expected = batch.next
         return batch
@@ -122,16 +133,20 @@ class PartitionReader:
 
     def _open(self, position: int) -> None:
         self.close()
-        facts, partition = self.source.facts, self.source.partition
-        low = place.read_low(facts, partition).position
-        for stretch in recovery.layout(facts, partition, low):
+        stretch = self._find(position)
+        if stretch is not None:
+            facts = self.source.facts
+            if stretch.name.is_tail:
+                path = facts.directory(self.source.partition) / str(stretch.name)
+                self._cursor = TailCursor(path, facts.id, stretch.name, position)
+            self._stretch = stretch
+            self._expected = position
+
+    def _find(self, position: int) -> Stretch | None:
+        for stretch in recovery.layout(self.source.facts, self.source.partition):
             if stretch.start <= position and (stretch.end is None or position < stretch.end):
-                if stretch.name.is_tail:
-                    path = facts.directory(partition) / str(stretch.name)
-                    self._cursor = TailCursor(path, facts.id, stretch.name, position)
-                self._stretch = stretch
-                self._expected = position
-                return
+                return stretch
+        return None
 
     def _trimmed(self, found: Trimmed) -> TrimmedError:
         facts, partition = self.source.facts, self.source.partition
@@ -151,10 +166,13 @@ class PartitionReader:
 class Reader:
     """Reads all partitions of a log in turn. Iterating ends at the live edge; `follow` does not end."""
 
-    def __init__(self, partitions: Sequence[PartitionReader], wait: object = None) -> None:
+    def __init__(
+        self, partitions: Sequence[PartitionReader], wait_on: Callable[[], threading.Condition | None]
+    ) -> None:
+        """`wait_on`: what is notified of appends, if they are made in this process."""
         self._partitions = list(partitions)
         self._turn = 0
-        self._wait = wait
+        self._wait_on = wait_on
 
     @property
     def position(self) -> dict[int, int]:
@@ -184,15 +202,15 @@ class Reader:
             pause = min(2 * pause, POLL_MAX_S)
 
     def _pause(self, seconds: float) -> None:
-        condition = self._wait
+        condition = self._wait_on()
         if condition is None:
             clocks.sleep(seconds)
             return
-        with condition:  # type: ignore[attr-defined]
+        with condition:
             if not any(
                 each.source.facts_for(each.committed).end > each.machine.position for each in self._partitions
             ):
-                condition.wait(seconds)  # type: ignore[attr-defined]
+                condition.wait(seconds)
 
     def __iter__(self) -> Iterator[LogBatch]:
         while (batch := self.next()) is not None:
@@ -227,7 +245,7 @@ class Reader:
 
 def position_of_time(facts: LogFacts, partition: int, now: Facts, time: int) -> int:
     """The first row that is not before `time`; the live edge if there is none."""
-    found = [each for each in recovery.layout(facts, partition, now.low) if each.start < now.end]
+    found = [each for each in recovery.layout(facts, partition) if each.start < now.end]
     at = bisect.bisect_left(
         found, time, key=lambda each: segments.time_before(facts.directory(partition), facts.id, each.name)
     )

@@ -8,6 +8,7 @@ open, but can no longer be mistaken for the owner.
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 from holdfast.errors import DamagedError
@@ -23,24 +24,35 @@ from holdfast.log.tail_file import TailFile
 from holdfast.store import sealed_file
 from holdfast.store.files.lease import Lease
 
+LOOKS_S = (0, 0, 0.001, 0.01, 0.1)
+"""Pauses before each look for a segment that seems to be missing."""
+
 logger = logging.getLogger("holdfast.log")
 
 
-def layout(facts: LogFacts, partition: int, low: int) -> list[Stretch]:
-    """The segments that count. DamagedError: some are missing."""
-    found = names.lay_out(sealed_file.list_directory(facts.directory(partition)))
-    missing = names.gap(found, low)
+def layout(facts: LogFacts, partition: int) -> list[Stretch]:
+    """The segments that count. DamagedError: some are missing.
+
+    The mark of what was trimmed is read behind the names: it is written before a segment goes. Names that come and go while
+    they are listed may be missed, so that a gap counts only if it is there again and again."""
+    missing = None
+    for pause in LOOKS_S:
+        time.sleep(pause)
+        found = names.lay_out(sealed_file.list_directory(facts.directory(partition)))
+        missing = names.gap(found, place.read_low(facts, partition).position)
+        if missing is None:
+            return found
     if missing is not None:
         raise DamagedError(
             f"{facts.directory(partition)} lacks the segment with positions {missing[0]} to {missing[1]}.",
             cure="Restore the file from a backup, or trim the log behind it. Nothing was changed.",
         )
-    return found
+    raise AssertionError("looked at least once")
 
 
 def look_up(facts: LogFacts, partition: int, low: int) -> PartitionState:
     """What is there, made durable."""
-    found = layout(facts, partition, low)
+    found = layout(facts, partition)
     if not found:
         if low:
             raise no_tail(facts.directory(partition))

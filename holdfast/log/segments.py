@@ -19,7 +19,7 @@ from holdfast.log.format import parquet_segment, tail
 from holdfast.log.format.file_bytes import FileBytes
 from holdfast.log.format.frame import NO_TIME, Kind
 from holdfast.log.format.index import Index
-from holdfast.log.format.names import SegmentName, index_name, parse
+from holdfast.log.format.names import TAIL, SegmentName, index_name, parse
 from holdfast.log.format.tail import Placed, TailHeader
 from holdfast.log.machines.partition_state import Ranges, without
 from holdfast.log.rows import LogBatch, first_not_before, times_of
@@ -171,6 +171,26 @@ def store_index(path: Path, log: str, name: SegmentName, index: Index) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     temporary.write_bytes(indexes.encode(index, log, name))
     os.replace(temporary, target)
+
+
+def rebuild_indexes(directory: Path, log: str, but: SegmentName) -> int:
+    """Make the indexes of all tails but one that have none of their own; how many."""
+    made = 0
+    for path in sorted(directory.glob(f"*{TAIL}")):
+        name = parse(path.name)
+        if name is None or name == but:
+            continue
+        with FileBytes(path) as file:
+            header = tail.decode_header(file, path, log, name)
+            built = build_index(file, header, bytes.fromhex(log))
+            if load_index(path, log, file, header).places != built.places or not _has_index(path, name):
+                store_index(path, log, name, built)
+                made += 1
+    return made
+
+
+def _has_index(path: Path, name: SegmentName) -> bool:
+    return path.with_name(index_name(name)).exists()
 
 
 def position_of_time(where: SegmentRange, time: int) -> int | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from holdfast import durable
 from holdfast.durable import checksum
+from holdfast.errors import StoreError
 from holdfast.failpoints import fp
 from holdfast.log.format import tail
 from holdfast.log.format.names import SegmentName, live_name
@@ -52,13 +53,18 @@ class TailFile:
         """A new tail, durable with its name. FileNotFoundError: a newer owner took this one's private directory."""
         data = tail.encode_header(header)
         path = directory / str(header.name)
-        durable.write_file(path, data, temporary=lease.temporary())
-        fp("log.tail.made")
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | flags)
-        live = os.open(
-            directory / live_name(header.name), os.O_WRONLY | os.O_CREAT | flags, durable.FILE_MODE
-        )
+        try:
+            durable.write_file(path, data, temporary=lease.temporary())
+            fp("log.tail.made")
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | flags)
+            live_path = directory / live_name(header.name)
+            live = os.open(live_path, os.O_WRONLY | os.O_CREAT | flags, durable.FILE_MODE)
+        except (OSError, StoreError):
+            # With a tail of this name the one before would end here: it must not stay if it is not to be used.
+            lease.discard(path)
+            durable.fsync_directory(directory)
+            raise
         return TailFile(path, replace(header, bytes=len(data)), fd, live)
 
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:

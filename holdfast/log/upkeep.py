@@ -77,7 +77,7 @@ def compact(appender: Appender, lease: Lease, target: int = MERGED_BYTES) -> Mer
     now = appender.facts_for(committed=True)
     closed = [
         each
-        for each in recovery.layout(facts, partition, now.low)
+        for each in recovery.layout(facts, partition)
         if each.end is not None and each.end <= now.end and each.name != appender.tail_name
     ]
     sizes = [(each.name.is_tail, _bytes(facts, partition, each.name)) for each in closed]
@@ -144,7 +144,7 @@ def look(appender: Appender, keep: Keep, now: int) -> Decision:
     """What retention would do. `now`: µs since 1970."""
     facts, partition = appender.facts, appender.partition
     at = appender.facts_for(committed=True)
-    closed = [each for each in recovery.layout(facts, partition, at.low) if each.end is not None]
+    closed = [each for each in recovery.layout(facts, partition) if each.end is not None]
     found = [
         SegmentFacts(
             each.start,
@@ -201,7 +201,7 @@ def is_worth_merging(appender: Appender, bytes_min: int, segments_min: int) -> b
     at = appender.facts_for(committed=True)
     found = [
         each.name
-        for each in recovery.layout(facts, partition, at.low)
+        for each in recovery.layout(facts, partition)
         if each.name.is_tail and each.end is not None and each.end <= at.end
     ]
     return len(found) >= segments_min or sum(_bytes(facts, partition, name) for name in found) >= bytes_min

@@ -63,8 +63,8 @@ def verify(facts: LogFacts, progress: Progress = lambda _: None) -> Verified:
     found = Verified()
     for partition in range(facts.partitions):
         try:
-            state, low = state_of(facts, partition)
-            stretches = recovery.layout(facts, partition, low)
+            state, _ = state_of(facts, partition)
+            stretches = recovery.layout(facts, partition)
         except HoldfastError as error:
             found.problems.append(error.message)
             continue
@@ -105,7 +105,7 @@ def segments_of(facts: LogFacts) -> Iterator[SegmentLook]:
     """What there is, oldest first, partition by partition."""
     for partition in range(facts.partitions):
         state, low = state_of(facts, partition)
-        for each in recovery.layout(facts, partition, low):
+        for each in recovery.layout(facts, partition):
             end = state.next if each.end is None else each.end
             directory = facts.directory(partition)
             newest = (
@@ -125,7 +125,7 @@ def describe(facts: LogFacts) -> dict[str, Any]:
     for partition in range(facts.partitions):
         state, low = state_of(facts, partition)
         directory = facts.directory(partition)
-        names = [each.name for each in recovery.layout(facts, partition, low)]
+        names = [each.name for each in recovery.layout(facts, partition)]
         parts.append({
             "partition": partition, "low": low, "next": state.next, "committed": state.committed,
             "sealed": state.sealed, "segments": len(names),

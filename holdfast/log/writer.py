@@ -55,10 +55,11 @@ class LogWriter:
         sequence: int | None = None,
         epoch: int = NO_EPOCH,
         timeout_s: float | None = None,
+        wait: bool = False,
     ) -> Pending:
         """Hand rows over. `sequence`: a number of the caller's that only grows; rows whose number is not above the last one
         are there already and are not stored again. `time`: when they happened, if no column says so. `epoch`: they count
-        once this epoch is sealed; without one, as soon as they are durable."""
+        once this epoch is sealed; without one, as soon as they are durable. `wait`: return when they are."""
         if isinstance(rows, Sequence) and not rows and self._log._facts is None:
             raise InputError(
                 "the first append must have rows, or the log a schema.", cure="Give Log a schema."
@@ -77,7 +78,12 @@ class LogWriter:
             epoch,
             self.window,
             timeout_s,
+            wait,
         )
+        if wait:
+            appender.help(pending)
+            pending.result()
+            return pending
         while self._under_way and self._under_way[0].is_done:
             self._under_way.popleft()
         self._under_way.append(pending)

@@ -13,7 +13,7 @@ import pytest
 from holdfast.log.format.frame import NO_EPOCH, NO_TIME, Frame, Kind
 from holdfast.log.machines.partition_state import PartitionState
 from holdfast.log.machines.reader_machine import Facts, FromDisk, FromMemory, ReaderMachine, Trimmed, Wait
-from holdfast.log.machines.writer_machine import Entry, Phase, Stored, UnderWay, WriterMachine
+from holdfast.log.machines.writer_machine import Behind, Entry, Phase, Stored, UnderWay, WriterMachine
 
 LOG = bytes(16)
 
@@ -60,6 +60,8 @@ class World:
     tickets: dict[int, int] = field(default_factory=dict)
     """ticket → place in the plan"""
     confirmed: set[int] = field(default_factory=set)
+    lost: list[int] = field(default_factory=list)
+    """Places in the plan whose appends failed, as long as the writer has not heard of it."""
 
     def __post_init__(self) -> None:
         self.machine = WriterMachine(self.state)
@@ -76,6 +78,8 @@ class World:
                 yield "no space"
         if self.group and self.written:
             yield "sync"
+        if self.lost:
+            yield "tell"
         if self.faults:
             yield from (f"crash {kept}" for kept in range(len(self.disk) - self.durable + 1))
         if self.trims and self.low < self.state.committed:
@@ -99,6 +103,11 @@ class World:
         writer, sequence, rows, epoch = self.plan[self.submitted]
         kind = {-1: Kind.SEAL, -2: Kind.WITHDRAW}.get(rows, Kind.ROWS)
         answer = self.machine.submit(kind, writer, sequence, max(rows, 0), 1, epoch)
+        if isinstance(answer, Behind):
+            assert self.lost
+            self.tell()
+            return
+        assert not self.lost or kind is Kind.WITHDRAW, "taken behind a failure"
         place = self.submitted
         self.submitted += 1
         if isinstance(answer, Stored | UnderWay):
@@ -132,7 +141,13 @@ class World:
         lost = self.machine.failed()
         self.disk = self.disk[: self.durable]
         self.group = ()
-        self.again(lost)
+        self.lost += [self.tickets[entry.ticket] for entry in lost]
+
+    def tell(self) -> None:
+        """The writer hears of its failure."""
+        self.machine.told("w")
+        self.submitted = min([self.submitted, *self.lost])
+        self.lost = []
 
     def crash(self, kept: int) -> None:
         """The owner dies; of what was not durable a beginning is left. The next one looks up what is there."""
@@ -151,7 +166,8 @@ class World:
     def again(self, lost: object) -> None:
         """Whoever got no acknowledgement appends again, under the same sequences."""
         places = [self.tickets[entry.ticket] for entry in lost]  # type: ignore[attr-defined]
-        self.submitted = min([self.submitted, *places])
+        self.submitted = min([self.submitted, *places, *self.lost])
+        self.lost = []
 
     def trim(self) -> None:
         self.trims -= 1
@@ -256,7 +272,7 @@ def every_interleaving(start: World) -> int:
             there.check()
             key = repr((
                 there.disk, there.durable, there.submitted, there.faults, there.trims, there.low, there.memory_from,
-                there.group, there.written, there.machine.phase, there.machine._queued, there.state,
+                there.group, there.written, there.lost, there.machine.phase, there.machine._queued, there.state,
                 [(r.machine.position, r.action, r.trimmed) for r in there.readers],
             ))  # fmt: skip
             if key not in seen:

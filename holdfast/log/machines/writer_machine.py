@@ -20,6 +20,9 @@ from enum import Enum
 from holdfast.log.format.frame import NO_EPOCH, Kind
 from holdfast.log.machines.partition_state import PartitionState
 
+CONTROL = "-"
+"""The writer of frames without rows."""
+
 
 class Phase(Enum):
     """OPEN → BROKEN (the disk failed), FENCED (a newer owner) or CLOSED; none leads back."""
@@ -42,6 +45,8 @@ class Entry:
     rows: int
     bytes: int
     epoch: int
+    share: int
+    """How many of its writer's frames a group takes at most."""
 
     @property
     def next(self) -> int:
@@ -69,7 +74,12 @@ class Refused:
     reason: str
 
 
-Answer = Entry | Stored | UnderWay | Refused
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """An earlier append of this writer (for a seal: of any) failed, and it may not know yet: nothing behind is taken."""
+
+
+Answer = Entry | Stored | UnderWay | Refused | Behind
 
 
 class WriterMachine:
@@ -84,6 +94,8 @@ class WriterMachine:
         self._tickets = 0
         self._last: dict[str, int] = {}
         self._in_window: Counter[str] = Counter()
+        self._untold: set[str] = set()
+        """Writers that lost appends, and have not been told."""
         self._next = state.next
         self._epoch = self._last_epoch()
 
@@ -106,12 +118,15 @@ class WriterMachine:
         return self._next
 
     def submit(
-        self, kind: Kind, writer: str, sequence: int | None, rows: int, size: int, epoch: int = NO_EPOCH
-    ) -> Answer:
+        self, kind: Kind, writer: str, sequence: int | None, rows: int, size: int, epoch: int = NO_EPOCH,
+        share: int = 1 << 30,
+    ) -> Answer:  # fmt: skip
         """`sequence` None: the next one."""
         if self.phase is not Phase.OPEN:
             return Refused(f"the writer is {self.phase.value}")
         if kind is Kind.ROWS:
+            if writer in self._untold or CONTROL in self._untold:
+                return Behind()
             last = self.last_sequence(writer)
             sequence = last + 1 if sequence is None else sequence
             if sequence <= last:
@@ -122,10 +137,12 @@ class WriterMachine:
                 )
             self._last[writer] = sequence
             self._epoch = max(self._epoch, epoch)
+        elif kind is Kind.SEAL and self._untold:
+            return Behind()  # rows of the epoch may be among those that failed
         elif kind is Kind.WITHDRAW:
             self._epoch = max(epoch, self._sealed_soon())
         self._tickets += 1
-        entry = Entry(self._tickets, kind, writer, sequence or 0, self._next, rows, size, epoch)
+        entry = Entry(self._tickets, kind, writer, sequence or 0, self._next, rows, size, epoch, share)
         self._queued.append(entry)
         self._in_window[writer] += 1
         self._next = entry.next
@@ -150,8 +167,12 @@ class WriterMachine:
             return ()
         group: list[Entry] = []
         size = 0
+        taken: Counter[str] = Counter()
         while self._queued and (not group or size + self._queued[0].bytes <= bytes_max):
+            if taken[self._queued[0].writer] >= self._queued[0].share:
+                break
             entry = self._queued.popleft()
+            taken[entry.writer] += 1
             assert not group or entry.position == group[-1].next, (
                 "positions of a group must follow each other"
             )
@@ -179,9 +200,19 @@ class WriterMachine:
         self._last.clear()
         self._next = self._durable.next
         self._epoch = self._last_epoch()
+        self._untold |= {entry.writer for entry in lost}
         if self.phase is Phase.OPEN:
             self.phase = phase
         return lost
+
+    def told(self, writer: str) -> None:
+        """The writer knows that appends of its failed: what it appends from now on is meant to be."""
+        self._untold.discard(writer)
+
+    @property
+    def queued(self) -> bool:
+        """Whether there is something that `take` would give, were nothing in flight."""
+        return bool(self._queued) and self.phase is Phase.OPEN
 
     @property
     def idle(self) -> bool:

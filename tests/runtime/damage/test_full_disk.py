@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -18,6 +16,7 @@ import forked
 import pytest
 from campaign import REGION, Place
 from faults import fired
+from small_disk import enter_namespace, mount_small, try_namespace
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.ids import Epoch, RegionName
@@ -30,35 +29,11 @@ from holdfast.testing import MemorySink, submit_local
 
 pytestmark = pytest.mark.slow
 
-CLONE_NEWNS = 0x00020000
-SIZE = "4m"
 LOOSE_ROWS = 2000
 PAUSED = "paused for space"
 
 
 # --- a real file system without space, in a mount namespace of its own ------------------------------------------------
-
-
-def enter_namespace() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS):
-        raise OSError(ctypes.get_errno(), "unshare")
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)
-
-
-def mount_small(path: Path) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)]
-    subprocess.run(command, check=True, capture_output=True)
-
-
-def try_namespace(report: Path) -> None:
-    try:
-        enter_namespace()
-        mount_small(report.parent / "tried")
-        report.write_text("")
-    except Exception as error:
-        report.write_text(f"{type(error).__name__}: {error}")
 
 
 @pytest.fixture
