@@ -81,10 +81,12 @@ if TYPE_CHECKING:
     from holdfast.sinks import DatabaseSink as DatabaseSink
     from holdfast.sinks import FileSink as FileSink
     from holdfast.sinks import ForeachBatch as ForeachBatch
+    from holdfast.sinks import LogSink as LogSink
     from holdfast.sinks import MemorySink as MemorySink
     from holdfast.sources import Beacon as Beacon
     from holdfast.sources import Files as Files
     from holdfast.sources import HttpLines as HttpLines
+    from holdfast.sources import LogSource as LogSource
     from holdfast.sources import Rows as Rows
     from holdfast.sources import TcpLines as TcpLines
     from holdfast.state.values.user_classes import register_dataclass as register_dataclass
@@ -115,8 +117,8 @@ _NAMES = {
     "log.log": "Log",
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
-    "sources": "Files Beacon Rows TcpLines HttpLines",
-    "sinks": "FileSink DatabaseSink MemorySink ConsoleSink ForeachBatch",
+    "sources": "Files Beacon Rows TcpLines HttpLines LogSource",
+    "sinks": "FileSink DatabaseSink LogSink MemorySink ConsoleSink ForeachBatch",
     "state.values.user_classes": "register_dataclass register_enum",
     "errors": "HoldfastError RegionParkedError",
 }

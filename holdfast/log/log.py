@@ -92,13 +92,18 @@ class Log:
     @property
     def facts(self) -> LogFacts:
         """What never changes about it. StoreError: there is no log yet."""
-        if self._facts is None:
-            self._facts = place.load(self.path)
-        if self._facts is None:
+        if not self.exists or self._facts is None:
             raise StoreError(
                 f"there is no log at {self.path}.", cure="Check the path; a log is made by its first append."
             )
         return self._facts
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a log at its path."""
+        if self._facts is None:
+            self._facts = place.load(self.path)
+        return self._facts is not None
 
     @property
     def schema(self) -> pa.Schema:
@@ -241,6 +246,11 @@ class Log:
     def bounds(self, partition: int = 0, *, committed: bool = True) -> Facts:
         """How a partition stands now."""
         return self._source(partition).facts_for(committed)
+
+    def following(self, partition: int = 0, *, committed: bool = True) -> Callable[[], Facts]:
+        """How a partition stands whenever it is asked, by one thread at a time; cheaper than `bounds` again and again."""
+        source_of = self._source_of(partition)
+        return lambda: source_of().facts_for(committed)
 
     def _state(self, partition: int) -> PartitionState:
         source = self._source(partition)

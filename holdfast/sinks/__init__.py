@@ -9,6 +9,7 @@ from holdfast.sinks.console import ConsoleSink
 from holdfast.sinks.database.sink import DatabaseSink
 from holdfast.sinks.files import FileSink
 from holdfast.sinks.foreach_batch import ForeachBatch
+from holdfast.sinks.log_sink import LogSink
 from holdfast.sinks.memory import MemorySink
 
-__all__ = ["ConsoleSink", "DatabaseSink", "FileSink", "ForeachBatch", "MemorySink"]
+__all__ = ["ConsoleSink", "DatabaseSink", "FileSink", "ForeachBatch", "LogSink", "MemorySink"]

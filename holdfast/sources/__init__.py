@@ -8,7 +8,8 @@ from __future__ import annotations
 from holdfast.sources.beacon import Beacon
 from holdfast.sources.files import Files
 from holdfast.sources.lists import Rows
+from holdfast.sources.logs.log_source import LogSource
 from holdfast.sources.network.http_lines import HttpLines
 from holdfast.sources.network.tcp_lines import TcpLines
 
-__all__ = ["Beacon", "Files", "HttpLines", "Rows", "TcpLines"]
+__all__ = ["Beacon", "Files", "HttpLines", "LogSource", "Rows", "TcpLines"]

@@ -1,0 +1,1 @@
+"""Logs as a source: of a topology, and of Spark itself."""

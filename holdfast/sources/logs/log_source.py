@@ -1,0 +1,199 @@
+"""`LogSource`: a partition of a log as a replayable source, from any place up to the live edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from holdfast.errors import ConfigError, InputError, StateError
+from holdfast.language.connectors import POSITION_FIELDS, Slice, Source, Stamp, TaskReader
+from holdfast.language.schema import to_arrow
+from holdfast.log.log import From, Log
+from holdfast.log.machines.partition_state import without
+from holdfast.log.machines.reader_machine import Facts
+from holdfast.sources.logs.positions import Positions, PositionsReader, look, schema_of
+from holdfast.sources.schemas import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS_PER_STEP = 200_000
+DRIVER_ROWS = 5_000
+"""Fewer are read by the driver itself: a job of Spark costs more than reading them."""
+
+
+class LogSource(Source):
+    """Rows of a log, in their order; only those that count for good, so that what a `LogSink` of another program writes is
+    read exactly once.
+
+    Example::
+
+        clicks = topology.source(hf.LogSource("logs/clicks"), name="clicks").consistent("r")
+        recent = hf.LogSource("logs/clicks", from_="now")
+
+    `from_`: where the first run begins: "beginning", "now", a position, or a datetime; later runs go on where they were. A log
+    with several partitions is read by one source for each (`partition=`), since there is no order between them. `schema`: needed
+    if the log is not there yet. With `until="available"` the run ends with the rows that count when it begins.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        from_: From = "beginning",
+        partition: int | None = None,
+        rows_per_step: int = ROWS_PER_STEP,
+        schema: pa.Schema | str | None = None,
+    ) -> None:
+        if rows_per_step < 1:
+            raise ConfigError(f"a step cannot hold {rows_per_step} rows.", cure="Give at least 1.")
+        self._log = Log(path)
+        self._from = from_
+        self._wanted = partition
+        self._rows = rows_per_step
+        self._given = None if schema is None else to_arrow(schema, "the schema of the log")
+        self._next: int | None = None
+        """None: the log was not there yet."""
+        self._end: int | None = None
+        self._facts: Callable[[], Facts] | None = None
+
+    # --- what it is ---
+
+    def schema(self) -> pa.Schema:
+        if self._log.exists or self._given is None:
+            self._check_partition()
+            found = schema_of(self._log.schema)
+            if self._given is not None and found.names != self._given.names:
+                raise ConfigError(
+                    f"the log {self._log.path} has the columns {', '.join(found.names)}, not {', '.join(self._given.names)}.",
+                    cure="Leave schema= out, or correct it.",
+                )
+            return found
+        return schema_of(self._given)
+
+    def use_schema(self, schema: pa.Schema) -> None:
+        if self._log.exists and schema_of(self._log.schema).names != schema.names:
+            raise InputError(
+                f"the log {self._log.path} has other columns than before.", cure="Give the path of that log."
+            )
+
+    def _check_partition(self) -> None:
+        if self._wanted is None and self._log.partitions > 1:
+            raise ConfigError(
+                f"the log {self._log.path} has {self._log.partitions} partitions, and there is no order between them.",
+                cure="Read each by a source of its own (partition=0, …), and union the streams.",
+            )
+
+    @property
+    def _partition(self) -> int:
+        return self._wanted or 0
+
+    def describe(self) -> str:
+        partition = f", partition {self._wanted}" if self._wanted is not None else ""
+        return f"the log {self._log.path}{partition}"
+
+    # --- a run ---
+
+    def cut_smaller(self, rows: int) -> None:
+        self._rows = min(self._rows, rows)
+
+    def bound(self) -> None:
+        self._end = self._log.bounds(self._partition).end if self._log.exists else 0
+
+    def seek(self, state: Any | None) -> None:
+        if state is None:
+            self._next = self._first() if self._log.exists else None
+            return
+        if not isinstance(state, dict) or not {"log", "partition", "next"} <= state.keys():
+            raise StateError("the snapshot is not one of a log.", cure="Check the store.")
+        self._next = state["next"]
+        if state["log"] is None:
+            return
+        if state["partition"] != self._partition:
+            raise InputError(
+                f"partition {state['partition']} of the log {self._log.path} was read before, not {self._partition}.",
+                cure="Name the source of another partition otherwise.",
+            )
+        if not self._log.exists or self._log.facts.id != state["log"]:
+            raise InputError(
+                f"{self._log.path} is not the log that was read before.",
+                cure="Give the path of that log, or begin with another store.",
+            )
+
+    def _first(self) -> int:
+        self._check_partition()
+        from_ = {self._partition: self._from} if type(self._from) is int else self._from
+        return self._log.reader(from_, partitions=[self._partition]).position[self._partition]
+
+    def next_slice(self) -> Slice | None:
+        if self._next is None:
+            if not self._log.exists:
+                return None
+            self._next = 0 if self._from == "now" else self._first()  # all of it came after this run began
+        if self._facts is None:
+            self._facts = self._log.following(self._partition)
+        now = self._facts()
+        most = now.end if self._end is None else min(now.end, self._end)
+        start, end, rows = self._next, self._next, 0
+        if start < min(now.low, most):
+            look(self._log, self._partition, start, most)  # says what was let go
+        while not rows and end < most:  # a slice is not made of withdrawn rows alone
+            end = min(most, end + self._rows)
+            rows = sum(behind - begin for begin, behind in without(start, end, now.withdrawn))
+        if not rows:
+            return None
+        self._next = end
+        return Slice(start, end, rows)
+
+    def snapshot(self) -> Any:
+        there = self._next is not None
+        return {
+            "log": self._log.facts.id if there else None,
+            "partition": self._partition,
+            "next": self._next,
+        }
+
+    def close(self) -> None:
+        self._log.close()
+        self._log, self._facts = Log(self._log.path), None
+
+    # --- reading ---
+
+    def _positions(self, piece: Slice) -> Positions:
+        return look(self._log, self._partition, piece.start, piece.end)
+
+    def _columns(self, stamp: Stamp | None) -> pa.Schema:
+        return self.schema() if stamp is None else pa.schema([*self.schema(), *POSITION_FIELDS])
+
+    def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
+        return self.task_reader(piece, stamp)(self._columns(stamp).names)
+
+    def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader:
+        return PositionsReader(self._positions(piece), self.schema(), stamp)
+
+    def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
+        columns = self._columns(stamp)
+        if (piece.rows or 0) <= DRIVER_ROWS:
+            return session.createDataFrame(self.read_arrow(piece, stamp), spark_schema(columns))
+        parts = self._positions(piece).cut(session.sparkContext.defaultParallelism)
+        readers = tuple(PositionsReader(part, self.schema(), stamp) for part in parts)
+        numbers = session.range(0, len(parts), 1, len(parts))
+        return numbers.mapInArrow(ReadParts(readers, tuple(columns.names)), spark_schema(columns))
+
+
+@dataclass(frozen=True)
+class ReadParts:
+    """Ships to tasks: reads the parts whose numbers it is given."""
+
+    parts: tuple[PositionsReader, ...]
+    columns: tuple[str, ...]
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for table in self.parts[number].tables(self.columns):
+                    yield from table.to_batches()

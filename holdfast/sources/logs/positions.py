@@ -1,0 +1,108 @@
+"""Reading positions of a log in any process: what tasks of Spark ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from holdfast.errors import InputError
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, Stamp
+from holdfast.log.log import Log
+from holdfast.log.rows import LogBatch
+from holdfast.log.segments import SegmentRange, read_range
+from holdfast.sources.schemas import spark_type
+
+TRIES = 5
+"""Segments may be merged between looking and reading, but not again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Rows [start, end) of a partition, and where they lay when somebody looked. Small, and travels."""
+
+    root: str
+    log: str
+    partition: int
+    start: int
+    end: int
+    ranges: tuple[SegmentRange, ...]
+
+    def read(self, columns: list[str] | None = None) -> Iterator[LogBatch]:
+        """All of them in order. InputError if they were let go meanwhile."""
+        reached, ranges = self.start, self.ranges
+        for _ in range(TRIES):
+            try:
+                for where in ranges:
+                    for batch in read_range(where, columns):
+                        yield batch
+                        reached = batch.next
+                return
+            except FileNotFoundError:
+                ranges = look(Log(self.root), self.partition, reached, self.end, self.log).ranges
+        raise InputError(
+            f"segments of the log {self.root} vanish whenever they are read.",
+            cure="Look for something else that removes its files.",
+        )
+
+    def cut(self, parts: int) -> list[Positions]:
+        """The same in about so many parts, in order."""
+        size = max(1, -(-(self.end - self.start) // parts))
+        return [self._part(at, min(self.end, at + size)) for at in range(self.start, self.end, size)]
+
+    def _part(self, start: int, end: int) -> Positions:
+        inside = [
+            replace(each, start=max(start, each.start), end=min(end, each.end))
+            for each in self.ranges
+            if each.start < end and each.end > start
+        ]
+        return replace(self, start=start, end=end, ranges=tuple(inside))
+
+
+def look(log: Log, partition: int, start: int, end: int, id: str | None = None) -> Positions:
+    """Where rows lie now. InputError: they are gone, or the log is another one."""
+    if id is not None and log.facts.id != id:
+        raise InputError(
+            f"{log.path} is not the log that was read before.",
+            cure="Give the path of that log, or begin with another store.",
+        )
+    low = log.bounds(partition).low
+    if start < low:
+        raise InputError(
+            f"rows {start} to {low - 1} of the log {log.path} were let go before they were read here.",
+            cure="Let the log keep more, or register a consumer that holds them; to go on without them, begin with another store.",
+        )
+    ranges = log.ranges(start, end, partition=partition)
+    return Positions(str(log.path), log.facts.id, partition, start, end, tuple(ranges))
+
+
+def schema_of(log: pa.Schema) -> pa.Schema:
+    """The columns as Spark has them."""
+    return pa.schema([pa.field(field.name, spark_type(field.type), field.nullable) for field in log])
+
+
+@dataclass(frozen=True)
+class PositionsReader:
+    """Reads positions as a table, with columns that say where each row is in the log if there is a stamp."""
+
+    positions: Positions
+    schema: pa.Schema
+    stamp: Stamp | None
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        return pa.concat_tables([self._empty(columns), *self.tables(columns)])
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        wanted = [name for name in columns if name not in POSITION_COLUMNS]
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        for batch in self.positions.read(wanted):
+            table = pa.Table.from_batches([batch.rows]).select(wanted).cast(schema)
+            if len(wanted) != len(columns):
+                assert self.stamp is not None
+                table = self.stamp.put_on(table, batch.position, self.positions.partition)
+            yield table.select(list(columns))
+
+    def _empty(self, columns: Sequence[str]) -> pa.Table:
+        fields = pa.schema([*self.schema, *POSITION_FIELDS])
+        return pa.schema([fields.field(name) for name in columns]).empty_table()
