@@ -81,7 +81,7 @@ def test_failures_in_a_run_change_no_result(
     )
 
 
-@pytest.mark.sampled(keep=3)
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("verb", LOCAL)
 def test_deaths_of_the_driver_change_no_result(verb: str, tmp_path: Path) -> None:
     numbers = list(generated.accepted(verb))[:: max(1, len(generated.accepted(verb)) // TOGETHER)][:TOGETHER]

@@ -44,6 +44,7 @@ def left(server: PostgresServer, schema: str, here: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize(("failpoint", "mode"), list(zip(COMMIT, ["drain", "async"] * 3, strict=True)))
 def test_a_driver_killed_at_each_step_of_a_commit(
     postgres: PostgresServer, tmp_path: Path, failpoint: str, mode: str
