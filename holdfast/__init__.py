@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from holdfast.sources import LogSource as LogSource
     from holdfast.sources import Rows as Rows
     from holdfast.sources import TcpLines as TcpLines
+    from holdfast.sources.logs.spark_format import register_log_format as register_log_format
     from holdfast.state.values.user_classes import register_dataclass as register_dataclass
     from holdfast.state.values.user_classes import register_enum as register_enum
     from holdfast.state.variables.variables import List as List
@@ -118,6 +119,7 @@ _NAMES = {
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
     "sources": "Files Beacon Rows TcpLines HttpLines LogSource",
+    "sources.logs.spark_format": "register_log_format",
     "sinks": "FileSink DatabaseSink LogSink MemorySink ConsoleSink ForeachBatch",
     "state.values.user_classes": "register_dataclass register_enum",
     "errors": "HoldfastError RegionParkedError",

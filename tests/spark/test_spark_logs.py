@@ -1,0 +1,129 @@
+"""Logs on Spark: read by tasks, written by topologies and by Spark's own queries, each row once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.failpoints import arm, disarm
+from holdfast.sources.logs import log_source
+
+pytestmark = pytest.mark.spark
+ROWS = 1000
+
+
+@pytest.fixture(autouse=True)
+def no_failpoints() -> Iterator[None]:
+    yield
+    disarm()
+
+
+@pytest.fixture
+def on_spark(spark: Any) -> Any:
+    hf.register_log_format(spark)
+    return spark
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    with hf.Log(tmp_path / "log") as made:
+        for first in range(0, ROWS, 100):
+            made.append([{"n": n, "k": f"k{n % 7}"} for n in range(first, first + 100)])
+            if first == 500:
+                made.compact()
+    return tmp_path / "log"
+
+
+def ids(path: Path) -> list[int]:
+    return [row["n"] for row in hf.Log(path).reader().read_all().to_pylist()]
+
+
+@pytest.mark.parametrize("by", ["driver", "tasks"])
+def test_a_topology_reads_a_log_and_writes_another(
+    on_spark: Any, log: Path, tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_source, "DRIVER_ROWS", 0 if by == "tasks" else 10_000)
+    made = hf.Topology("copy")
+    rows = made.source(hf.LogSource(log, rows_per_step=150), name="log").consistent("r", period=0.2)
+    even = rows.filter("n % 2 = 0")
+    even.sink(hf.LogSink(tmp_path / "even"), name="even")
+    even.aggregate("k", times=hf.count(), emit="each", name="counted").sink(
+        hf.LogSink(tmp_path / "counted"), name="counts"
+    )
+    arm("step.end=raise@3;sink.commit.begin=raise@2")
+    made.run(on_spark, store=f"file:{tmp_path}/store", until="available")
+    assert all(disarm().values())
+    assert ids(tmp_path / "even") == list(range(0, ROWS, 2))
+    counted = hf.Log(tmp_path / "counted").reader().read_all().to_pylist()
+    assert len(counted) == ROWS // 2
+    assert {row["k"]: row["times"] for row in counted} == {
+        f"k{k}": sum(n % 7 == k for n in range(0, ROWS, 2)) for k in range(7)
+    }
+
+
+def test_a_batch_reads_what_counts(on_spark: Any, log: Path) -> None:
+    def frame() -> Any:
+        return on_spark.read.format("holdfast-log").load(str(log))
+
+    assert frame().schema.names == ["n", "k"]
+    assert sorted(row.n for row in frame().collect()) == list(range(ROWS))
+    with hf.Log(log) as made:
+        made.append([{"n": ROWS, "k": "late"}], epoch=1)
+        assert frame().count() == ROWS
+        made.seal_epoch(1)
+        assert frame().count() == ROWS + 1
+
+
+def test_a_batch_is_written_whole(on_spark: Any, tmp_path: Path) -> None:
+    frame = on_spark.range(0, 100, 1, 3).withColumnRenamed("id", "n")
+    for _ in range(2):
+        frame.write.format("holdfast-log").mode("append").save(str(tmp_path / "new"))
+    assert sorted(ids(tmp_path / "new")) == sorted(2 * list(range(100)))
+    assert not list((tmp_path / "new" / "tmp").glob("spark-*"))
+    with pytest.raises(Exception, match="never overwritten"):
+        frame.write.format("holdfast-log").mode("overwrite").save(str(tmp_path / "new"))
+
+
+def copied(on_spark: Any, source: Path, here: Path, **options: Any) -> Any:
+    frame = on_spark.readStream.format("holdfast-log").options(**options).load(str(source))
+    stream = frame.writeStream.format("holdfast-log").option("writer", "copy")
+    return (
+        stream.option("checkpointLocation", str(here / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(here / "copy"))
+    )
+
+
+def test_a_query_copies_a_log_once_though_a_batch_is_repeated(
+    on_spark: Any, log: Path, tmp_path: Path
+) -> None:
+    query = copied(on_spark, log, tmp_path, maxRowsPerTrigger=300)
+    query.awaitTermination()
+    assert [progress["numInputRows"] for progress in query.recentProgress][:4] == [300, 300, 300, 100]
+    newest = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.with_name(f".{newest.name}.crc").unlink()
+    newest.unlink()  # as if it had died between the commit of the last batch and Spark's note of it
+    with hf.Log(log) as made:
+        made.append([{"n": n, "k": "more"} for n in range(ROWS, ROWS + 50)])
+    copied(on_spark, log, tmp_path, maxRowsPerTrigger=300).awaitTermination()
+    assert sorted(ids(tmp_path / "copy")) == list(range(ROWS + 50))
+
+
+def test_a_stream_may_begin_now(on_spark: Any, log: Path, tmp_path: Path) -> None:
+    copied(on_spark, log, tmp_path, start="now").awaitTermination()
+    with hf.Log(log) as made:
+        made.append([{"n": ROWS, "k": "new"}])
+    copied(on_spark, log, tmp_path, start="now").awaitTermination()
+    assert ids(tmp_path / "copy") == [ROWS]
+
+
+def test_a_writer_needs_a_name(on_spark: Any, log: Path, tmp_path: Path) -> None:
+    frame = on_spark.readStream.format("holdfast-log").load(str(log))
+    with pytest.raises(Exception, match="needs the name of its writer"):
+        frame.writeStream.format("holdfast-log").option("checkpointLocation", str(tmp_path / "c")).start(
+            str(tmp_path / "copy")
+        ).awaitTermination()
