@@ -87,8 +87,10 @@ if TYPE_CHECKING:
     from holdfast.sources import Files as Files
     from holdfast.sources import HttpLines as HttpLines
     from holdfast.sources import LogSource as LogSource
+    from holdfast.sources import Preserved as Preserved
     from holdfast.sources import Rows as Rows
     from holdfast.sources import TcpLines as TcpLines
+    from holdfast.sources.logs.from_spark import from_spark as from_spark
     from holdfast.sources.logs.spark_format import register_log_format as register_log_format
     from holdfast.state.values.user_classes import register_dataclass as register_dataclass
     from holdfast.state.values.user_classes import register_enum as register_enum
@@ -118,7 +120,8 @@ _NAMES = {
     "log.log": "Log",
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
-    "sources": "Files Beacon Rows TcpLines HttpLines LogSource",
+    "sources": "Files Beacon Rows TcpLines HttpLines LogSource Preserved",
+    "sources.logs.from_spark": "from_spark",
     "sources.logs.spark_format": "register_log_format",
     "sinks": "FileSink DatabaseSink LogSink MemorySink ConsoleSink ForeachBatch",
     "state.values.user_classes": "register_dataclass register_enum",

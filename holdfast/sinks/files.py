@@ -70,7 +70,7 @@ class FileSink(EpochFileSink):
 
     def __init__(
         self,
-        path: str,
+        path: str | os.PathLike[str],
         format: Format = "csv",
         *,
         header: bool = True,
@@ -104,7 +104,7 @@ class FileSink(EpochFileSink):
                 cure="Write parquet, or leave these options or roll out.",
             )
         super().__init__(
-            Path(path.removeprefix("file://")).absolute(),
+            Path(os.fspath(path).removeprefix("file://")).absolute(),
             Form(format, header and format == "csv", by, joinable),
             partition_files,
             None if roll is None else Roll.of(roll),

@@ -9,7 +9,8 @@ from holdfast.sources.beacon import Beacon
 from holdfast.sources.files import Files
 from holdfast.sources.lists import Rows
 from holdfast.sources.logs.log_source import LogSource
+from holdfast.sources.logs.preserved import Preserved
 from holdfast.sources.network.http_lines import HttpLines
 from holdfast.sources.network.tcp_lines import TcpLines
 
-__all__ = ["Beacon", "Files", "HttpLines", "LogSource", "Rows", "TcpLines"]
+__all__ = ["Beacon", "Files", "HttpLines", "LogSource", "Preserved", "Rows", "TcpLines"]

@@ -7,6 +7,7 @@ write them under a name that begins with a dot or underscore and rename them. Se
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -71,7 +72,7 @@ class Files(Source):
 
     def __init__(
         self,
-        path: str,
+        path: str | os.PathLike[str],
         format: Format = "csv",
         schema: pa.Schema | str | None = None,
         *,
@@ -100,6 +101,7 @@ class Files(Source):
         for limit in (max_rows_per_step, max_bytes_per_step, max_files_per_step):
             if limit is not None and limit < 1:
                 raise ConfigError(f"a step cannot be limited to {limit}.", cure="Give at least 1.")
+        path = os.fspath(path)
         self._path, self._format, self._malformed, self._header = path, format, malformed, header
         self._options = check_options(dict(options or {}))
         self._schema = TEXT if format == "text" else None

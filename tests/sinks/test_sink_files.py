@@ -18,7 +18,7 @@ from holdfast.language.connectors import StepId
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sinks.merge import MergeTask, has_rows, header_length, merge
-from holdfast.sources import Rows
+from holdfast.sources import Files, Rows
 from holdfast.testing import run_local
 from holdfast.testing.sink_conformance import context, opened_sink, rows
 
@@ -345,3 +345,13 @@ def test_runs_with_no_store_another_store_or_a_deleted_one_leave_all_outputs(tmp
         run_local(made, None if store is None else f"file:{tmp_path / store}", until="available")
     found = [(out / name).read_text().split() for name in visible(out)]
     assert sorted(found) == [["n", str(number)] for number in range(len(stores))]
+
+
+def test_paths_may_be_path_objects(tmp_path: Path) -> None:
+    made = Topology("paths")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("n\n1\n2\n")
+    rows = made.source(Files(tmp_path / "in", "csv", "n long"), name="rows").consistent("r")
+    rows.sink(FileSink(tmp_path / "out", "csv"), name="out")
+    run_local(made, store=tmp_path / "store")
+    assert [path.read_text() for path in (tmp_path / "out").glob("part-*")] == ["n\n1\n2\n"]

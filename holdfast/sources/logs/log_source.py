@@ -42,7 +42,7 @@ class LogSource(Source):
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | Path | Log,
         *,
         from_: From = "beginning",
         partition: int | None = None,
@@ -51,7 +51,7 @@ class LogSource(Source):
     ) -> None:
         if rows_per_step < 1:
             raise ConfigError(f"a step cannot hold {rows_per_step} rows.", cure="Give at least 1.")
-        self._log = Log(path)
+        self._log = path if isinstance(path, Log) else Log(path)
         self._from = from_
         self._wanted = partition
         self._rows = rows_per_step
@@ -159,7 +159,11 @@ class LogSource(Source):
 
     def close(self) -> None:
         self._log.close()
-        self._log, self._facts = Log(self._log.path), None
+        self.use_log(Log(self._log.path))
+
+    def use_log(self, log: Log) -> None:
+        """The same log, opened anew."""
+        self._log, self._facts = log, None
 
     # --- reading ---
 
