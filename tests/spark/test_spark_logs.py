@@ -127,3 +127,29 @@ def test_a_writer_needs_a_name(on_spark: Any, log: Path, tmp_path: Path) -> None
         frame.writeStream.format("holdfast-log").option("checkpointLocation", str(tmp_path / "c")).start(
             str(tmp_path / "copy")
         ).awaitTermination()
+
+
+def test_a_stream_of_spark_feeds_a_region_once(on_spark: Any, tmp_path: Path) -> None:
+    def topology() -> hf.Topology:
+        files = on_spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).csv(str(tmp_path / "in"))
+        made = hf.Topology("stream")
+        rows = made.source(hf.from_spark(files, tmp_path / "kept", rows_per_step=7), name="rows")
+        rows.consistent("r", period=0.2).sink(hf.LogSink(tmp_path / "out"), name="out")
+        return made
+
+    def add(*numbers: int) -> None:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        for number in numbers:
+            rows = range(10 * number, 10 * number + 10)
+            (tmp_path / "in" / f"{number}.csv").write_text("".join(f"{n}\n" for n in rows))
+
+    add(0, 1, 2)
+    arm("step.end=raise@2")
+    topology().run(on_spark, store=f"file:{tmp_path}/store", until="available")
+    assert all(disarm().values())
+    add(3)
+    topology().run(on_spark, store=f"file:{tmp_path}/store", until="available")
+    assert sorted(ids(tmp_path / "out")) == list(range(40))
+    assert "preserved in the log" in topology().explain(spark=on_spark)
+    with pytest.raises(Exception, match="streaming DataFrame"):
+        hf.from_spark(on_spark.range(3), tmp_path / "other")
