@@ -84,7 +84,7 @@ def compact(appender: Appender, lease: Lease, target: int = MERGED_BYTES) -> Mer
     done = Merged()
     for plan in plan_merges(sizes, target):
         chosen = [closed[at] for at in plan]
-        made = _merge(facts, partition, chosen, now.withdrawn, lease)
+        made = _merge(facts, partition, chosen, now.low, now.withdrawn, lease)
         size = sum(sizes[at][1] for at in plan)
         done += Merged(len(chosen), 1, size, _bytes(facts, partition, made))
     return done
@@ -94,11 +94,12 @@ def _merge(
     facts: LogFacts,
     partition: int,
     chosen: Sequence[Stretch],
+    low: int,
     withdrawn: tuple[tuple[int, int], ...],
     lease: Lease,
 ) -> SegmentName:
     directory = facts.directory(partition)
-    first, end = chosen[0].start, chosen[-1].end
+    first, end = max(chosen[0].start, low), chosen[-1].end  # trimmed rows are not written again
     assert end is not None
     t_before = segments.time_before(directory, facts.id, chosen[0].name)
     t_run_max = segments.time_behind(directory, facts.id, chosen[-1].name, end)
@@ -109,7 +110,11 @@ def _merge(
         try:
             for stretch in chosen:
                 where = SegmentRange(
-                    str(directory / str(stretch.name)), facts.id, stretch.start, stretch.end or 0, withdrawn
+                    str(directory / str(stretch.name)),
+                    facts.id,
+                    max(stretch.start, low),
+                    stretch.end or 0,
+                    withdrawn,
                 )
                 for batch in segments.read_range(where):
                     writer.add(batch)
@@ -211,16 +216,15 @@ def trim(appender: Appender, position: int, because: str, wall: float, lease: Le
     """Let go what lies before a position, unless somebody needs it; where rows begin now. Pins are never broken."""
     facts, partition = appender.facts, appender.partition
     with consumers.trimming_apart(facts):
-        end = appender.facts_for(committed=True).end
+        low = max(appender.low, min(position, appender.facts_for(committed=True).end))
         for holder in consumers.holders(facts, partition):
-            if holder.position < min(position, end) and (holder.is_pin or not force):
+            if appender.low < low > holder.position and (holder.is_pin or not force):
                 raise StoreError(
                     f"{holder.name} needs the rows from position {holder.position} of partition {partition} on.",
                     cure="Remove the pin first."
                     if holder.is_pin
                     else "Trim less, or force it: the consumer is told.",
                 )
-        low = max(appender.low, min(position, end))
         if low > appender.low:
             place.write_low(facts, partition, Low(low, because, wall), lease)
             fp("log.trim.marked")

@@ -26,7 +26,7 @@ from holdfast.log.format.index import Index, Place
 from holdfast.log.format.names import parse
 from holdfast.log.machines.retention import Holder, Keep, SegmentFacts, decide
 from holdfast.log.reader import TrimmedError
-from holdfast.testing.log_conformance import SCHEMA, numbers, some
+from holdfast.testing.log_interface import SCHEMA, numbers, some
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 
