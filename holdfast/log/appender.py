@@ -280,6 +280,7 @@ class Appender:
             self._tail = made
         self._rolled_at = self._clock.monotonic()
         old.close()
+        old.forget_live()
         try:
             segments.store_index(old.path, self.facts.id, old.header.name, index)
             fp("log.index.written")

@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+from holdfast import durable
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, OwnedError
 from holdfast.failpoints import fp
@@ -121,6 +122,8 @@ class Owner:
 
 def acquire(facts: LogFacts, *, take_over: bool) -> lease.Lease:
     root = Path(facts.root)
+    for name in (lease.OWNER, lease.TMP):  # whoever copies a log may leave empty directories behind
+        durable.make_directory(root / name)
     try:
         return lease.acquire(root, facts.id, take_over=take_over)
     except OwnedError as error:
