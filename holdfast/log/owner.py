@@ -34,6 +34,8 @@ class Owner:
     ) -> None:
         self.facts = facts
         self.keep = keep
+        self.pid = os.getpid()
+        """A fork has its memory, but not its threads and locks."""
         self._clock = clock
         lock = threading.RLock()
         self.changed = threading.Condition(lock)
@@ -104,6 +106,8 @@ class Owner:
 
     def close(self) -> None:
         """In order: what was appended is written, and the next owner needs no proof of death."""
+        if self.pid != os.getpid():
+            return
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from holdfast import durable
@@ -155,7 +156,9 @@ def look(appender: Appender, keep: Keep, now: int) -> Decision:
             each.start,
             each.end or 0,
             _bytes(facts, partition, each.name),
-            segments.time_behind(facts.directory(partition), facts.id, each.name, each.end or 0),
+            0
+            if keep.seconds is None
+            else _newest(facts.directory(partition), facts.id, each.name, each.end or 0),
         )
         for each in closed
         if (each.end or 0) <= at.end
@@ -165,6 +168,12 @@ def look(appender: Appender, keep: Keep, now: int) -> Decision:
     moment = min(now, newest) if newest != NO_TIME else NO_TIME
     held = [_by_wall(each, now, appender.state.wall_max) for each in consumers.holders(facts, partition)]
     return decide(keep, found, appender.tail_bytes, at.end, at.low, held, moment)
+
+
+@lru_cache(maxsize=1 << 16)
+def _newest(directory: Path, log: str, name: SegmentName, end: int) -> int:
+    """The greatest time up to the end of a segment that is closed: it does not change any more."""
+    return segments.time_behind(directory, log, name, end)
 
 
 def _by_wall(holder: Holder, now: int, wall_max: int) -> Holder:
