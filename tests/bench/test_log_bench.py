@@ -7,7 +7,7 @@ from holdfast.bench.subjects.log import Work, bench_log, make_batch
 
 
 def test_the_figures_are_there() -> None:
-    small = Work((256,), 16 << 10, 1 << 20, 4, 5)
+    small = Work((256,), 16 << 10, 1 << 20, 4, 5, 0.01)
     found = bench_log(small, pairs=2, seconds=0.02, quiet=True)
     assert found["append_ratio_256"] > 0
     assert len(found["append_ratio_256_interval"]["pairs"]) == 2

@@ -65,9 +65,14 @@ def test_a_segment_is_printed(log: Path) -> None:
     (parquet,) = (log / "p00000").glob("*.parquet")
     assert told("show", parquet)["frames"][0]["rows"] == 30
     assert "the checksum matches its name" in said("show", parquet)
-    parquet.write_bytes(parquet.read_bytes().replace(b"w", b"v", 1))
-    assert run_command(["logs", "show", str(parquet)]) in (0, 7)
-    assert run_command(["logs", "show", str(log / "identity")]) != 0
+    data = bytearray(parquet.read_bytes())
+    data[10] ^= 1
+    parquet.write_bytes(data)
+    assert "the checksum DOES NOT MATCH its name" in said("show", parquet)
+    data[-20] ^= 1
+    parquet.write_bytes(data)
+    assert run_command(["logs", "show", str(parquet)]) == 7
+    assert run_command(["logs", "show", str(tail.with_name("low.txt"))]) == 3
 
 
 def test_rows_are_printed(log: Path) -> None:

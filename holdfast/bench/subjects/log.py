@@ -38,17 +38,26 @@ class Work:
     stretch_bytes_max: int = 2 << 30
     window: int = 32
     single_appends: int = 200
+    bout_s: float = 0.5
     single_bytes: int = 16 << 10
 
 
 @dataclass(frozen=True)
 class Done:
-    """One stretch of one side."""
+    """What one side did in some bouts."""
 
-    seconds: float
-    bytes: int
-    syncs: int
-    cpu_s: float
+    seconds: float = 0.0
+    bytes: int = 0
+    syncs: int = 0
+    cpu_s: float = 0.0
+
+    def __add__(self, other: Done) -> Done:
+        return Done(
+            self.seconds + other.seconds,
+            self.bytes + other.bytes,
+            self.syncs + other.syncs,
+            self.cpu_s + other.cpu_s,
+        )
 
 
 def bench_log(work: Work = Work(), *, pairs: int, seconds: float, quiet: bool) -> dict[str, Any]:
@@ -96,22 +105,21 @@ def make_batch(width: int, size: int, seed: int = 0) -> pa.RecordBatch:
 def alternate(
     root: Path, batches: list[pa.RecordBatch], work: Work, pairs: int, seconds: float, console: Console
 ) -> list[tuple[Done, Done]]:
-    """Pairs of (ours, raw), every other one the other way round."""
+    """Pairs of (ours, raw). Within a pair the sides take turns in short bouts: what disturbs a disk for a second hits both."""
     appends = 64
     for _ in range(2):  # warm up, and see how long it takes
-        tried = append_all(root, batches, appends, work.window)
-        pace = tried.seconds / appends
-        appends = max(work.window, min(round(seconds / pace), work.stretch_bytes_max // work.batch_bytes))
+        pace = append_all(root, batches, appends, work.window).seconds / appends
+        appends = max(work.window, min(round(work.bout_s / pace), work.stretch_bytes_max // work.batch_bytes))
     rounds = []
-    group = max(1, round(appends / max(1, append_all(root, batches, appends, work.window).syncs)))
+    group = max(1, work.window // 2)
     for number in range(pairs):
-        if number % 2:
-            raw = write_all(root, batches, appends, group)
-            ours = append_all(root, batches, appends, work.window)
-        else:
-            ours = append_all(root, batches, appends, work.window)
-            raw = write_all(root, batches, appends, group)
-        group = max(1, round(appends / ours.syncs))
+        ours = raw = Done()
+        while min(ours.seconds, raw.seconds) < seconds:
+            ours += (now := append_all(root, batches, appends, work.window))
+            group = max(1, round(appends / now.syncs))
+            raw += write_all(root, batches, appends, group)
+            raw += write_all(root, batches, appends, group)
+            ours += append_all(root, batches, appends, work.window)
         rounds.append((ours, raw))
         rates = f"{ours.bytes / ours.seconds / 1e6:.0f} and {raw.bytes / raw.seconds / 1e6:.0f} MB/s"
         console.print(f"pair {number + 1} of {pairs}: log and raw {rates}, {group} appends per fsync")
