@@ -13,6 +13,7 @@ from holdfast.bench.regions.bench import bench_regions
 from holdfast.bench.subjects.database import bench_database
 from holdfast.bench.subjects.join import bench_join
 from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
+from holdfast.bench.subjects.log import bench_log
 from holdfast.bench.subjects.state_growth import bench_state_growth
 from holdfast.bench.subjects.stateless import bench_stateless
 from holdfast.bench.subjects.stream_join import bench_stream_join
@@ -27,6 +28,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "join": bench_join,
     "stream-join": bench_stream_join,
     "database": bench_database,
+    "log": bench_log,
     "regions": bench_regions,
     "meteor": bench_meteor,
     "meteor-local": partial(bench_meteor, LOCAL),

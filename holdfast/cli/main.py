@@ -14,6 +14,7 @@ from rich.console import Console
 from holdfast.cli import checkpoints
 from holdfast.cli.compact import compact
 from holdfast.cli.impact.command import impact
+from holdfast.cli.log import command as log_commands
 from holdfast.cli.options import Json, JsonFile, StoreUrl
 from holdfast.cli.plot import plot
 from holdfast.cli.running import explain, run_topology
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(checkpoints.app, name="checkpoints")
+app.add_typer(log_commands.app, name="logs")
 app.command("run")(run_topology)
 app.command()(explain)
 app.command()(savepoint)

@@ -42,7 +42,7 @@ from holdfast.log.machines.writer_machine import (
 from holdfast.log.pending import Appended, Pending
 from holdfast.log.place import LogFacts
 from holdfast.log.recent import Recent
-from holdfast.log.rows import LogBatch, times_of
+from holdfast.log.rows import LogBatch, required_columns, times_of
 from holdfast.log.tail_file import TailFile
 from holdfast.store.files.lease import Lease
 
@@ -78,6 +78,8 @@ NOTHING = pa.py_buffer(b"")
 class Appender:
     """Safe for several threads. `changed` is shared by the partitions of a log: whoever waits for one, waits for all."""
 
+    is_quick = True
+
     def __init__(
         self,
         facts: LogFacts,
@@ -97,6 +99,7 @@ class Appender:
         self.state, self._tail, self.low = recovery.take_up(facts, partition, lease)
         self._index = _index_of(self._tail.header)
         self._rolled_at = clock.monotonic()
+        self.required = required_columns(facts.schema)
         self._machine = WriterMachine(self.state)
         self._bodies: dict[int, Body] = {}
         self._waiting: dict[int, Pending] = {}
@@ -280,6 +283,7 @@ class Appender:
             self._tail = made
         self._rolled_at = self._clock.monotonic()
         old.close()
+        old.forget_live()
         try:
             segments.store_index(old.path, self.facts.id, old.header.name, index)
             fp("log.index.written")

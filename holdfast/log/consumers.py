@@ -49,6 +49,7 @@ class Registered:
 @contextmanager
 def trimming_apart(facts: LogFacts) -> Iterator[None]:
     """No consumer registers while somebody decides what goes, and the other way round."""
+    durable.make_directory(Path(facts.root) / CONSUMERS)
     path = Path(facts.root) / CONSUMERS / _LOCK
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, durable.FILE_MODE)
     try:
@@ -77,6 +78,7 @@ def write(facts: LogFacts, what: Registered, *, pins: bool = False) -> None:
                     f"{what.name!r} needs position {position} of partition {partition}, and rows before {low} were trimmed.",
                     cure=f"Begin at {low}.",
                 )
+        durable.make_directory(_directory(facts, pins))
         durable.write_file(_directory(facts, pins) / what.name, sealed)
         fp("log.consumer.written")
 

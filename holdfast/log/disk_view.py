@@ -29,6 +29,8 @@ TRIES = 50
 class DiskView:
     """Not safe for several threads: each reader has its own."""
 
+    is_quick = False
+
     def __init__(self, facts: LogFacts, partition: int) -> None:
         self.facts = facts
         self.partition = partition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -141,6 +142,11 @@ class Log:
         with self._lock:
             if self._closed:
                 raise StoreError(f"the log {self.path} is closed.", cure="Open it again.")
+            if self._owner is not None and self._owner.pid != os.getpid():
+                raise StoreError(
+                    f"the log {self.path} was opened for writing by process {self._owner.pid}, of which this one is a fork.",
+                    cure="Open it in the process that writes.",
+                )
             if self._owner is None:
                 if self._facts is None:
                     self._facts = place.load(self.path) or (None if schema is None else self._create(schema))
@@ -213,11 +219,11 @@ class Log:
                 return now.end
             case datetime():
                 return position_of_time(self.facts, source.partition, now, microseconds(from_))
-            case bool() | str() | float():
-                raise ConfigError(
-                    f"a reader cannot begin at {from_!r}.",
-                    cure='Use "beginning", "now", a position, or a datetime.',
-                )
+        if isinstance(from_, bool) or not isinstance(from_, int | Mapping):
+            raise ConfigError(
+                f"a reader cannot begin at {from_!r}.",
+                cure='Use "beginning", "now", a position, or a datetime.',
+            )
         positions = consumers.whole(self.facts, from_)
         at = positions.get(source.partition, now.low)
         end = source.facts_for(committed=False).end

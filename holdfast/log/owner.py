@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+from holdfast import durable
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, OwnedError
 from holdfast.failpoints import fp
@@ -33,6 +34,8 @@ class Owner:
     ) -> None:
         self.facts = facts
         self.keep = keep
+        self.pid = os.getpid()
+        """A fork has its memory, but not its threads and locks."""
         self._clock = clock
         lock = threading.RLock()
         self.changed = threading.Condition(lock)
@@ -103,6 +106,8 @@ class Owner:
 
     def close(self) -> None:
         """In order: what was appended is written, and the next owner needs no proof of death."""
+        if self.pid != os.getpid():
+            return
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -121,6 +126,8 @@ class Owner:
 
 def acquire(facts: LogFacts, *, take_over: bool) -> lease.Lease:
     root = Path(facts.root)
+    for name in (lease.OWNER, lease.TMP):  # whoever copies a log may leave empty directories behind
+        durable.make_directory(root / name)
     try:
         return lease.acquire(root, facts.id, take_over=take_over)
     except OwnedError as error:

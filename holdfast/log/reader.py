@@ -33,6 +33,8 @@ class Source(Protocol):
 
     facts: LogFacts
     partition: int
+    is_quick: bool
+    """Whether `facts_for` costs nothing to speak of."""
 
     def facts_for(self, committed: bool) -> Facts: ...
 
@@ -59,12 +61,12 @@ class PartitionReader:
         self._cursor: TailCursor | None = None
         self._batches: Iterator[LogBatch] | None = None
         self._expected = -1
+        self._seen: Facts | None = None
 
     def next(self) -> LogBatch | None:
         """The next rows. None: there are none yet."""
         for _ in range(TRIES):
-            self.source = self._source_of()
-            action = self.machine.decide(self.source.facts_for(self.committed))
+            action = self.machine.decide(self._look())
             match action:
                 case Wait():
                     return None
@@ -77,10 +79,20 @@ class PartitionReader:
             if batch is not None:
                 self.machine.delivered(action, batch.position, batch.next)
                 return batch
+            self._seen = None
         raise StoreError(
             f"segments of {self.source.facts.directory(self.source.partition)} vanish whenever they are read.",
             cure="Look for something else that removes its files.",
         )
+
+    def _look(self) -> Facts:
+        """How the partition stands. A look at the disk is good for all rows that it found: none of them can change."""
+        source = self._source_of()
+        seen = self._seen
+        if seen is None or source is not self.source or source.is_quick or self.machine.position >= seen.end:
+            seen = self._seen = source.facts_for(self.committed)
+            self.source = source
+        return seen
 
     def _from_disk(self, action: FromDisk) -> LogBatch | None:
         """Rows that begin at the action's start. None: files have changed meanwhile, decide again."""

@@ -81,6 +81,8 @@ def plain_schema(schema: pa.Schema, time: str | None) -> pa.Schema:
         fields.append(pa.field(field.name, kind, field.nullable))
         _refuse_unfit(field.name, kind)
     names = [field.name for field in fields]
+    if not names:
+        raise ConfigError("a log needs at least one column.", cure="Give its rows one.")
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
         raise ConfigError(f"a log cannot have two columns named {double!r}.", cure="Rename one of them.")
@@ -108,13 +110,14 @@ def _refuse_unfit(name: str, kind: pa.DataType) -> None:
         )
 
 
-def fitted(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows as one batch of exactly this schema. InputError names the column that does not fit."""
+def fitted(rows: Rows, schema: pa.Schema, required: Sequence[int]) -> pa.RecordBatch:
+    """The rows as one batch of exactly this schema. InputError names the column that does not fit. `required`: as
+    `required_columns` says."""
     if isinstance(rows, pa.Table):
         table = rows
     elif isinstance(rows, pa.RecordBatch):
         if rows.schema.equals(schema):
-            return _without_nulls(rows, schema)
+            return _without_nulls(rows, required)
         table = pa.Table.from_batches([rows])
     else:
         table = _from_python(rows, schema)
@@ -141,7 +144,7 @@ def fitted(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
                 )
             whole = whole.chunk(0) if whole.num_chunks else pa.array([], field.type)
         columns.append(whole)
-    return _without_nulls(pa.RecordBatch.from_arrays(columns, schema=schema), schema)
+    return _without_nulls(pa.RecordBatch.from_arrays(columns, schema=schema), required)
 
 
 def _from_python(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -160,10 +163,16 @@ def _from_python(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tab
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _without_nulls(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    for field, column in zip(schema, batch.columns, strict=True):
-        if not field.nullable and column.null_count:
-            raise _misfit(f"has column {field.name!r} without nulls, and rows to be appended have some")
+def required_columns(schema: pa.Schema) -> tuple[int, ...]:
+    """Those that may not have nulls."""
+    return tuple(number for number, field in enumerate(schema) if not field.nullable)
+
+
+def _without_nulls(batch: pa.RecordBatch, required: Sequence[int]) -> pa.RecordBatch:
+    for number in required:
+        if batch.column(number).null_count:
+            name = batch.schema.names[number]
+            raise _misfit(f"has column {name!r} without nulls, and rows to be appended have some")
     return batch
 
 

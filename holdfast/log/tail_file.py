@@ -88,6 +88,10 @@ class TailFile:
         fields = _LIVE.pack(_LIVE_MAGIC, 0, self.header.name.token, self.end, next_position, committed)
         os.pwrite(self._live_fd, fields + _CRC.pack(checksum(fields)), 0)
 
+    def forget_live(self) -> None:
+        """The tail is closed and another one follows it: names say how far it counts."""
+        durable.remove_quietly(self.path.with_name(live_name(self.header.name)))
+
     def close(self) -> None:
         os.close(self._fd)
         os.close(self._live_fd)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from holdfast import durable
@@ -84,7 +85,7 @@ def compact(appender: Appender, lease: Lease, target: int = MERGED_BYTES) -> Mer
     done = Merged()
     for plan in plan_merges(sizes, target):
         chosen = [closed[at] for at in plan]
-        made = _merge(facts, partition, chosen, now.withdrawn, lease)
+        made = _merge(facts, partition, chosen, now.low, now.withdrawn, lease)
         size = sum(sizes[at][1] for at in plan)
         done += Merged(len(chosen), 1, size, _bytes(facts, partition, made))
     return done
@@ -94,11 +95,12 @@ def _merge(
     facts: LogFacts,
     partition: int,
     chosen: Sequence[Stretch],
+    low: int,
     withdrawn: tuple[tuple[int, int], ...],
     lease: Lease,
 ) -> SegmentName:
     directory = facts.directory(partition)
-    first, end = chosen[0].start, chosen[-1].end
+    first, end = max(chosen[0].start, low), chosen[-1].end  # trimmed rows are not written again
     assert end is not None
     t_before = segments.time_before(directory, facts.id, chosen[0].name)
     t_run_max = segments.time_behind(directory, facts.id, chosen[-1].name, end)
@@ -109,7 +111,11 @@ def _merge(
         try:
             for stretch in chosen:
                 where = SegmentRange(
-                    str(directory / str(stretch.name)), facts.id, stretch.start, stretch.end or 0, withdrawn
+                    str(directory / str(stretch.name)),
+                    facts.id,
+                    max(stretch.start, low),
+                    stretch.end or 0,
+                    withdrawn,
                 )
                 for batch in segments.read_range(where):
                     writer.add(batch)
@@ -150,7 +156,9 @@ def look(appender: Appender, keep: Keep, now: int) -> Decision:
             each.start,
             each.end or 0,
             _bytes(facts, partition, each.name),
-            segments.time_behind(facts.directory(partition), facts.id, each.name, each.end or 0),
+            0
+            if keep.seconds is None
+            else _newest(facts.directory(partition), facts.id, each.name, each.end or 0),
         )
         for each in closed
         if (each.end or 0) <= at.end
@@ -160,6 +168,12 @@ def look(appender: Appender, keep: Keep, now: int) -> Decision:
     moment = min(now, newest) if newest != NO_TIME else NO_TIME
     held = [_by_wall(each, now, appender.state.wall_max) for each in consumers.holders(facts, partition)]
     return decide(keep, found, appender.tail_bytes, at.end, at.low, held, moment)
+
+
+@lru_cache(maxsize=1 << 16)
+def _newest(directory: Path, log: str, name: SegmentName, end: int) -> int:
+    """The greatest time up to the end of a segment that is closed: it does not change any more."""
+    return segments.time_behind(directory, log, name, end)
 
 
 def _by_wall(holder: Holder, now: int, wall_max: int) -> Holder:
@@ -211,16 +225,15 @@ def trim(appender: Appender, position: int, because: str, wall: float, lease: Le
     """Let go what lies before a position, unless somebody needs it; where rows begin now. Pins are never broken."""
     facts, partition = appender.facts, appender.partition
     with consumers.trimming_apart(facts):
-        end = appender.facts_for(committed=True).end
+        low = max(appender.low, min(position, appender.facts_for(committed=True).end))
         for holder in consumers.holders(facts, partition):
-            if holder.position < min(position, end) and (holder.is_pin or not force):
+            if appender.low < low > holder.position and (holder.is_pin or not force):
                 raise StoreError(
                     f"{holder.name} needs the rows from position {holder.position} of partition {partition} on.",
                     cure="Remove the pin first."
                     if holder.is_pin
                     else "Trim less, or force it: the consumer is told.",
                 )
-        low = max(appender.low, min(position, end))
         if low > appender.low:
             place.write_low(facts, partition, Low(low, because, wall), lease)
             fp("log.trim.marked")

@@ -69,7 +69,7 @@ class LogWriter:
             rows = pa.Table.from_pylist(list(rows))
             given = rows.schema
         appender = self._appender(given)
-        batch = fitted(rows, appender.facts.schema)
+        batch = fitted(rows, appender.facts.schema, appender.required)
         pending = appender.append(
             self.name,
             sequence,

@@ -13,61 +13,15 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from holdfast.errors import ConfigError, FencedError, InputError, MismatchError, OwnedError, StoreError
-
-SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
-BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
-
-
-class LogLike(Protocol):
-    """What the suite asks of a log; the meaning is that of `holdfast.log.log.Log`."""
-
-    def append(self, rows: Any, *, time: Any = None, partition: int = 0, epoch: int = -1) -> Any: ...
-
-    def writer(self, name: str, *, window: int = 16, partition: int = 0) -> Any: ...
-
-    def reader(
-        self, from_: Any = "beginning", *, committed: bool = True, partitions: list[int] | None = None
-    ) -> Any: ...
-
-    def seal_epoch(self, epoch: int) -> None: ...
-
-    def withdraw_after(self, epoch: int) -> None: ...
-
-    @property
-    def sealed_epoch(self) -> int: ...
-
-    def consumer(self, name: str, at: Any, *, epoch: int | None = None, expires: Any = None) -> Any: ...
-
-    def forget_consumer(self, name: str) -> None: ...
-
-    def pin(self, name: str, at: Any) -> None: ...
-
-    def unpin(self, name: str) -> None: ...
-
-    def compact(self) -> Any: ...
-
-    def retain(self) -> Any: ...
-
-    def trim(self, before: Any, *, force: bool = False) -> Any: ...
-
-    def close(self) -> None: ...
-
-
-def some(start: int, count: int) -> list[dict[str, Any]]:
-    return [{"n": n, "word": f"w{n}"} for n in range(start, start + count)]
-
-
-def numbers(reader: Any) -> list[int]:
-    """The rows up to the live edge; positions must follow each other within a batch."""
-    return [n for batch in reader for n in batch.rows.column("n").to_pylist()]
+from holdfast.testing.log_interface import BEGIN, SCHEMA, LogLike, numbers, some
 
 
 class LogConformance(ABC):

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import holdfast as hf
-from holdfast.testing.log_conformance import LogConformance, LogLike
+from holdfast.testing.log_conformance import LogConformance
+from holdfast.testing.log_interface import LogLike
 
 
 class TestLogOfFiles(LogConformance):

@@ -26,7 +26,7 @@ from holdfast.log.format.index import Index, Place
 from holdfast.log.format.names import parse
 from holdfast.log.machines.retention import Holder, Keep, SegmentFacts, decide
 from holdfast.log.reader import TrimmedError
-from holdfast.testing.log_conformance import SCHEMA, numbers, some
+from holdfast.testing.log_interface import SCHEMA, numbers, some
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -283,6 +283,29 @@ def test_two_processes_open_a_log_at_once_and_one_writes(tmp_path: Path) -> None
     assert len(winners) == 1
     assert len(numbers(winners[0].reader())) == 1
     winners[0].close()
+
+
+def append_in_a_fork(log: hf.Log) -> int:
+    pid = os.fork()
+    if not pid:
+        try:
+            log.append(some(70, 1))
+            os._exit(1)
+        except StoreError:
+            log.close()
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_does_not_write_into_its_parents_log(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append(some(0, 1))
+    assert append_in_a_fork(log) == 0
+    log.append(some(1, 1))
+    assert numbers(log.reader()) == [0, 1]
+    log.close()
+    assert numbers(opened(tmp_path).reader()) == [0, 1]
 
 
 # --- the index ---

@@ -21,7 +21,7 @@ from holdfast.log.format.index import Index, Place
 from holdfast.log.format.names import SegmentName, Stretch, gap, lay_out
 from holdfast.log.segments import read_range
 from holdfast.log.upkeep import plan_merges
-from holdfast.testing.log_conformance import numbers, some
+from holdfast.testing.log_interface import numbers, some
 
 FRAME = Frame(Kind.ROWS, bytes(range(16)), 7, 2**40, 5, 3, "wérk", 9, 11, NO_EPOCH, -5, 6, 7, 8, 24, 99)
 
@@ -198,7 +198,7 @@ def test_a_damaged_segment_of_the_middle_is_refused_and_the_rest_can_be_read(tmp
 
 
 def test_every_damaged_stretch_of_a_parquet_segment_is_found(tmp_path: Path) -> None:
-    from holdfast.log.verify import verify
+    from holdfast.log.look.verify import verify
 
     root = tmp_path / "log"
     with opened(root) as log:

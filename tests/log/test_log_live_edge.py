@@ -14,7 +14,7 @@ import pyarrow as pa
 import holdfast as hf
 from holdfast.log.machines.reader_machine import FromDisk, FromMemory, ReaderMachine
 from holdfast.log.reader import TrimmedError
-from holdfast.testing.log_conformance import SCHEMA, numbers, some
+from holdfast.testing.log_interface import SCHEMA, numbers, some
 
 CROSSINGS = 1000
 

@@ -1,0 +1,1 @@
+"""`holdfast logs`: look into persistent streams, and keep them."""
