@@ -63,8 +63,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (place / "shop.py").write_text(readme)
     exported = ["checkpoints", "export", f"{place}/store", "before-upgrade", f"{place}/before-upgrade.tar"]
     assert CliRunner().invoke(app, exported).exit_code == 0
-    with hf.Log(place / "clicks") as clicks:
-        clicks.append([{"user": "ann", "page": 3}] * 5)
+    with hf.Log(place / "views") as views:
+        views.append([{"user": "ann", "page": 3}] * 5)
     yield place
     for name in ("ledger", "spent", "totals"):
         hf.MemorySink.clear(f"commands {name}")

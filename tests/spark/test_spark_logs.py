@@ -153,3 +153,14 @@ def test_a_stream_of_spark_feeds_a_region_once(on_spark: Any, tmp_path: Path) ->
     assert "preserved in the log" in topology().explain(spark=on_spark)
     with pytest.raises(Exception, match="streaming DataFrame"):
         hf.from_spark(on_spark.range(3), tmp_path / "other")
+
+
+def test_times_and_nested_columns_go_there_and_back(on_spark: Any, tmp_path: Path) -> None:
+    frame = on_spark.sql(
+        "select timestamp'2026-01-02 03:04:05' at, timestamp_ntz'2026-01-02 03:04:05' local, array(1, 2) a,"
+        " named_struct('x', 1L, 's', 'y') st, map('k', 1.5D) m, cast(3.25 as decimal(10, 2)) d, date'2026-01-02' day"
+    )
+    frame.write.format("holdfast-log").mode("append").save(str(tmp_path / "new"))
+    found = on_spark.read.format("holdfast-log").load(str(tmp_path / "new"))
+    assert found.schema.simpleString() == frame.schema.simpleString()
+    assert found.collect() == frame.collect()

@@ -33,7 +33,7 @@ class SparkStream(LogSource):
         self._frame, self._path, self._trigger = frame, path, trigger
         self._query: Any = None
         self._to_the_end = False
-        schema: pa.Schema = to_arrow_schema(frame.schema)
+        schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
         super().__init__(path / "rows", rows_per_step=rows_per_step, schema=schema)
 
     def bound(self) -> None:

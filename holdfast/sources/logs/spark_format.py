@@ -113,7 +113,7 @@ def _refuse_overwrite(overwrite: bool, instead: str) -> None:
 def _arrow(schema: StructType) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema)
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
