@@ -5,9 +5,11 @@ Events in, decisions out: no clock, no I/O. Time is cut into *periods*; each has
     profiling    for `profiled` periods, and again every `reprofiled_after`: which elements are *dynamic* (their least size is
                  below half of their average), and how small their sum becomes in each period. The highest of those minima
                  is the threshold `s_max`. Until it is known epochs come at the ends of periods.
-    alert        begins when the sum is found at or below `s_max`: asked when a period begins, and when a dynamic element fell
-                 by more than half. In alert the sum is only allowed to fall: at the first turning point at which the rates of
-                 change add up to more than 0 the epoch comes, and the alert is over.
+    alert        begins when the sum is found at or below the threshold: asked when a period begins, and when a dynamic element
+                 fell by more than half. In alert the sum is only allowed to fall: at the first turning point at which the rates
+                 of change add up to more than 0 the epoch comes, and the alert is over.
+    patience     the threshold depends on how much of the period is left, where the profile has enough minima (`waiting.py`): below
+                 `s_max` while better ones are to be expected, above it when the period may have no other.
     otherwise    the epoch comes at the end of the period.
 
 Must hold: no period has two epochs; none ends without one; in alert none comes while the sum is foreseen to fall, but at the
@@ -25,6 +27,7 @@ from typing import Literal
 from holdfast.ids import ElementName
 from holdfast.protocol.size_curves import Point, average, between, lowest, settled, total
 from holdfast.protocol.turning_points import Size, Turn
+from holdfast.protocol.waiting import Patience, patience_of
 
 Sizes = Mapping[ElementName, Size]
 """What the elements answer when they are asked for their sizes."""
@@ -32,7 +35,8 @@ Sizes = Mapping[ElementName, Size]
 MOST_BEHIND = 4
 """Points that may have been noted between a turning point and its report."""
 
-Reason = Literal["foreseen increase", "end of period", "profiling"]
+Reason = Literal["foreseen increase", "last minimum", "end of period", "profiling"]
+"""A *last minimum* is above `s_max`: a lower one is not to be expected in its period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +97,17 @@ TimingEvent = Began | Turned | PeriodOver | EpochBegun
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What profiling found. `average`: of the sum of the dynamic elements."""
+    """What profiling found. `average`: of the sum of the dynamic elements. `patience`: None: there are too few minima."""
 
     dynamic: frozenset[ElementName]
     s_max: float
     s_min: float
     average: float
+    patience: Patience | None = None
+
+    def is_small(self, size: float, left_s: float) -> bool:
+        """The sum is small enough for an epoch, with so many seconds left of the period."""
+        return size <= self.s_max or (self.patience is not None and self.patience.takes(size, left_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +187,7 @@ class AwareTiming:
         in_time = self.period_ends <= at < planned and len(self._begins) > 1
         self.period_ends = planned if in_time else at + self._settings.period_s
         self._taken = self.alert = False
-        self._check_alert(sizes)
+        self._check_alert(at, sizes)
         return self._decide(at, sizes) if look else []
 
     # --- turning points -------------------------------------------------------------------------------------------
@@ -186,26 +195,29 @@ class AwareTiming:
     def _on_turn(self, event: Turned) -> list[Decision]:
         turn = event.turn
         curve = self._curves.setdefault(event.element, [])
-        if (turn.at, turn.size) not in curve[-MOST_BEHIND:]:
+        if not turn.foreseen and (turn.at, turn.size) not in curve[-MOST_BEHIND:]:
             # It may lie before the end of a period that was noted meanwhile.
             insort(curve, (turn.at, turn.size))
         if self.profile is None or self._taken or event.element not in self.profile.dynamic:
             return []
         if not self.alert and turn.halved:
             # The minimum counts, not what has grown since: it became known a sample later.
-            self._check_alert({**event.sizes, event.element: Size(turn.at, turn.size)})
+            self._check_alert(event.at, {**event.sizes, event.element: Size(turn.at, turn.size)})
         return self._decide(event.at, {**event.sizes, event.element: _after(turn, event)})
 
-    def _check_alert(self, sizes: Sizes) -> None:
+    def _check_alert(self, at: float, sizes: Sizes) -> None:
         if self.profile is not None and self.profile.dynamic:
-            self.alert = self._sum(sizes) <= self.profile.s_max
+            self.alert = self.profile.is_small(self._sum(sizes), self.period_ends - at)
 
     def _decide(self, at: float, sizes: Sizes) -> list[Decision]:
         if not self.alert or self._taken:
             return []
         assert self.profile is not None
         rates = sum(size.rate for element, size in sizes.items() if element in self.profile.dynamic)
-        return [self._checkpoint(at, sizes, "foreseen increase")] if rates > 0 else []
+        if rates <= 0:
+            return []
+        is_high = self._sum(sizes) > self.profile.s_max
+        return [self._checkpoint(at, sizes, "last minimum" if is_high else "foreseen increase")]
 
     def _checkpoint(self, at: float, sizes: Sizes, reason: Reason) -> Checkpoint:
         self._taken, self.alert = True, False
@@ -261,7 +273,7 @@ def profile_of(
     minima = [lowest(between(summed, since, until)) for since, until in periods or [(bounds[0], bounds[-1])]]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
-    return Profile(dynamic, s_max, s_min, mean)
+    return Profile(dynamic, s_max, s_min, mean, patience_of(summed, s_max, settings.period_s))
 
 
 def _after(turn: Turn, event: Turned) -> Size:

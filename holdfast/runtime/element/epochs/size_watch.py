@@ -66,6 +66,6 @@ class SizeWatch:
         self.looks, self.spent_s = self.looks + 1, self.spent_s + took
         self._took.append(took)
         self._next = now + max(self._interval_s, SPARE * min(self._took))
-        turn = self._detector.sample(now, size)
-        if turn is not None:
-            self._report(turn)
+        for turn in (self._detector.sample(now, size), self._detector.foreseen):
+            if turn is not None:
+                self._report(turn)
