@@ -5,11 +5,10 @@ Events in, decisions out: no clock, no I/O. Time is cut into *periods*; each has
     profiling    for `profiled` periods, and again every `reprofiled_after`: which elements are *dynamic* (their least size is
                  below half of their average), and how small their sum becomes in each period. The highest of those minima
                  is the threshold `s_max`. Until it is known epochs come at the ends of periods.
-    alert        begins when the sum is found at or below the threshold: asked when a period begins, and when a dynamic element
+    alert        begins when the sum is found at or below `s_max`: asked when a period begins, and when a dynamic element
                  fell by more than half. In alert the sum is only allowed to fall: at the first turning point at which the rates
                  of change add up to more than 0 the epoch comes, and the alert is over.
-    patience     the threshold depends on how much of the period is left, where the profile has enough minima (`waiting.py`): below
-                 `s_max` while better ones are to be expected, above it when the period may have no other.
+    patience     above `s_max` it begins as well, if no lower minimum is to be expected in what is left of the period (`waiting.py`).
     otherwise    the epoch comes at the end of the period.
 
 Must hold: no period has two epochs; none ends without one; in alert none comes while the sum is foreseen to fall, but at the
@@ -105,9 +104,10 @@ class Profile:
     average: float
     patience: Patience | None = None
 
-    def is_small(self, size: float, left_s: float) -> bool:
-        """The sum is small enough for an epoch, with so many seconds left of the period."""
-        return size <= self.s_max or (self.patience is not None and self.patience.takes(size, left_s))
+    def is_small(self, size: float, left_s: float | None = None) -> bool:
+        """The sum is small enough for an epoch. `left_s`: it is at a minimum, with so many seconds left of the period."""
+        patience = None if left_s is None else self.patience
+        return size <= self.s_max or (patience is not None and patience.takes(size, left_s or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class AwareTiming:
         in_time = self.period_ends <= at < planned and len(self._begins) > 1
         self.period_ends = planned if in_time else at + self._settings.period_s
         self._taken = self.alert = False
-        self._check_alert(at, sizes)
+        self._check_alert(sizes)
         return self._decide(at, sizes) if look else []
 
     # --- turning points -------------------------------------------------------------------------------------------
@@ -202,12 +202,14 @@ class AwareTiming:
             return []
         if not self.alert and turn.halved:
             # The minimum counts, not what has grown since: it became known a sample later.
-            self._check_alert(event.at, {**event.sizes, event.element: Size(turn.at, turn.size)})
+            least = {**event.sizes, event.element: Size(turn.at, turn.size)}
+            self._check_alert(least, self.period_ends - event.at)
         return self._decide(event.at, {**event.sizes, event.element: _after(turn, event)})
 
-    def _check_alert(self, at: float, sizes: Sizes) -> None:
+    def _check_alert(self, sizes: Sizes, left_s: float | None = None) -> None:
+        """`left_s`: of the period, at a minimum."""
         if self.profile is not None and self.profile.dynamic:
-            self.alert = self.profile.is_small(self._sum(sizes), self.period_ends - at)
+            self.alert = self.profile.is_small(self._sum(sizes), left_s)
 
     def _decide(self, at: float, sizes: Sizes) -> list[Decision]:
         if not self.alert or self._taken:
@@ -273,7 +275,9 @@ def profile_of(
     minima = [lowest(between(summed, since, until)) for since, until in periods or [(bounds[0], bounds[-1])]]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
-    return Profile(dynamic, s_max, s_min, mean, patience_of(summed, s_max, settings.period_s))
+    curves_of = [spans[name] for name in dynamic]
+    patience = patience_of(curves_of, summed, settings.period_s, settings.relaxation)
+    return Profile(dynamic, s_max, s_min, mean, patience)
 
 
 def _after(turn: Turn, event: Turned) -> Size:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from statistics import median
 
 NOISE = 0.01
 """Moves of less than this share of the larger of the last two extremes are no change of direction."""
@@ -125,6 +124,6 @@ class TurnDetector:
         if not is_low or not self._lows or not samples or seconds <= 0:
             return None
         grown = sum(rise.grown for rise in self._rises)
-        if size - median(self._lows) > grown / samples:
+        if size - max(self._lows) > grown / samples:
             return None
         return Turn(at, size, grown / seconds, halved=True, foreseen=True)

@@ -1,102 +1,99 @@
 """What waiting for another minimum is worth: which minimum is small enough for the epoch of its period, with so much of that left. Pure.
 
-The profiled curve has minima; how far each lies behind the one before, and how low it is, says what may still come. Whoever lets a minimum
+The profiled curve has minima; how far the next one lay behind each, and how low it was, says what may still come. Whoever lets a minimum
 of size S go with `left` seconds to the end of the period gets
 
     S and the growth until then, if no minimum comes in time: the epoch comes at the end;
     the next minimum, or what waiting from there is worth, if that is less.
 
-A minimum is taken if waiting costs more on average. What follows depends on where the sum is: behind a low minimum it grows for long,
-behind a high one the next may come soon, when the operators forget one after the other. So minima up to `s_max` and those above it are two
-kinds, each with what followed it. This is the answer to periods that never fall below `s_max`, which document 002 ends with an epoch at
-whatever size.
+by what followed the minima of the profile that were most like it: behind a low one the sum grows for long, behind a high one the next may come
+soon, when operators forget one after the other. A minimum is taken unless waiting is to gain more than the relaxation of `s_max`: what is
+to be gained is little, what is to be lost when no other one comes is much. This is the answer to periods that never fall below
+`s_max`, which document 002 ends with an epoch at whatever size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import pairwise
 
 from holdfast.protocol.size_curves import Curve, Point, sizes_at
 
 STRETCHES = 50
 """Of a period: how finely time is told."""
-LEAST_MINIMA = 2
-"""Of a kind; fewer tell nothing."""
+LIKE = 2
+"""So many minima that are like one say what follows it."""
+MOST_MINIMA = 60
+"""Of a profile; the newest count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
-    """From one minimum to the next. `grown[n]`: by how much the size is above the first one after n stretches."""
+class Followed:
+    """A minimum and what came behind it: the next one after so many stretches. `grown[n]`: by how much the size was above it after n."""
 
-    low: bool
-    after: int
     size: float
+    after: int
     grown: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
-    """Of waiting at a minimum S: share · S + rest. The share is how often no other one comes in time."""
-
-    share: float
-    rest: float
-
-    def of(self, size: float) -> float:
-        return self.share * size + self.rest
-
-
-@dataclass(frozen=True, slots=True)
 class Patience:
-    """What waiting is worth by the stretches that are left of a period, at a low minimum and at a high one."""
+    """What followed the minima of a profile, in their order. `reached[k][left]`: of what size an epoch is to be expected from minimum k on."""
 
-    s_max: float
     stretch_s: float
-    low: tuple[Worth, ...]
-    high: tuple[Worth, ...]
+    relaxation: float
+    followed: tuple[Followed, ...]
+    reached: tuple[tuple[float, ...], ...]
 
     def takes(self, size: float, left_s: float) -> bool:
         """A minimum of this size is not let go, with so many seconds left."""
-        known = self.low if size <= self.s_max else self.high
-        number = int(left_s / self.stretch_s + 1e-9)
-        return bool(known) and size <= known[min(max(number, 0), len(known) - 1)].of(size)
+        left = min(STRETCHES, max(0, int(left_s / self.stretch_s + 1e-9)))
+        return size <= (1 + self.relaxation) * _waited(size, left, self.followed, self.reached)
 
 
-def minima_of(curve: Curve) -> list[Point]:
-    """The local minima of a polyline, without its ends."""
-    triples = zip(curve, curve[1:], curve[2:], strict=False)
-    return [here for one, here, other in triples if one[1] > here[1] <= other[1]]
+def occasions_of(curves: Iterable[Curve], summed: Curve) -> list[Point]:
+    """When one of the curves was at a minimum below half of the maximum before, and what the sum was then."""
+    times = {
+        here[0]
+        for curve in curves
+        for one, here, other in zip(curve, curve[1:], curve[2:], strict=False)
+        if here[1] < one[1] / 2 and here[1] <= other[1]
+    }
+    ordered = sorted(at for at in times if summed[0][0] <= at <= summed[-1][0])
+    return list(zip(ordered, sizes_at(summed, ordered), strict=True))
 
 
-def patience_of(curve: Curve, s_max: float, period_s: float) -> Patience:
-    """Of a profiled curve."""
-    stretch = period_s / STRETCHES
-    nexts = [_next(curve, one, other, s_max, stretch) for one, other in pairwise(minima_of(curve))]
-    kinds = {low: [each for each in nexts if each.low is low] for low in (True, False)}
-    worth: dict[bool, list[Worth]] = {True: [], False: []}
+def patience_of(
+    curves: Iterable[Curve], summed: Curve, period_s: float, relaxation: float
+) -> Patience | None:
+    """Of profiled curves and their sum; None: they have too few minima."""
+    minima, stretch = occasions_of(curves, summed)[-MOST_MINIMA:], period_s / STRETCHES
+    if len(minima) <= LIKE or stretch <= 0:
+        return None
+    followed = tuple(_followed(summed, one, other, stretch) for one, other in pairwise(minima))
+    reached: list[list[float]] = [[] for _ in minima]
     for left in range(STRETCHES + 1):
-        made = {low: _worth(some, left, s_max, worth) for low, some in kinds.items()}
-        for low, one in made.items():
-            worth[low].append(one)
-    known = [tuple(worth[low]) if len(kinds[low]) >= LEAST_MINIMA else () for low in (True, False)]
-    return Patience(s_max, stretch, *known)
+        for (_, size), known in zip(minima, reached, strict=True):
+            known.append(min(size, _waited(size, left, followed, reached)))
+    return Patience(stretch, relaxation, followed, tuple(map(tuple, reached)))
 
 
-def _next(curve: Curve, one: Point, other: Point, s_max: float, stretch: float) -> Next:
+def _followed(curve: Curve, one: Point, other: Point, stretch: float) -> Followed:
     # What is a moment away is one stretch away, so that waiting has an end.
     after = max(1, round((other[0] - one[0]) / stretch))
     ends = [one[0] + number * stretch for number in range(min(after, STRETCHES + 1))]
-    return Next(one[1] <= s_max, after, other[1], [size - one[1] for size in sizes_at(curve, ends)])
+    return Followed(one[1], after, [size - one[1] for size in sizes_at(curve, ends)])
 
 
-def _worth(some: Sequence[Next], left: int, s_max: float, known: dict[bool, list[Worth]]) -> Worth:
-    if not some:
-        return Worth(1.0, 0.0)
-    late = [each for each in some if each.after > left]
-    rest = sum(each.grown[left] for each in late)
-    for each in some:
-        if each.after <= left:
-            then = known[each.size <= s_max][left - each.after]
-            rest += min(each.size, then.of(each.size))
-    return Worth(len(late) / len(some), rest / len(some))
+def _waited(
+    size: float, left: int, followed: Sequence[Followed], reached: Sequence[Sequence[float]]
+) -> float:
+    """What a minimum of this size leads to if it is let go."""
+    like = nsmallest(LIKE, range(len(followed)), key=lambda number: abs(followed[number].size - size))
+    found = 0.0
+    for number in like:
+        one = followed[number]
+        found += reached[number + 1][left - one.after] if one.after <= left else size + one.grown[left]
+    return found / len(like)
