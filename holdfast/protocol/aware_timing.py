@@ -18,7 +18,7 @@ end of the period.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -31,6 +31,8 @@ from holdfast.protocol.waiting import Patience, patience_of
 Sizes = Mapping[ElementName, Size]
 """What the elements answer when they are asked for their sizes."""
 
+MOST_OCCASIONS = 200
+"""That are remembered."""
 MOST_BEHIND = 4
 """Points that may have been noted between a turning point and its report."""
 
@@ -91,6 +93,18 @@ class EpochBegun:
 TimingEvent = Began | Turned | PeriodOver | EpochBegun
 
 
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """An element has fallen by more than half, is at a minimum or foreseen to be there: an epoch may come now."""
+
+    at: float
+    element: ElementName
+    sizes: Sizes
+
+    def sum_of(self, some: frozenset[ElementName]) -> float:
+        return sum(size.size for name, size in self.sizes.items() if name in some)
+
+
 # --- decisions ------------------------------------------------------------------------------------------------------
 
 
@@ -144,6 +158,7 @@ class AwareTiming:
         self._begins: list[float] = []
         """When the present period began and those before, as far back as is profiled."""
         self._curves: dict[ElementName, list[Point]] = {}
+        self._occasions: list[Occasion] = []
         self._periods_since = 0
         """Periods that ended since the last profile."""
         self._began = float("-inf")
@@ -151,7 +166,7 @@ class AwareTiming:
     def handle(self, event: TimingEvent) -> list[Decision]:
         match event:
             case Began(at, sizes):
-                self._begins, self._curves, self._periods_since = [], {}, 0
+                self._begins, self._curves, self._occasions, self._periods_since = [], {}, [], 0
                 self._began = at
                 self._note(sizes)
                 return self._begin_period(at, sizes, look=True)
@@ -198,12 +213,14 @@ class AwareTiming:
         if not turn.foreseen and (turn.at, turn.size) not in curve[-MOST_BEHIND:]:
             # It may lie before the end of a period that was noted meanwhile.
             insort(curve, (turn.at, turn.size))
+        if turn.halved:
+            self._occasions.append(Occasion(event.at, event.element, event.sizes))
         if self.profile is None or self._taken or event.element not in self.profile.dynamic:
             return []
-        if not self.alert and turn.halved:
+        if not self.alert and (turn.halved or turn.rate > 0):
             # The minimum counts, not what has grown since: it became known a sample later.
             least = {**event.sizes, event.element: Size(turn.at, turn.size)}
-            self._check_alert(least, self.period_ends - event.at)
+            self._check_alert(least, self.period_ends - event.at if turn.halved else None)
         return self._decide(event.at, {**event.sizes, event.element: _after(turn, event)})
 
     def _check_alert(self, sizes: Sizes, left_s: float | None = None) -> None:
@@ -242,6 +259,7 @@ class AwareTiming:
             # One point before what is profiled, to know how it began.
             old = sum(at < since for at, _ in curve)
             del curve[: max(0, old - 1)]
+        self._occasions = [one for one in self._occasions[-MOST_OCCASIONS:] if one.at >= since]
 
     def _profile_if_due(self, at: float) -> list[Decision]:
         wait = self._settings.profiled if self.profile is None else self._settings.reprofiled_after
@@ -250,7 +268,7 @@ class AwareTiming:
             return []
         self._periods_since = 0
         fresh = begins[0] <= self._began
-        self.profile = profile_of(self._curves, [*begins, at], self._settings, fresh=fresh)
+        self.profile = profile_of(self._curves, [*begins, at], self._settings, self._occasions, fresh=fresh)
         return [Profiled(at, self.profile)]
 
 
@@ -258,10 +276,11 @@ def profile_of(
     curves: Mapping[ElementName, list[Point]],
     bounds: list[float],
     settings: AwareSettings,
+    occasions: Sequence[Occasion] = (),
     *,
     fresh: bool = False,
 ) -> Profile:
-    """What the curves of elements say about the periods between `bounds`. `fresh`: they begin with the run, and with a state that
+    """What the curves of elements say about the periods between `bounds`. `occasions`: within them. `fresh`: they begin with the run, and with a state that
     does not come again: how sizes rise from there tells nothing about minima."""
     spans = {name: between(curve, bounds[0], bounds[-1]) for name, curve in curves.items() if curve}
     known = {name: settled(curve) for name, curve in spans.items()} if fresh else spans
@@ -275,8 +294,8 @@ def profile_of(
     minima = [lowest(between(summed, since, until)) for since, until in periods or [(bounds[0], bounds[-1])]]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
-    curves_of = [spans[name] for name in dynamic]
-    patience = patience_of(curves_of, summed, settings.period_s, settings.relaxation)
+    asked = [(one.at, one.sum_of(dynamic)) for one in occasions if one.element in dynamic]
+    patience = patience_of(asked, summed, settings.period_s, settings.relaxation)
     return Profile(dynamic, s_max, s_min, mean, patience)
 
 

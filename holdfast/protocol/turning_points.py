@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from statistics import median
 
 NOISE = 0.01
 """Moves of less than this share of the larger of the last two extremes are no change of direction."""
@@ -112,18 +113,19 @@ class TurnDetector:
         since, self._since = self._since, begun
         if direction > 0:
             self._rises.append(Rise(extreme - before, begun - since, samples))
-        else:
+        halved = direction < 0 and extreme < before / 2
+        if halved:
             self._lows.append(extreme)
         rate = moved / (at - begun) if at > begun else 0.0
-        return Turn(begun, extreme, rate, direction < 0 and extreme < before / 2)
+        return Turn(begun, extreme, rate, halved)
 
     def _foresee(self, at: float, size: float) -> Turn | None:
         """The newest sample as a minimum."""
-        is_low = self._direction < 0 and self._extreme == (at, size) and size < self._before / 2
+        is_low = self._direction < 0 and self._extreme == (at, size)
         samples, seconds = sum(rise.samples for rise in self._rises), sum(rise.seconds for rise in self._rises)
         if not is_low or not self._lows or not samples or seconds <= 0:
             return None
         grown = sum(rise.grown for rise in self._rises)
-        if size - max(self._lows) > grown / samples:
+        if size - median(self._lows) > grown / samples:
             return None
-        return Turn(at, size, grown / seconds, halved=True, foreseen=True)
+        return Turn(at, size, grown / seconds, size < self._before / 2, foreseen=True)

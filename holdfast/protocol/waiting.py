@@ -14,7 +14,7 @@ to be gained is little, what is to be lost when no other one comes is much. This
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import pairwise
@@ -25,6 +25,8 @@ STRETCHES = 50
 """Of a period: how finely time is told."""
 LIKE = 2
 """So many minima that are like one say what follows it."""
+UNLIKE = 0.5
+"""Of its size: minima that are further away are not like it."""
 MOST_MINIMA = 60
 """Of a profile; the newest count."""
 
@@ -48,28 +50,19 @@ class Patience:
     reached: tuple[tuple[float, ...], ...]
 
     def takes(self, size: float, left_s: float) -> bool:
-        """A minimum of this size is not let go, with so many seconds left."""
+        """A minimum of this size is not let go, with so many seconds left. Of one that is like no other nothing is known."""
+        if min(abs(one.size - size) for one in self.followed) > UNLIKE * size:
+            return False
         left = min(STRETCHES, max(0, int(left_s / self.stretch_s + 1e-9)))
         return size <= (1 + self.relaxation) * _waited(size, left, self.followed, self.reached)
 
 
-def occasions_of(curves: Iterable[Curve], summed: Curve) -> list[Point]:
-    """When one of the curves was at a minimum below half of the maximum before, and what the sum was then."""
-    times = {
-        here[0]
-        for curve in curves
-        for one, here, other in zip(curve, curve[1:], curve[2:], strict=False)
-        if here[1] < one[1] / 2 and here[1] <= other[1]
-    }
-    ordered = sorted(at for at in times if summed[0][0] <= at <= summed[-1][0])
-    return list(zip(ordered, sizes_at(summed, ordered), strict=True))
-
-
 def patience_of(
-    curves: Iterable[Curve], summed: Curve, period_s: float, relaxation: float
+    occasions: Sequence[Point], summed: Curve, period_s: float, relaxation: float
 ) -> Patience | None:
-    """Of profiled curves and their sum; None: they have too few minima."""
-    minima, stretch = occasions_of(curves, summed)[-MOST_MINIMA:], period_s / STRETCHES
+    """`occasions`: when it was asked whether the sum is small enough, and what it was then; `summed`: how it changed. None: they are
+    too few."""
+    minima, stretch = occasions[-MOST_MINIMA:], period_s / STRETCHES
     if len(minima) <= LIKE or stretch <= 0:
         return None
     followed = tuple(_followed(summed, one, other, stretch) for one, other in pairwise(minima))

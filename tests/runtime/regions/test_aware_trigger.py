@@ -246,8 +246,7 @@ def test_a_region_that_is_parked_decides_nothing_any_more(tmp_path: Path) -> Non
     stream.apply(Poison, "number long, total long", name="pool").sink(MemorySink("poison"), name="out")
     given = {"clock": pace.clock, "rest_s": 0.001, "subscribers": [heard.append]}
     job = submit_local(topology, f"file:{tmp_path}/store", "available", **given)
-    pace.job = job
-    pace.given.set()
+    pace.attach(job)
     with pytest.raises(RegionParkedError):
         job.await_termination(60)
     decided = len(of(e.EpochDecided, heard))
@@ -300,7 +299,7 @@ class Slow(Remembering):
 def test_looking_takes_two_per_cent_of_the_time_at_most(takes_s: float, least: int) -> None:
     clock, turns = ManualClock(), list[Turn]()
     slow = Slow(clock, takes_s)
-    watch = SizeWatch([slow], clock, 2.0, turns.append, clock.monotonic)
+    watch = SizeWatch([slow], clock, turns.append, measure=clock.monotonic)
     watch.anew()
     while clock.monotonic() < 10:
         clock.advance(0.001)
