@@ -122,7 +122,10 @@ class TurnDetector:
     def _foresee(self, at: float, size: float) -> Turn | None:
         """The newest sample as a minimum."""
         is_low = self._direction < 0 and self._extreme == (at, size)
-        samples, seconds = sum(rise.samples for rise in self._rises), sum(rise.seconds for rise in self._rises)
+        samples, seconds = (
+            sum(rise.samples for rise in self._rises),
+            sum(rise.seconds for rise in self._rises),
+        )
         if not is_low or not self._lows or not samples or seconds <= 0:
             return None
         grown = sum(rise.grown for rise in self._rises)

@@ -50,11 +50,13 @@ class Patience:
     reached: tuple[tuple[float, ...], ...]
 
     def takes(self, size: float, left_s: float) -> bool:
-        """A minimum of this size is not let go, with so many seconds left. Of one that is like no other nothing is known."""
-        if min(abs(one.size - size) for one in self.followed) > UNLIKE * size:
+        """A minimum of this size is not let go, with so many seconds left. Of one above others that is like none of them nothing is known."""
+        sizes = [one.size for one in self.followed]
+        if size > min(sizes) and min(abs(one - size) for one in sizes) > UNLIKE * size:
             return False
         left = min(STRETCHES, max(0, int(left_s / self.stretch_s + 1e-9)))
-        return size <= (1 + self.relaxation) * _waited(size, left, self.followed, self.reached)
+        like = _like(size, self.followed)
+        return size <= (1 + self.relaxation) * _waited(size, left, like, self.followed, self.reached)
 
 
 def patience_of(
@@ -67,9 +69,10 @@ def patience_of(
         return None
     followed = tuple(_followed(summed, one, other, stretch) for one, other in pairwise(minima))
     reached: list[list[float]] = [[] for _ in minima]
+    like = [_like(size, followed) for _, size in minima]
     for left in range(STRETCHES + 1):
-        for (_, size), known in zip(minima, reached, strict=True):
-            known.append(min(size, _waited(size, left, followed, reached)))
+        for (_, size), known, others in zip(minima, reached, like, strict=True):
+            known.append(min(size, _waited(size, left, others, followed, reached)))
     return Patience(stretch, relaxation, followed, tuple(map(tuple, reached)))
 
 
@@ -80,11 +83,19 @@ def _followed(curve: Curve, one: Point, other: Point, stretch: float) -> Followe
     return Followed(one[1], after, [size - one[1] for size in sizes_at(curve, ends)])
 
 
+def _like(size: float, followed: Sequence[Followed]) -> list[int]:
+    """The minima that are most like one."""
+    return nsmallest(LIKE, range(len(followed)), key=lambda number: abs(followed[number].size - size))
+
+
 def _waited(
-    size: float, left: int, followed: Sequence[Followed], reached: Sequence[Sequence[float]]
+    size: float,
+    left: int,
+    like: Sequence[int],
+    followed: Sequence[Followed],
+    reached: Sequence[Sequence[float]],
 ) -> float:
-    """What a minimum of this size leads to if it is let go."""
-    like = nsmallest(LIKE, range(len(followed)), key=lambda number: abs(followed[number].size - size))
+    """What a minimum of this size leads to if it is let go, by what followed some others."""
     found = 0.0
     for number in like:
         one = followed[number]
