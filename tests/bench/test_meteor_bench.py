@@ -31,13 +31,13 @@ def has_data() -> bool:
 def test_a_small_meteor_benchmark_runs_through(tmp_path: Path) -> None:
     scale = Scale(tried_steps=12, rows_per_step=SMALL, engine="local", apps=("bcp",))
     result = bench_meteor(scale, pairs=1, seconds=0.6, quiet=True)
-    for name in ("throughput_aware_over_independent", "throughput_aware_over_independent_own_disk",
-                 "recovery_seconds_aware_over_async"):  # fmt: skip
+    for name in ("throughput_aware_over_independent", "recovery_seconds_aware_over_async"):
         assert result[name] > 0
         assert set(result[f"{name}_by_app"]) == set(SMALL)
     assert set(result["order"]["throughput_over_independent"]) == set(ORDER)
     for app in result["apps"].values():
-        assert set(app["by_epochs"]) == {"0", "3", "8"}
+        assert set(app["by_epochs"]) == {"0", "3"}
+        assert app["outputs_equal"]["runs"] >= 0
         assert set(app["rows_per_s"]) == {*ORDER, "oracle"}
         assert set(app["paced_latency_ms"]) == {*ORDER, "oracle", "none"}
         assert all(window["epochs"] == 0 for window in app["by_epochs"]["0"].values())
