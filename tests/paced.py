@@ -50,6 +50,8 @@ class Pace:
         self.step_s = step_s
         self.job: Job | None = None
         self.given = threading.Event()
+        self.before: Callable[[Job], None] = lambda job: None
+        """Called when the run is there, before its first rows."""
         self._since: float | None = None
         """When the source asked first for its next slice."""
         self._ticks_until: float | None = None
@@ -58,6 +60,7 @@ class Pace:
     def attach(self, job: Job) -> None:
         """From here on the run goes at this pace; before, its sources wait."""
         self.job = job
+        self.before(job)
         self.clock.advance(self.step_s)
         for loop in job.loops.values():
             if loop.worker.sources:
