@@ -46,7 +46,7 @@ def test_a_small_regions_benchmark_runs_through(
     monkeypatch.setattr(chains, "ROWS_PER_FILE", 2_000)
     monkeypatch.setattr(chains, "FILES_PER_COPY", 2)
     names, cells = CELLS[chosen]
-    scale = Scale(apps=[apps.APPS[name] for name in names], chains=cells)
+    scale = Scale(apps=[apps.APPS[name] for name in names], chains=cells, chain_periods=0.0)
     result = bench_regions(scale, pairs=1, seconds=0.01, quiet=True)
     field = chosen if chosen in ("wordcount-ds", "chain-16x4") else f"{chosen}.2s"
     assert list(result["normalized_throughput"]) == [field]
