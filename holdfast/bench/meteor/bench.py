@@ -95,7 +95,9 @@ class Progress:
     def __call__(self, what: str) -> None:
         self._done += 1
         left = (time.monotonic() - self._begun) / self._done * max(0, self._windows - self._done)
-        self.console.print(f"{self._done} of {self._windows}: {what} ({left / 60:.0f} min left and kills)")
+        self.console.print(
+            f"{self._done} of {self._windows}: {what} ({left / 60:.1f} min left, without kills)"
+        )
 
 
 class AppBench:
