@@ -307,3 +307,26 @@ def test_looking_takes_two_per_cent_of_the_time_at_most(takes_s: float, least: i
     assert least <= slow.asked <= 501, "at most one look in 20 ms"
     assert watch.spent_s <= 0.02 * clock.monotonic() + takes_s + 1e-6
     assert len(turns) <= slow.asked
+
+
+def test_a_look_between_steps_never_takes_the_place_of_the_one_behind_a_step() -> None:
+    clock = ManualClock()
+    state = Slow(clock, 0.0)
+    watch = SizeWatch([state], clock, lambda turn: None, measure=clock.monotonic)
+    watch.anew()
+    clock.advance(1.0)
+    watch.look_again()
+    assert state.asked == 1, "nothing has happened since"
+    watch.look()
+    assert state.asked == 2
+    clock.advance(0.001)
+    watch.look()
+    assert state.asked == 2, "too early"
+    clock.advance(1.0)
+    watch.look_again()
+    assert state.asked == 3, "what was left out is made up for"
+    watch = SizeWatch([state], clock, lambda turn: None, by_itself=True, measure=clock.monotonic)
+    watch.anew()
+    clock.advance(1.0)
+    watch.look_again()
+    assert state.asked == 5, "threads of an operator may have changed it"
