@@ -203,6 +203,8 @@ class Appender:
                     self._write(group)
                 except BaseException as error:
                     self._fail(error)
+                    if not isinstance(error, Exception):
+                        raise  # an interrupt, in the thread of somebody who waits
 
     def help(self, pending: Pending) -> None:
         """Write in the thread that waits for it: nobody has to wake up first."""
