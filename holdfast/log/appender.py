@@ -150,7 +150,7 @@ class Appender:
         window: int = 2, inline: bool = False,
     ) -> Pending:  # fmt: skip
         self._refuse_if_over()
-        share = max(1, window // 2)  # the other half is made ready while this one is written
+        share = max(1, window // 4)  # the rest is made ready while this is written
         answer = self._machine.submit(kind, writer, sequence, rows, body.payload.size, epoch, share)
         match answer:
             case Entry():
@@ -203,6 +203,8 @@ class Appender:
                     self._write(group)
                 except BaseException as error:
                     self._fail(error)
+                    if not isinstance(error, Exception):
+                        raise  # an interrupt, in the thread of somebody who waits
 
     def help(self, pending: Pending) -> None:
         """Write in the thread that waits for it: nobody has to wake up first."""

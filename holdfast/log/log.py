@@ -36,7 +36,7 @@ From = str | int | Mapping[int, int] | datetime
 """Where a reader begins: "beginning", "now", a position (by partition, if there are several), or a time."""
 
 DEFAULT_WRITER = "append"
-WINDOW = 32
+WINDOW = 64
 
 
 class Log:

@@ -25,7 +25,7 @@ from holdfast.log.place import LogFacts, Low
 from holdfast.log.segments import SegmentRange
 from holdfast.store.files.lease import Lease
 
-MERGED_BYTES = 128 << 20
+MERGED_BYTES = 256 << 20
 TIER = 4
 """A Parquet segment is merged again only with so much behind it that it is at most this many times as large."""
 

@@ -196,6 +196,27 @@ def test_a_failed_fsync_is_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
         assert numbers(log.reader()) == [0, 1]
 
 
+def test_an_interrupt_stays_one_and_stores_nothing_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path)
+    log.append(some(0, 2))
+
+    def interrupt(fd: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(durable, "sync_data", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        log.append(some(2, 2))
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="nobody knows"):
+        log.append(some(2, 2))
+    log.close()
+    with opened(tmp_path) as log:
+        assert log.append(some(2, 2)).position == 2
+        assert numbers(log.reader()) == [0, 1, 2, 3]
+
+
 # --- writers that were replaced ---
 
 

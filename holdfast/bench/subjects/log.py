@@ -36,7 +36,7 @@ class Work:
     widths: tuple[int, ...] = (256, 1024, 4096)
     batch_bytes: int = 256 << 10
     stretch_bytes_max: int = 2 << 30
-    window: int = 32
+    window: int = 64
     single_appends: int = 200
     bout_s: float = 0.5
     single_bytes: int = 16 << 10
@@ -111,7 +111,7 @@ def alternate(
         pace = append_all(root, batches, appends, work.window).seconds / appends
         appends = max(work.window, min(round(work.bout_s / pace), work.stretch_bytes_max // work.batch_bytes))
     rounds = []
-    group = max(1, work.window // 2)
+    group = max(1, work.window // 4)
     for number in range(pairs):
         ours = raw = Done()
         while min(ours.seconds, raw.seconds) < seconds:

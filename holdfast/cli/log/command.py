@@ -124,7 +124,7 @@ def verify(log: Where, as_json: Json = False) -> None:
 @app.command()
 def compact(
     log: Where,
-    to: Annotated[int, typer.Option(help="How large segments should become, MB.", min=1)] = 128,
+    to: Annotated[int, typer.Option(help="How large segments should become, MB.", min=1)] = 256,
     take_over: TakeOver = False,
     as_json: Json = False,
 ) -> None:
