@@ -36,12 +36,6 @@ def _feeds_itself(plan: Plan, region: RegionName) -> bool:
     return bool(found & inside)
 
 
-def _is_blocked(loop: ElementLoop, silent: Set[ElementName]) -> bool:
-    """True if it waits for space before an element that is silent."""
-    is_before = any(c.target in silent for c in loop.plan.outputs)
-    return is_before and loop.metrics.waiting == "space downstream"
-
-
 class Ending:
     """Looks at the parts of a run. Any thread may ask."""
 
@@ -103,7 +97,7 @@ class Ending:
         silent = {name for region in self._parked() for name in region.lives} | {loop.name for loop in parked}
         waiting = [loop for loop in self._alone() if loop not in parked]
         while starved := [
-            loop for loop in waiting if self._is_starved(loop, silent) or _is_blocked(loop, silent)
+            loop for loop in waiting if self._rests(loop, silent) or self._is_blocked(loop, silent)
         ]:
             silent.update(loop.name for loop in starved)
             waiting = [loop for loop in waiting if loop not in starved]
@@ -115,6 +109,15 @@ class Ending:
             return True
         loops = [life.loop for life in region.lives.values()]
         return region.plan.group in groups and all(loop.is_stuck for loop in loops)
+
+    def _rests(self, loop: ElementLoop, silent: Set[ElementName]) -> bool:
+        """True if it has nothing to do; in a step it has taken what waited."""
+        return loop.finished or (loop.resting and self._is_starved(loop, silent))
+
+    def _is_blocked(self, loop: ElementLoop, silent: Set[ElementName]) -> bool:
+        """True if it waits for space before an element that is silent."""
+        is_before = any(c.target in silent and self._connections[c.id].full for c in loop.plan.outputs)
+        return is_before and loop.metrics.waiting == "space downstream"
 
     def _is_starved(self, loop: ElementLoop, silent: Set[ElementName]) -> bool:
         """True if an element outside of regions can only get more to do from elements that are silent."""

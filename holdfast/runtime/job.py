@@ -147,6 +147,7 @@ class Job(Run):
 
     def _stop_all(self) -> None:
         self._stop_asked = True
+        self._wiring.let_all_in()
         last = ending_last(self.plan)
         for region in self.regions.values():
             if region.plan.name in last:
@@ -308,6 +309,9 @@ class Job(Run):
         with self._closing:
             if not self._closed:
                 self._closed = True
+                if self._failure is None and self._wiring.let_all_in():
+                    self._stop_all()  # what waits before a parked region goes into the store first
+                    self._ended_within(JOIN_S)
                 self._end_everything()
 
     def _end_everything(self) -> None:
