@@ -160,7 +160,7 @@ class Job(Run):
     def resume(self) -> None:
         for region in self.regions.values():
             region.resume()
-        self._wiring.budgets.resume()
+        self._wiring.resume()
 
     def trigger_epoch(self) -> None:
         for region in self.regions.values():
@@ -179,8 +179,8 @@ class Job(Run):
         parked = next((region for region in self.regions.values() if region.parked), None)
         if parked is not None and (ended or self._ending.stands_still()):
             raise parked.parked_error() from parked.cause
-        if self._wiring.budgets.parked and (ended or self._ending.stands_still()):
-            raise self._wiring.budgets.error()
+        if (error := self._wiring.parked_error) is not None and (ended or self._ending.stands_still()):
+            raise error
         if ended:
             self._shut_down()
             for life in self._wiring.alone:
@@ -229,7 +229,7 @@ class Job(Run):
             return "failed"
         if self._ended.is_set():
             return "ended"
-        if any(region.parked for region in self.regions.values()) or self._wiring.budgets.parked:
+        if any(region.parked for region in self.regions.values()) or self._wiring.parked_error is not None:
             return "parked"
         return "stopping" if self._stop_asked else "running"
 

@@ -38,6 +38,7 @@ from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.preserved_queue import PreservedQueue, WhenParked
 from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.loss_budgets import LossBudgets
+from holdfast.runtime.poisoned_elements import PoisonedElements
 from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
@@ -85,6 +86,9 @@ class Wiring:
         self.budgets = LossBudgets(
             graph, plan, around.store, around.feed.announce, self._use_of, self._park, self._keep_all
         )
+        self._parked_for: dict[ElementName, set[str]] = {}
+        park = partial(self._park, why="poison")
+        self.poisoned = PoisonedElements(plan, around.feed.announce, park)
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
         self._carried = CarriedOver(plan, around.store, int(around.token), around.engine.live)
 
@@ -212,6 +216,7 @@ class Wiring:
         self._create_entries()
         for life in self.alone:
             life.on_loss = self.budgets.check
+            life.on_poison = partial(self.poisoned.found, life.account.element)
         self._carried.drop()
         self._open_sources()
 
@@ -341,10 +346,21 @@ class Wiring:
         for life in self.alone:
             life.keep_all()
 
-    def _park(self, element: ElementName, now: bool) -> None:
-        life = self.loops[element].life
+    def _park(self, element: ElementName, now: bool, why: str = "losses") -> None:
+        life, reasons = self.loops[element].life, self._parked_for.setdefault(element, set())
         assert isinstance(life, AloneLife)
-        life.park(now)
+        (reasons.add if now else reasons.discard)(why)
+        life.park(bool(reasons))
+
+    def resume(self) -> None:
+        """Elements outside of regions that are parked go on."""
+        self.budgets.resume()
+        self.poisoned.resume()
+
+    @property
+    def parked_error(self) -> HoldfastError | None:
+        """Why an element outside of regions is parked; None: none is."""
+        return self.budgets.error() if self.budgets.parked else self.poisoned.error
 
     def close_books(self) -> None:
         """The run is over: what its end cost outside of regions is counted, and told."""

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
-from holdfast.errors import HoldfastError, StepFailed, TopologyError, WorkerDied
+from holdfast.errors import HoldfastError, PoisonFound, StepFailed, TopologyError, WorkerDied
 from holdfast.language.poison import Poison
 from holdfast.operators.python.rows import Outbox, Row
 from holdfast.operators.python.user_errors import user_frames
@@ -61,7 +61,9 @@ class Guard(Generic[S]):
         while (error := self._failure(work)) is not None:
             tries += 1
             verdict = self._failures.note(row, error)
-            if verdict == "park" or tries >= self._failures.most_tries:
+            if verdict == "park":
+                raise self._failures.found(error) from error
+            if tries >= self._failures.most_tries:
                 raise error
             if self._known is None and not self._failures.is_told_at_once(error):
                 raise self._failures.counted(row, error) from error
@@ -150,8 +152,14 @@ class Failures:
     def counted(self, row: Any, error: Exception) -> StepFailed:
         """To be raised where the state from before the row is not known. When that was restored, the row is tried again, or told without."""
         count, _ = self._known.get(_text(row), (0, None))
-        what = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
-        return StepFailed(f"{what.rstrip(': ')} ({count} of {self._poison.after} times in the same way)")
+        return StepFailed(f"{_said(error)} ({count} of {self._poison.after} times in the same way)")
+
+    def found(self, error: Exception) -> PoisonFound:
+        """To be raised where the user wants to look at the row."""
+        said = [f"{_said(error)} ({self._poison.after} times in the same way)", user_frames(error)]
+        return PoisonFound(
+            "\n".join(filter(None, said)), cure='Mend that, or let the row go: poison="quarantine".'
+        )
 
     def note(self, row: Any, error: Exception) -> Verdict:
         """A row failed: what is to be done."""
@@ -175,6 +183,11 @@ class Failures:
         self._known.pop(_text(row), None)
 
 
+def _said(error: Exception) -> str:
+    what = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+    return what.rstrip(": ")
+
+
 def _text(row: Any) -> str:
     return "" if row is None else as_json(row.asDict() if isinstance(row, Row) else row)
 
@@ -187,9 +200,8 @@ def is_outage(error: BaseException) -> bool:
 
 def letter(operator: str, row: Any, error: Exception) -> tuple[Any, ...]:
     """A row of the stream of errors: `language.hosted.ERRORS`. `row`: a `Row`, or a mapping; None: there was none."""
-    what = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
     text = None if row is None else as_json(row.asDict() if isinstance(row, Row) else row)
-    return (operator, text, what.rstrip(": "), user_frames(error), dt.datetime.now(dt.UTC))
+    return (operator, text, _said(error), user_frames(error), dt.datetime.now(dt.UTC))
 
 
 def as_json(row: Any) -> str:

@@ -65,7 +65,8 @@ class GuardedRows:
         late = WorkerDied.after(self._limit_s or 0.0)
         verdict = self._run.failures.note(self._row, late)
         if verdict == "park" or not self._guard.is_known():
-            error = late if verdict == "park" else self._run.failures.counted(self._row, late)
+            failures = self._run.failures
+            error = failures.found(late) if verdict == "park" else failures.counted(self._row, late)
             raise told(f"operator {self._run.name!r}, process()", error, self._row) from late
         self._run.make_another(self._guard.left())
 
