@@ -108,8 +108,10 @@ class Job(Run):
             self._wiring = Wiring(self.graph, self.plan, self._surroundings(identity, token))
             self._wiring.wire()
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
-            self._ending = Ending(self.regions, self.loops, self._wiring.connections, self._signals)
-            self._wiring.find_beginnings(self._until == "available")
+            bounded = self._until == "available"
+            connections = self._wiring.connections
+            self._ending = Ending(self.regions, self.loops, connections, self._signals, bounded)
+            self._wiring.find_beginnings(bounded)
             for run in (run for loop in self.loops.values() for run in loop.worker.sources):
                 run.closes = self._closes
         except BaseException as error:
