@@ -206,10 +206,11 @@ def several_sources(place: Place) -> None:
 
 
 def several_sinks(place: Place) -> None:
-    start = place.source("numbers")
+    numbers = place.rows("numbers").consistent("r", **place.settings)
+    start = place.watched(numbers)
     place.sink(start, "plain")
     place.sink(start.apply(Held, "n long", name="held"), "held")
-    place.sink(start.isolate().dedup("k", name="once"), "once")
+    place.sink(numbers.isolate().dedup("k", name="once"), "once")  # the first of each key: needs an order
 
 
 def several_regions(place: Place) -> None:

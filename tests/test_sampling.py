@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from chaos_table import FAULTS, Table
-from sampling import SEED, Extent
+from sampling import CAMPAIGNS_S, SEED, Extent, drawn_campaigns
 
 HERE = Path(__file__).parent
 CASES = [(name, action) for name in "abcdefgh" for action in ("kill", "raise", "stop")]
@@ -54,6 +54,21 @@ def test_a_case_that_is_not_drawn_is_a_chaos_test(chaos: bool) -> None:
     found = re.findall(r"\[(.*)-(async|drain|token)\]", done.stdout)
     assert len({where for where, _ in found}) == 11
     assert len(found) == (33 if chaos else 11)
+
+
+def test_campaigns_that_fit_into_their_time_are_drawn_and_each_comes_in_some_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = {f"campaign {n}": 20.0 + 5 * n for n in range(12)}
+    ever: set[str] = set()
+    for seed in range(100):
+        monkeypatch.setenv(SEED, str(seed))
+        drawn = drawn_campaigns(seconds)
+        assert sum(seconds[name] for name in drawn) <= CAMPAIGNS_S
+        assert all(CAMPAIGNS_S - sum(seconds[d] for d in drawn) < seconds[n] for n in set(seconds) - drawn)
+        assert drawn == drawn_campaigns(seconds)
+        ever |= drawn
+    assert ever == set(seconds)
 
 
 def report(node: str, when: Any, outcome: Any = "passed", **faults: int) -> pytest.TestReport:

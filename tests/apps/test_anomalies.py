@@ -40,6 +40,7 @@ def test_the_scores_of_all_series_are_the_published_ones(tmp_path: Path) -> None
     APPS["anomalies"].check(tmp_path, True)
 
 
+@pytest.mark.campaign(seconds=10)
 def test_with_kills_the_scores_are_the_published_ones(tmp_path: Path) -> None:
     app = APPS["anomalies"]
     here = place(tmp_path, app)

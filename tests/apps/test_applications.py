@@ -79,6 +79,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.campaign(seconds=46)
 @pytest.mark.sampled(keep=2)
 @EACH
 def test_after_a_kill_in_the_middle_the_result_is_the_reference(app: App, killed: Path, spark: Any) -> None:

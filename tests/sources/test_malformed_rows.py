@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampling import Extent
 
 from holdfast.cli.show import show_status, show_store
 from holdfast.cli.store_status import read_status
@@ -380,7 +381,9 @@ def test_spark_counts_and_tells_the_same_malformed_rows(spark: Any, tmp_path: Pa
 
 
 @pytest.mark.spark
-def test_spark_counts_whatever_columns_and_jobs_read_the_rows(spark: Any, tmp_path: Path) -> None:
+def test_spark_counts_whatever_columns_and_jobs_read_the_rows(
+    spark: Any, tmp_path: Path, extent: Extent
+) -> None:
     write(tmp_path, "csv")
     acts = [
         lambda f: f.count(),
@@ -388,13 +391,13 @@ def test_spark_counts_whatever_columns_and_jobs_read_the_rows(spark: Any, tmp_pa
         lambda f: f.filter("a > 4").collect(),
         lambda f: f.rdd.count(),
     ]
-    for act in acts:
-        for settings in SETTINGS:
-            source = opened(tmp_path, "csv", "drop", **settings)  # type: ignore[arg-type]
-            while (piece := source.next_slice()) is not None:
-                act(source.read_spark(spark, piece, None))
-                source.processed(piece)
-            assert source.counts() == {"malformed": 4}
+    cases = [(number, settings) for number in range(len(acts)) for settings in SETTINGS]
+    for number, settings in extent.of(cases, per=lambda case: case[0]):
+        source = opened(tmp_path, "csv", "drop", **settings)  # type: ignore[arg-type]
+        while (piece := source.next_slice()) is not None:
+            acts[number](source.read_spark(spark, piece, None))
+            source.processed(piece)
+        assert source.counts() == {"malformed": 4}
 
 
 @pytest.mark.sampled

@@ -59,6 +59,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("trouble", ["task", "commit", "server"])
 def test_rows_arrive_once_whatever_fails(
     spark: Any, postgres: PostgresServer, schema: str, files: Path, tmp_path: Path, trouble: str

@@ -157,6 +157,7 @@ def keyed_operators() -> tuple[type, type]:
     return Gaps, Twice
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", ["short", "shuffled"])
 def test_time_and_order_go_on_behind_keyed_operators(
     on_spark: Any, files: Path, way: str, monkeypatch: Any

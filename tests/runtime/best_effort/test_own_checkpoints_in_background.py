@@ -102,6 +102,7 @@ def test_several_that_are_due_are_stored_one_after_another_by_priority(tmp_path:
         assert found.rows == len(ROWS)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "kills",
     [

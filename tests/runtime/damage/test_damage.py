@@ -56,9 +56,9 @@ def unnamed(fast_directory: Path, orders: Path) -> Place:
     for after_epoch in (3, 2, 1, 1, 1):  # on a busy machine a run may end before its fourth epoch
         place = Place(orders, fast_directory / f"killed-{after_epoch}")
         shutil.rmtree(place.root, ignore_errors=True)
-        life = campaign.live(place, fp="sink.commit.begin=kill", arm_after_epoch=after_epoch)
+        life = campaign.live(place, fp="ckpt.epoch.published=kill", arm_after_epoch=after_epoch)
         if life.killed:
-            assert life.epoch >= after_epoch  # armed between a publish and its commit, it kills at once
+            assert life.epoch >= after_epoch
             if outputs_of_the_newest_epoch(place):  # an epoch may also hold no row at all
                 return place
     raise AssertionError(

@@ -23,7 +23,8 @@ LOCAL = [verb for verb in generated.verbs() if verb not in generated.SPARK]
 TOGETHER = 4
 """Configurations in one program."""
 FAILURES = "step.end=raise@5;ckpt.op.put=raise@3;sink.commit.begin=raise@2"
-DEATHS = ["ckpt.epoch.published=kill@1", "reset.op.loaded=kill@1", "sink.commit.applied=kill@3", "step.begin=kill@4"]  # fmt: skip
+DEATHS = ["step.begin=kill@4", "ckpt.epoch.published=kill@1", "sink.commit.applied=kill@1", "reset.op.loaded=kill@1"]  # fmt: skip
+"""In this order each fires at any pace: first what needs rows, last what needs an epoch only."""
 
 
 def drawn(verb: str, extent: Extent) -> list[list[int]]:
@@ -80,7 +81,7 @@ def test_failures_in_a_run_change_no_result(
     )
 
 
-@pytest.mark.sampled(keep=3)
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("verb", LOCAL)
 def test_deaths_of_the_driver_change_no_result(verb: str, tmp_path: Path) -> None:
     numbers = list(generated.accepted(verb))[:: max(1, len(generated.accepted(verb)) // TOGETHER)][:TOGETHER]

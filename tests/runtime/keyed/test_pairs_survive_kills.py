@@ -29,6 +29,7 @@ def check(rows: list[dict[str, Any]]) -> None:
     assert {(row["id"], row["other"]) for row in rows} == {(n, n) for n in range(ROWS)}
 
 
+@pytest.mark.sampled(per=["kind"])
 @pytest.mark.parametrize("kind", ["by number", "by key"])
 @pytest.mark.parametrize("kills", KILLS.values(), ids=KILLS)
 def test_pairs_stay_pairs_after_kills(tmp_path: Path, kind: str, kills: list[str]) -> None:

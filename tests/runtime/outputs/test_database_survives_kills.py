@@ -44,6 +44,7 @@ def left(server: PostgresServer, schema: str, here: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize(("failpoint", "mode"), list(zip(COMMIT, ["drain", "async"] * 3, strict=True)))
 def test_a_driver_killed_at_each_step_of_a_commit(
     postgres: PostgresServer, tmp_path: Path, failpoint: str, mode: str
@@ -51,7 +52,7 @@ def test_a_driver_killed_at_each_step_of_a_commit(
     schema = schema_in(postgres, f"{mode}{failpoint}")
     # With six sinks the hits lie within a commit: some tables show the epoch, others do not yet.
     kills = [f"{failpoint}=kill@{hit}" for hit in ((1, 2) if "published" in failpoint else (2, 8))]
-    killed_and_finished(PROGRAM, tmp_path, kills, mode, f"{postgres.url}#{schema}")
+    killed_and_finished(PROGRAM, tmp_path, kills, mode, f"{postgres.url}#{schema}", draws=1)
     assert seen(postgres, schema, tmp_path) == [golden(), golden()]
     assert left(postgres, schema, tmp_path) == []
 

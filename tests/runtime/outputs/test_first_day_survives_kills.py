@@ -37,6 +37,7 @@ def golden() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "kills",
     [

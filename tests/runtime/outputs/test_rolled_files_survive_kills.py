@@ -73,7 +73,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-@pytest.mark.sampled(keep=4)
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("name", DEATHS)
 def test_a_job_killed_twice_shows_what_an_undisturbed_one_shows(
     tmp_path: Path, golden: Path, name: str

@@ -16,6 +16,7 @@ FILE = Path(program.__file__)
 KILLS = ("step.end=kill@12", "drain.op.flush=kill@2", "ckpt.epoch.published=kill@1", "reset.op.loaded=kill@1")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mode", ["async", "drain", "token"])
 def test_operators_with_points_survive_kills(mode: str, tmp_path: Path) -> None:
     program.write_pieces(tmp_path / "in")
