@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,9 +36,34 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def run_bench(name: str, *, pairs: int, seconds: float, quiet: bool) -> dict[str, Any]:
+CHOOSE = ("regions",)
+"""Those of which parts can be chosen: `periods`, `only`."""
+
+
+def run_bench(
+    name: str,
+    *,
+    pairs: int,
+    seconds: float,
+    quiet: bool,
+    periods: Sequence[float] | None = None,
+    only: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """Run a benchmark; the result is plain data."""
     bench = BENCHES.get(name)
     if bench is None:
         raise ConfigError(f"there is no benchmark {name!r}.", cure=f"There are: {', '.join(BENCHES)}.")
-    return bench(pairs=pairs, seconds=seconds, quiet=quiet)
+    chosen = {key: value for key, value in (("periods", periods), ("only", only)) if value is not None}
+    if chosen and name not in CHOOSE:
+        raise ConfigError(
+            f"benchmark {name!r} has no parts to choose.", cure=f"Leave out --{next(iter(chosen))}."
+        )
+    return bench(pairs=pairs, seconds=seconds, quiet=quiet, **chosen)
+
+
+def numbers(text: str | None) -> list[float] | None:
+    """Numbers with commas between them, as the command line has them."""
+    try:
+        return None if text is None else [float(each) for each in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"{text!r} are no numbers.", cure="Write them as 2,4,8.") from error

@@ -104,14 +104,27 @@ def bench(
     plot: Annotated[
         Path | None, typer.Option(help="Directory for pictures, if the benchmark has some.")
     ] = None,
+    periods: Annotated[
+        str | None, typer.Option(help="Seconds between epochs, as 2,4,8 (regions only).")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Programs to measure, as vwap,chain-8x1 (regions only).")
+    ] = None,
 ) -> None:
     """Measure holdfast side by side with plain Spark in one warmed session."""
-    from holdfast.bench.registry import BENCHES, run_bench
+    from holdfast.bench.registry import BENCHES, numbers, run_bench
 
     if name is None:
         print("\n".join(BENCHES))
         return
-    result = run_bench(name, pairs=pairs, seconds=seconds, quiet=as_json == "-")
+    result = run_bench(
+        name,
+        pairs=pairs,
+        seconds=seconds,
+        quiet=as_json == "-",
+        periods=numbers(periods),
+        only=only.split(",") if only else None,
+    )
     _write_json(result, as_json)
     if plot is not None:
         from holdfast.bench.pictures import draw

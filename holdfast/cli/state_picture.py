@@ -13,6 +13,8 @@ from holdfast.runtime.telling.events import EpochDecided, RunEvent, RunStarted, 
 from holdfast.runtime.telling.stored_events import OtherEvent
 
 LINE, EPOCH, THRESHOLD, AVERAGE = "#2c6fbb", "#c0392b", "#27ae60", "#b0b7c3"
+AT_MINIMA = ("foreseen increase", "last minimum")
+"""Reasons of epochs that did not come because their period ended."""
 
 
 @dataclass
@@ -104,7 +106,7 @@ def _draw_life(axes: Any, life: Life, begin: float, unit: float) -> None:
         (True, "epoch at a minimum", EPOCH),
         (False, "epoch at a period's end", "none"),
     ):
-        some = [epoch for epoch in life.epochs if (epoch.reason == "foreseen increase") == chosen]
+        some = [epoch for epoch in life.epochs if (epoch.reason in AT_MINIMA) == chosen]
         where = [[epoch.at - begin for epoch in some], [epoch.state_bytes / unit for epoch in some]]
         if some:
             axes.plot(*where, "o", color=EPOCH, markerfacecolor=filled, markersize=6, label=label)

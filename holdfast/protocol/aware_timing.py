@@ -5,9 +5,10 @@ Events in, decisions out: no clock, no I/O. Time is cut into *periods*; each has
     profiling    for `profiled` periods, and again every `reprofiled_after`: which elements are *dynamic* (their least size is
                  below half of their average), and how small their sum becomes in each period. The highest of those minima
                  is the threshold `s_max`. Until it is known epochs come at the ends of periods.
-    alert        begins when the sum is found at or below `s_max`: asked when a period begins, and when a dynamic element fell
-                 by more than half. In alert the sum is only allowed to fall: at the first turning point at which the rates of
-                 change add up to more than 0 the epoch comes, and the alert is over.
+    alert        begins when the sum is found at or below `s_max`: asked when a period begins, and when a dynamic element
+                 fell by more than half. In alert the sum is only allowed to fall: at the first turning point at which the rates
+                 of change add up to more than 0 the epoch comes, and the alert is over.
+    patience     above `s_max` it begins as well, if no lower minimum is to be expected in what is left of the period (`waiting.py`).
     otherwise    the epoch comes at the end of the period.
 
 Must hold: no period has two epochs; none ends without one; in alert none comes while the sum is foreseen to fall, but at the
@@ -17,7 +18,7 @@ end of the period.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -25,14 +26,18 @@ from typing import Literal
 from holdfast.ids import ElementName
 from holdfast.protocol.size_curves import Point, average, between, lowest, settled, total
 from holdfast.protocol.turning_points import Size, Turn
+from holdfast.protocol.waiting import Patience, patience_of
 
 Sizes = Mapping[ElementName, Size]
 """What the elements answer when they are asked for their sizes."""
 
+MOST_OCCASIONS = 200
+"""That are remembered."""
 MOST_BEHIND = 4
 """Points that may have been noted between a turning point and its report."""
 
-Reason = Literal["foreseen increase", "end of period", "profiling"]
+Reason = Literal["foreseen increase", "last minimum", "end of period", "profiling"]
+"""A *last minimum* is above `s_max`: a lower one is not to be expected in its period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +93,35 @@ class EpochBegun:
 TimingEvent = Began | Turned | PeriodOver | EpochBegun
 
 
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """An element has fallen by more than half, is at a minimum or foreseen to be there: an epoch may come now."""
+
+    at: float
+    element: ElementName
+    sizes: Sizes
+
+    def sum_of(self, some: frozenset[ElementName]) -> float:
+        return sum(size.size for name, size in self.sizes.items() if name in some)
+
+
 # --- decisions ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What profiling found. `average`: of the sum of the dynamic elements."""
+    """What profiling found. `average`: of the sum of the dynamic elements. `patience`: None: there are too few minima."""
 
     dynamic: frozenset[ElementName]
     s_max: float
     s_min: float
     average: float
+    patience: Patience | None = None
+
+    def is_small(self, size: float, left_s: float | None = None) -> bool:
+        """The sum is small enough for an epoch. `left_s`: it is at a minimum, with so many seconds left of the period."""
+        patience = None if left_s is None else self.patience
+        return size <= self.s_max or (patience is not None and patience.takes(size, left_s or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +158,7 @@ class AwareTiming:
         self._begins: list[float] = []
         """When the present period began and those before, as far back as is profiled."""
         self._curves: dict[ElementName, list[Point]] = {}
+        self._occasions: list[Occasion] = []
         self._periods_since = 0
         """Periods that ended since the last profile."""
         self._began = float("-inf")
@@ -142,7 +166,7 @@ class AwareTiming:
     def handle(self, event: TimingEvent) -> list[Decision]:
         match event:
             case Began(at, sizes):
-                self._begins, self._curves, self._periods_since = [], {}, 0
+                self._begins, self._curves, self._occasions, self._periods_since = [], {}, [], 0
                 self._began = at
                 self._note(sizes)
                 return self._begin_period(at, sizes, look=True)
@@ -186,26 +210,33 @@ class AwareTiming:
     def _on_turn(self, event: Turned) -> list[Decision]:
         turn = event.turn
         curve = self._curves.setdefault(event.element, [])
-        if (turn.at, turn.size) not in curve[-MOST_BEHIND:]:
+        if not turn.foreseen and (turn.at, turn.size) not in curve[-MOST_BEHIND:]:
             # It may lie before the end of a period that was noted meanwhile.
             insort(curve, (turn.at, turn.size))
+        if turn.halved:
+            self._occasions.append(Occasion(event.at, event.element, event.sizes))
         if self.profile is None or self._taken or event.element not in self.profile.dynamic:
             return []
-        if not self.alert and turn.halved:
+        if not self.alert and (turn.halved or turn.rate > 0):
             # The minimum counts, not what has grown since: it became known a sample later.
-            self._check_alert({**event.sizes, event.element: Size(turn.at, turn.size)})
+            least = {**event.sizes, event.element: Size(turn.at, turn.size)}
+            self._check_alert(least, self.period_ends - event.at if turn.halved else None)
         return self._decide(event.at, {**event.sizes, event.element: _after(turn, event)})
 
-    def _check_alert(self, sizes: Sizes) -> None:
+    def _check_alert(self, sizes: Sizes, left_s: float | None = None) -> None:
+        """`left_s`: of the period, at a minimum."""
         if self.profile is not None and self.profile.dynamic:
-            self.alert = self._sum(sizes) <= self.profile.s_max
+            self.alert = self.profile.is_small(self._sum(sizes), left_s)
 
     def _decide(self, at: float, sizes: Sizes) -> list[Decision]:
         if not self.alert or self._taken:
             return []
         assert self.profile is not None
         rates = sum(size.rate for element, size in sizes.items() if element in self.profile.dynamic)
-        return [self._checkpoint(at, sizes, "foreseen increase")] if rates > 0 else []
+        if rates <= 0:
+            return []
+        is_high = self._sum(sizes) > self.profile.s_max
+        return [self._checkpoint(at, sizes, "last minimum" if is_high else "foreseen increase")]
 
     def _checkpoint(self, at: float, sizes: Sizes, reason: Reason) -> Checkpoint:
         self._taken, self.alert = True, False
@@ -228,6 +259,7 @@ class AwareTiming:
             # One point before what is profiled, to know how it began.
             old = sum(at < since for at, _ in curve)
             del curve[: max(0, old - 1)]
+        self._occasions = [one for one in self._occasions[-MOST_OCCASIONS:] if one.at >= since]
 
     def _profile_if_due(self, at: float) -> list[Decision]:
         wait = self._settings.profiled if self.profile is None else self._settings.reprofiled_after
@@ -236,7 +268,7 @@ class AwareTiming:
             return []
         self._periods_since = 0
         fresh = begins[0] <= self._began
-        self.profile = profile_of(self._curves, [*begins, at], self._settings, fresh=fresh)
+        self.profile = profile_of(self._curves, [*begins, at], self._settings, self._occasions, fresh=fresh)
         return [Profiled(at, self.profile)]
 
 
@@ -244,10 +276,11 @@ def profile_of(
     curves: Mapping[ElementName, list[Point]],
     bounds: list[float],
     settings: AwareSettings,
+    occasions: Sequence[Occasion] = (),
     *,
     fresh: bool = False,
 ) -> Profile:
-    """What the curves of elements say about the periods between `bounds`. `fresh`: they begin with the run, and with a state that
+    """What the curves of elements say about the periods between `bounds`. `occasions`: within them. `fresh`: they begin with the run, and with a state that
     does not come again: how sizes rise from there tells nothing about minima."""
     spans = {name: between(curve, bounds[0], bounds[-1]) for name, curve in curves.items() if curve}
     known = {name: settled(curve) for name, curve in spans.items()} if fresh else spans
@@ -261,7 +294,9 @@ def profile_of(
     minima = [lowest(between(summed, since, until)) for since, until in periods or [(bounds[0], bounds[-1])]]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
-    return Profile(dynamic, s_max, s_min, mean)
+    asked = [(one.at, one.sum_of(dynamic)) for one in occasions if one.element in dynamic]
+    patience = patience_of(asked, summed, settings.period_s, settings.relaxation)
+    return Profile(dynamic, s_max, s_min, mean, patience)
 
 
 def _after(turn: Turn, event: Turned) -> Size:

@@ -187,7 +187,8 @@ class Wiring:
         with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
         if isinstance(side.trigger, AwareTrigger) and with_state:
             report = partial(side.turned, loop.name)
-            life.sizes = SizeWatch(with_state, self._around.clock, region.settings.period_s, report)
+            by_itself = bool(loop.worker.threaded)
+            life.sizes = SizeWatch(with_state, self._around.clock, report, by_itself)
             side.trigger.watches[loop.name] = life.sizes
 
     # --- where everything goes on -------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import pytest
 from holdfast.bench.measure.examples import data
 from holdfast.bench.pictures import draw
 from holdfast.bench.regions import apps, chains
-from holdfast.bench.regions.bench import Scale, bench_regions
+from holdfast.bench.regions.bench import Scale, _periods, bench_regions
+from holdfast.bench.registry import numbers, run_bench
 from holdfast.errors import ConfigError
 
 NAMES = ("vwap", "logwatch", "wordcount-ds", "wordcount-fs", "signal")
@@ -45,7 +46,7 @@ def test_a_small_regions_benchmark_runs_through(
     monkeypatch.setattr(chains, "ROWS_PER_FILE", 2_000)
     monkeypatch.setattr(chains, "FILES_PER_COPY", 2)
     names, cells = CELLS[chosen]
-    scale = Scale(apps=[apps.APPS[name] for name in names], chains=cells)
+    scale = Scale(apps=[apps.APPS[name] for name in names], chains=cells, chain_periods=0.0)
     result = bench_regions(scale, pairs=1, seconds=0.01, quiet=True)
     field = chosen if chosen in ("wordcount-ds", "chain-16x4") else f"{chosen}.2s"
     assert list(result["normalized_throughput"]) == [field]
@@ -84,3 +85,18 @@ def test_a_region_is_taken_away_or_gets_other_settings(tmp_path: Path) -> None:
     settings = driven.graph().operators[source].annotations.consistent
     assert settings is not None
     assert settings.trigger == "operator"
+
+
+def test_periods_and_programs_can_be_chosen() -> None:
+    assert numbers("2,0.5,64") == [2.0, 0.5, 64.0]
+    assert numbers(None) is None
+    assert _periods([8.0, 2.0], 10.0) == [8.0, 2.0]
+    assert _periods(None, 10.0) == [2.0, 4.0]
+    with pytest.raises(ConfigError, match="'2;4' are no numbers"):
+        numbers("2;4")
+    with pytest.raises(ConfigError, match="has no epoch every 64 s"):
+        run_bench("regions", pairs=1, seconds=10.0, quiet=True, periods=[64.0])
+    with pytest.raises(ConfigError, match=r"nothing called 'vwop' here.*chain-8x1"):
+        run_bench("regions", pairs=1, seconds=10.0, quiet=True, only=["vwop"])
+    with pytest.raises(ConfigError, match="'stateless' has no parts to choose"):
+        run_bench("stateless", pairs=1, seconds=1.0, quiet=True, only=["vwap"])

@@ -159,13 +159,19 @@ def test_without_an_alert_the_epoch_comes_at_the_end_of_the_period() -> None:
     assert policy.period_ends == 67, "but nobody catches up with those that were slept through"
 
 
-def test_a_turn_that_did_not_halve_is_no_occasion_to_ask_and_elements_that_are_not_dynamic_do_not_count() -> (
-    None
-):
+def test_a_minimum_that_did_not_halve_is_asked_about_too_a_maximum_is_not() -> None:
+    policy = profiled(100.0, 10.0, HAU1)
+    policy.handle(Began(0, {HAU1: Size(0, 150)}))
+    assert policy.handle(Turned(4, HAU1, Turn(3, 95, -5), {HAU1: Size(4, 90, -5)})) == []
+    assert not policy.alert
+    (chosen,) = policy.handle(Turned(6, HAU1, Turn(5, 85, 20), {HAU1: Size(6, 90, 20)}))
+    assert (chosen.size, chosen.reason) == (90, "foreseen increase")
+
+
+def test_elements_that_are_not_dynamic_do_not_count() -> None:
     policy = profiled(100.0, 10.0, HAU1)
     policy.handle(Began(0, {HAU1: Size(0, 150), STEADY: Size(0, 10**6)}))
     small = {HAU1: Size(5, 90, 20), STEADY: Size(5, 10**6, -(10**6))}
-    assert policy.handle(Turned(5, HAU1, Turn(5, 90, 20), small)) == []
     assert policy.handle(Turned(5, STEADY, Turn(5, 9, 20, True), small)) == []
     assert not policy.alert
     (chosen,) = policy.handle(Turned(6, HAU1, Turn(6, 60, 20, True), small))
@@ -290,7 +296,7 @@ def play(curves: list[Curve], period: float, dt: float, until: float) -> Played:
             # One that the end forces belongs to the period that ends; one that is chosen then, to the next.
             is_next = isinstance(event, PeriodOver) and decision.reason == "foreseen increase"
             played.counts[-1 if is_next or not isinstance(event, PeriodOver) else -2] += 1
-            if decision.reason == "foreseen increase":
+            if decision.reason in ("foreseen increase", "last minimum"):
                 profile = policy.profile if isinstance(event, PeriodOver) else known
                 assert profile is not None
                 rates = {name: size.rate for name, size in event.sizes.items() if name in profile.dynamic}
@@ -301,7 +307,8 @@ def play(curves: list[Curve], period: float, dt: float, until: float) -> Played:
                 below = decision.size
                 if isinstance(event, Turned):
                     below += event.turn.size - event.sizes[event.element].size
-                if not was_alert and below > profile.s_max * (1 + 1e-9):
+                left_s = policy.period_ends - event.at if isinstance(event, Turned) else None
+                if not was_alert and not profile.is_small(below * (1 - 1e-9), left_s):
                     played.wrong.append(f"at {event.at} {below} is above {profile.s_max}")
 
     at = 0.0
@@ -309,10 +316,10 @@ def play(curves: list[Curve], period: float, dt: float, until: float) -> Played:
         at = number * dt
         now = [curve(at) for curve in curves]
         for name, size in zip(names, now, strict=True):
-            turn = detectors[name].sample(at, size)
-            if turn is not None and number:
-                played.reports += 1
-                take(Turned(at, name, turn, sizes()))
+            for turn in (detectors[name].sample(at, size), detectors[name].foreseen):
+                if turn is not None and number:
+                    played.reports += 1
+                    take(Turned(at, name, turn, sizes()))
         if not number:
             take(Began(at, sizes()))
         if at >= policy.period_ends:
@@ -371,8 +378,8 @@ def test_of_sawtooth_curves_less_is_stored_than_by_periodic_epochs_and_hardly_mo
         aware, periodic, oracle = outcome(played)
         assert aware <= periodic * 0.4, f"{aware} instead of {periodic}; the least is {oracle}"
         sums = [one + other for one, other in zip(sums, (aware, periodic, oracle), strict=True)]
-    assert sums[0] <= sums[1] * 0.15
-    assert sums[0] - sums[2] <= 0.05 * sums[1], "near to the oracle, measured by what periodic epochs store"
+    assert sums[0] <= sums[1] * 0.08
+    assert sums[0] - sums[2] <= 0.01 * sums[1], "near to the oracle, measured by what periodic epochs store"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -385,11 +392,12 @@ def test_of_several_sawtooth_curves_less_is_stored_too(seed: int) -> None:
         played = play(curves, period, period / 200, period * 16)
         check_rules(played)
         sums = [one + other for one, other in zip(sums, outcome(played), strict=True)]
-    assert sums[0] < sums[1] * 0.95
+    assert sums[0] < sums[1] * 0.6
+    assert sums[0] < sums[2] * 1.7
 
 
 def test_reports_are_few() -> None:
     chance = random.Random(5)
     played = play([sawtooth(chance, 10.0)], 20.0, 0.01, 400.0)
     assert len(played.totals) == 40_000
-    assert played.reports <= 2 * 40, "two turning points per tooth"
+    assert played.reports <= 3 * 40, "two turning points per tooth, and a minimum that is foreseen"

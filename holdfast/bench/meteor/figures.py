@@ -10,9 +10,13 @@ from typing import Any
 
 from holdfast.bench.measure.ratios import speedup_of
 from holdfast.bench.measure.report import figure
-from holdfast.bench.meteor.window import Setting, Window
+from holdfast.bench.meteor.window import LEFT, Setting, Window
 
 Round = Mapping[str, Window]
+CHECKED = 3
+"""Epochs per window at which variants are compared."""
+PACED = 0.6
+"""Of what can be taken without epochs, when latency is measured."""
 ORDER = ("independent", "token", "async", "aware")
 """By throughput, the least first, as the document found it."""
 
@@ -36,6 +40,8 @@ class Found:
     disk: Sequence[Round]
     by_count: Mapping[int, Round]
     recoveries: Sequence[Recovery]
+    outputs: tuple[int, int] = (0, 0)
+    """Runs that wrote something, and how many rows of them were compared at most."""
 
 
 def report(found: Sequence[Found], seconds: float, configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,6 +87,18 @@ def _bytes(one: Found, over: str, under: str) -> list[float]:
     return _pairs(both, over, under, lambda window: window.bytes / len(window.epochs))
 
 
+def _over_least(one: Found) -> list[float]:
+    """Bytes of an epoch over the least size that the state truly had in each period: an oracle for whom nothing is on its way."""
+    setting, found = one.setting, []
+    for windows in one.paced:
+        window = windows["aware"]
+        period = setting.seconds / (CHECKED + LEFT)
+        least = setting.curve.least(PACED * setting.rate * period, CHECKED)
+        if window.epochs and sum(least):
+            found.append(window.bytes / len(window.epochs) / fmean(least))
+    return found
+
+
 def _in_epochs(one: Found) -> list[float]:
     found = []
     for windows in one.paced:
@@ -102,6 +120,7 @@ RATIOS: dict[str, Callable[[Found], list[float]]] = {
     ),
     "checkpoint_bytes_aware_over_async": lambda f: _bytes(f, "aware", "async"),
     "checkpoint_bytes_aware_over_oracle": lambda f: _bytes(f, "aware", "oracle"),
+    "checkpoint_bytes_aware_over_least_state": _over_least,
     "instantaneous_latency_aware_over_none": _in_epochs,
     "recovery_seconds_aware_over_async": lambda f: [
         one.seconds["aware"] / one.seconds["async"] for one in f.recoveries
@@ -113,6 +132,7 @@ def _app(one: Found) -> dict[str, Any]:
     setting = one.setting
     base = one.by_count[0]["independent"]
     return {
+        "outputs_equal": {"runs": one.outputs[0], "rows": one.outputs[1]},
         "state_least_over_average": round(setting.curve.least_over_average, 4),
         "state_bytes_max": max(size for _, size in setting.curve.points),
         "rows_per_s_without_epochs": round(setting.rate),

@@ -44,9 +44,10 @@ def draw_meteor(result: Mapping[str, Any], directory: Path) -> list[Path]:
 def _lines(axes: Any, by_epochs: Mapping[str, Any], what: str) -> None:
     """Relative to `independent` without epochs."""
     counts = sorted(by_epochs, key=int)
-    for variant in by_epochs[counts[0]]:
-        values = [by_epochs[count][variant][what] for count in counts]
-        axes.plot([int(count) for count in counts], values, "o-", markersize=3, color=COLOURS[variant], label=variant)  # fmt: skip
+    for variant in by_epochs[counts[-1]]:
+        known = [count for count in counts if variant in by_epochs[count]]
+        values = [by_epochs[count][variant][what] for count in known]
+        axes.plot([int(count) for count in known], values, "o-", markersize=3, color=COLOURS[variant], label=variant)  # fmt: skip
     axes.set_ylim(bottom=0)
     axes.set_xlabel("epochs per window", fontsize=8)
 

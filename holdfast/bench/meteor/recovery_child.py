@@ -19,6 +19,7 @@ from holdfast.bench.meteor.gate import Gate, GatedFiles, KernelMetrics
 from holdfast.bench.meteor.link import LinkedStore
 from holdfast.ids import ElementName
 from holdfast.protocol.aware_timing import Profile
+from holdfast.protocol.waiting import Followed, Patience
 from holdfast.runtime.engines.spark.session import make_session
 from holdfast.runtime.job import Job, job_of
 from holdfast.runtime.region.aware_trigger import AwareTrigger
@@ -68,8 +69,7 @@ def main(config: dict[str, Any]) -> None:
     if config["profile"] is not None:
         (region,) = job.regions.values()
         assert isinstance(region.trigger, AwareTrigger)
-        found = {**config["profile"], "dynamic": frozenset(config["profile"]["dynamic"])}
-        region.trigger.know(Profile(**found))
+        region.trigger.know(profile_from(config["profile"]))
     if config.get("again"):
         ear.restored.wait()
         say(recovery_s=ear.at - begun, restore_s=ear.restore_s)
@@ -78,6 +78,15 @@ def main(config: dict[str, Any]) -> None:
             ear.epochs.acquire()
         say(epochs=EPOCHS)
     time.sleep(3600)  # until killed
+
+
+def profile_from(plain: dict[str, Any]) -> Profile:
+    """What `asdict` made of it, and JSON."""
+    patience = plain["patience"]
+    if patience is not None:
+        followed = tuple(Followed(**each) for each in patience["followed"])
+        patience = Patience(**{**patience, "followed": followed})
+    return Profile(**{**plain, "dynamic": frozenset(plain["dynamic"]), "patience": patience})
 
 
 def say(**what: Any) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from holdfast.bench.meteor.apps import Input, MeteorApp
@@ -14,8 +15,9 @@ from holdfast.bench.meteor.grounds import Grounds
 from holdfast.bench.meteor.link import LinkedStore
 from holdfast.errors import HoldfastError
 from holdfast.ids import ElementName
-from holdfast.protocol.aware_timing import AwareSettings, Profile, profile_of
+from holdfast.protocol.aware_timing import AwareSettings, Occasion, Profile, profile_of
 from holdfast.protocol.size_curves import average, lowest, settled
+from holdfast.protocol.turning_points import TurnDetector
 from holdfast.runtime.job import Job
 from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.telling.events import EpochPublished, RunEvent
@@ -26,6 +28,10 @@ LEFT = 0.5
 POLL_S = 0.02
 STEPS_AT_LEAST = 2
 """In a window: on a busy machine one may take longer than the window."""
+PATIENCE_S = 120.0
+"""For those steps, beyond the window."""
+PROFILED = 4
+"""Periods of the true sizes of which a profile is made."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class Window:
     latency_s: float
     latency_in_epochs_s: float | None
     epochs: tuple[Epoch, ...]
+    written: tuple[str, ...] = ()
+    """What its sink showed at the end, in its order."""
 
     @property
     def rows_per_s(self) -> float:
@@ -92,20 +100,32 @@ class Curve:
 
     def minima(self, rows_per_period: float, periods: int) -> list[int]:
         """The rows at which the state is least, in each of some periods."""
+        return [rows for _, rows in self._least(rows_per_period, periods)]
+
+    def least(self, rows_per_period: float, periods: int) -> list[int]:
+        """How small it is there."""
+        return [size for size, _ in self._least(rows_per_period, periods)]
+
+    def _least(self, rows_per_period: float, periods: int) -> list[tuple[int, int]]:
         found = []
         for number in range(periods):
             low, high = number * rows_per_period, (number + 1) * rows_per_period
             inside = [(size, rows) for rows, size in self.points if low < rows <= high]
             if inside:
-                found.append(min(inside)[1])
+                found.append(min(inside))
         return found
 
     def profile(self, kernel: str, rate: float, period_s: float) -> Profile:
         """What profiling finds after enough periods: a window has too few for it."""
         curve = [(0.0, 0.0), *((rows / rate, float(size)) for rows, size in self.points)]
-        periods = max(1, int(curve[-1][0] / period_s))
+        periods = max(1, min(PROFILED, int(curve[-1][0] / period_s)))
         bounds = [number * period_s for number in range(periods + 1)]
-        return profile_of({ElementName(kernel): curve}, bounds[:5], AwareSettings(period_s), fresh=True)
+        element, detector, occasions = ElementName(kernel), TurnDetector(), []
+        for at, size in curve:
+            for turn in (detector.sample(at, size), detector.foreseen):
+                if turn is not None and turn.halved and detector.latest is not None and at <= bounds[-1]:
+                    occasions.append(Occasion(at, element, {element: detector.latest}))
+        return profile_of({element: curve}, bounds, AwareSettings(period_s), occasions, fresh=True)
 
 
 @dataclass
@@ -152,7 +172,7 @@ class Setting:
             finally:
                 gate.close()
                 job.close()
-        return _counted(gate, heard.epochs, ended)
+            return _counted(gate, heard.epochs, ended, shown(here / "out"))
 
     def _prepare(
         self, job: Job, variant: Variant, gate: Gate, epochs: int, period: float, rate: float | None
@@ -179,16 +199,28 @@ class Setting:
 
 def _wait(job: Job, gate: Gate, seconds: float, rows: int) -> float:
     """Until the window is over and some steps were absorbed; returns when that was."""
+    limit = time.monotonic() + seconds + PATIENCE_S
     while not gate.begun or time.monotonic() < gate.begun + seconds or len(gate.absorbed) < STEPS_AT_LEAST:
         time.sleep(POLL_S)
         if job.await_termination(timeout=0.0):
             raise HoldfastError("the run ended by itself.")
+        if time.monotonic() > limit:
+            raise HoldfastError(
+                f"{len(gate.absorbed)} steps in {seconds + PATIENCE_S:.0f} s: the figures would mean nothing.",
+                cure="Measure on a machine that is less busy.",
+            )
         if gate.rows_absorbed >= rows:
             return gate.absorbed[-1][0]
     return max(gate.begun + seconds, gate.absorbed[STEPS_AT_LEAST - 1][0])
 
 
-def _counted(gate: Gate, epochs: Sequence[Epoch], ended: float) -> Window:
+def shown(directory: Path) -> tuple[str, ...]:
+    """The rows that a sink has made visible, in the order of its epochs."""
+    files = sorted(directory.glob("part-*.csv"))
+    return tuple(line for file in files for line in file.read_text().splitlines()[1:])
+
+
+def _counted(gate: Gate, epochs: Sequence[Epoch], ended: float, written: tuple[str, ...]) -> Window:
     within = tuple(epoch for epoch in epochs if epoch.published <= ended)
     done = [rows for at, rows in gate.absorbed if at <= ended]
     waited = latencies(gate, ended)
@@ -203,6 +235,7 @@ def _counted(gate: Gate, epochs: Sequence[Epoch], ended: float) -> Window:
         _mean([(seconds, rows) for _, seconds, rows in waited]) or 0.0,
         _mean(during),
         within,
+        written,
     )
 
 

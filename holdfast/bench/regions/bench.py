@@ -23,7 +23,7 @@ from holdfast.bench.measure.report import figure
 from holdfast.bench.measure.side_holdfast import POLL_S, CountingStore, StepTimes
 from holdfast.bench.regions.apps import APPS, Reframed, RegionsApp
 from holdfast.bench.regions.chains import LENGTHS, PERIOD_S, WIDTHS, chain
-from holdfast.errors import HoldfastError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.runtime.job import Job, job_of
 
 PERIODS_S = (2.0, 4.0, 8.0, 32.0, 64.0)
@@ -42,27 +42,70 @@ class Scale:
     apps: Sequence[RegionsApp] = tuple(APPS.values())
     chains: Sequence[tuple[int, int]] | None = None
     """(length, width); None: all, or the extremes in short stretches."""
+    chain_periods: float = 1.6
+    """Of a chain in a stretch, at least. A stretch ends with an epoch: in one of 3 s that of 8 s would be paid for by 3 s. With 1.6 periods there
+    is one on the way and one at the end."""
 
 
 def bench_regions(
-    scale: Scale | None = None, *, pairs: int = 5, seconds: float = 10.0, quiet: bool = False
+    scale: Scale | None = None,
+    *,
+    pairs: int = 5,
+    seconds: float = 10.0,
+    quiet: bool = False,
+    periods: Sequence[float] | None = None,
+    only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Run the benchmark; the result is plain data. Periods of 4 s and more are measured if a stretch has room for two epochs and a
-    half of them: with 160 s all are."""
+    """Run the benchmark; the result is plain data. `periods`: seconds between epochs; without them 2 s, and longer ones if a stretch has
+    room for two epochs and a half of them: with 160 s all are measured. `only`: applications and chains by name."""
     scale = scale or Scale()
-    periods = [p for p in PERIODS_S if p == PERIODS_S[0] or seconds >= EPOCHS_AT_LEAST * p]
+    chosen = _periods(periods, seconds)
     cells = scale.chains
     if cells is None:
         few = ((LENGTHS[0], WIDTHS[0]), (LENGTHS[-1], WIDTHS[-1]))
-        cells = few if seconds < SHORT_S else [(length, width) for width in WIDTHS for length in LENGTHS]
+        all_cells = [(length, width) for width in WIDTHS for length in LENGTHS]
+        cells = few if seconds < SHORT_S and only is None else all_cells
+    work = [(app, [0.0] if app.operator_driven else chosen) for app in scale.apps]
+    work += [(chain(*cell), list(periods or [PERIOD_S])) for cell in cells]
+    work = _only(work, only)
     result: dict[str, Any] = {"bench": "regions", "normalized_throughput": {}}
     with bench_place(quiet) as place:
-        for app in scale.apps:
-            _add(result, place, app, [0.0] if app.operator_driven else periods, pairs, seconds)
-        for length, width in cells:
-            _add(result, place, chain(length, width), [PERIOD_S], pairs, seconds)
-        result["configuration"] = place.configuration(periods_s=periods, chain_period_s=PERIOD_S)
+        lasts = {
+            app.name: max(seconds, scale.chain_periods * max(each))
+            if app.name.startswith("chain")
+            else seconds
+            for app, each in work
+        }
+        minutes = sum((len(each) + 1) * pairs * lasts[app.name] for app, each in work) / 60
+        place.console.print(f"{len(work)} programs, at least {minutes:.0f} min of stretches")
+        for app, each in work:
+            _add(result, place, app, each, pairs, lasts[app.name])
+        result["configuration"] = place.configuration(periods_s=chosen, chain_period_s=PERIOD_S)
     return result
+
+
+def _periods(wanted: Sequence[float] | None, seconds: float) -> list[float]:
+    if wanted is None:
+        return [p for p in PERIODS_S if p == PERIODS_S[0] or seconds >= EPOCHS_AT_LEAST * p]
+    if not wanted or min(wanted) <= 0 or max(wanted) > seconds:
+        raise ConfigError(
+            f"a stretch of {seconds:g} s has no epoch every {max(wanted, default=0):g} s.",
+            cure="Give longer stretches with --seconds, at best two and a half of the longest period.",
+        )
+    return list(wanted)
+
+
+Work = list[tuple[RegionsApp, list[float]]]
+
+
+def _only(work: Work, names: Sequence[str] | None) -> Work:
+    known = [app.name for app, _ in work]
+    for name in names or ():
+        if name not in known:
+            raise ConfigError(
+                f"there is nothing called {name!r} here.", cure=f"There are: {', '.join(known)}."
+            )
+    return [one for one in work if names is None or one[0].name in names]
 
 
 def _add(
@@ -83,7 +126,8 @@ def _add(
 
 
 def _field(app: RegionsApp, period: float) -> str:
-    return app.name if not period or app.name.startswith("chain") else f"{app.name}.{period:g}s"
+    plain = not period or (app.name.startswith("chain") and period == PERIOD_S)
+    return app.name if plain else f"{app.name}.{period:g}s"
 
 
 class Compared:
@@ -131,6 +175,11 @@ class Compared:
                 for p in self._periods
             },
             "epochs_published": epochs,
+            "epochs_per_period": {
+                _side(p): round(sum(d[p].epochs * p for d in rounds) / sum(d[p].seconds for d in rounds), 2)
+                for p in self._periods
+                if p
+            },
             "store_bytes_written": written,
             "outputs_equal": True,
         }

@@ -183,7 +183,7 @@ class RegionLife(Life):
     def rest(self) -> None:
         self._note_exhaustion()
         if self.sizes is not None and self.machine.may_step:
-            self.guarded(self.sizes.look)
+            self.guarded(self.sizes.look_again)
         with self.loop.ends.signals.condition:
             if self._mail:
                 return

@@ -78,7 +78,7 @@ class AwareTrigger(Trigger):
         if self._at_work:
             sizes = self._sizes()
             point = (turn.at, turn.size)
-            if point != self._told.get(element):
+            if not turn.foreseen and point != self._told.get(element):
                 self._points.setdefault(element, []).append(point)
             self._feed(timing.Turned(self._clock.monotonic(), element, turn, sizes))
 

@@ -246,8 +246,7 @@ def test_a_region_that_is_parked_decides_nothing_any_more(tmp_path: Path) -> Non
     stream.apply(Poison, "number long, total long", name="pool").sink(MemorySink("poison"), name="out")
     given = {"clock": pace.clock, "rest_s": 0.001, "subscribers": [heard.append]}
     job = submit_local(topology, f"file:{tmp_path}/store", "available", **given)
-    pace.job = job
-    pace.given.set()
+    pace.attach(job)
     with pytest.raises(RegionParkedError):
         job.await_termination(60)
     decided = len(of(e.EpochDecided, heard))
@@ -300,7 +299,7 @@ class Slow(Remembering):
 def test_looking_takes_two_per_cent_of_the_time_at_most(takes_s: float, least: int) -> None:
     clock, turns = ManualClock(), list[Turn]()
     slow = Slow(clock, takes_s)
-    watch = SizeWatch([slow], clock, 2.0, turns.append, clock.monotonic)
+    watch = SizeWatch([slow], clock, turns.append, measure=clock.monotonic)
     watch.anew()
     while clock.monotonic() < 10:
         clock.advance(0.001)
@@ -308,3 +307,26 @@ def test_looking_takes_two_per_cent_of_the_time_at_most(takes_s: float, least: i
     assert least <= slow.asked <= 501, "at most one look in 20 ms"
     assert watch.spent_s <= 0.02 * clock.monotonic() + takes_s + 1e-6
     assert len(turns) <= slow.asked
+
+
+def test_a_look_between_steps_never_takes_the_place_of_the_one_behind_a_step() -> None:
+    clock = ManualClock()
+    state = Slow(clock, 0.0)
+    watch = SizeWatch([state], clock, lambda turn: None, measure=clock.monotonic)
+    watch.anew()
+    clock.advance(1.0)
+    watch.look_again()
+    assert state.asked == 1, "nothing has happened since"
+    watch.look()
+    assert state.asked == 2
+    clock.advance(0.001)
+    watch.look()
+    assert state.asked == 2, "too early"
+    clock.advance(1.0)
+    watch.look_again()
+    assert state.asked == 3, "what was left out is made up for"
+    watch = SizeWatch([state], clock, lambda turn: None, by_itself=True, measure=clock.monotonic)
+    watch.anew()
+    clock.advance(1.0)
+    watch.look_again()
+    assert state.asked == 5, "threads of an operator may have changed it"

@@ -1,6 +1,7 @@
-"""How large an element's state is, looked at between steps, and its turning points as they become known.
+"""How large an element's state is, looked at behind each step, and its turning points as they become known.
 
-Must hold: looking takes at most about 2 % of the time: after a look that took long the next one comes later.
+Must hold: looking takes at most about 2 % of the time: after a look that took long the next one comes later. A look between two steps never takes
+the place of the one behind the next: there the state falls, and an epoch that is decided upon at once finds it small.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from holdfast.clock import Clock
 from holdfast.protocol.turning_points import Size, Turn, TurnDetector
 from holdfast.runtime.runs.operator_runs import Remembering
 
-LEAST_S, MOST_S = 0.02, 0.5
-"""Between two looks, at least and at most, unless a look takes long."""
-LOOKS_PER_PERIOD = 100
+LEAST_S = 0.02
+"""Between two looks."""
 SPARE = 50
 """So many times as long as a look takes, nobody looks."""
 RECENT = 3
@@ -23,20 +23,23 @@ RECENT = 3
 
 
 class SizeWatch:
-    """Of one element. Its thread calls `look` and `anew`; others may read `latest`, `looks` and `spent_s`."""
+    """Of one element. Its thread calls `look`, `look_again` and `anew`; others may read `latest`, `looks` and `spent_s`. `by_itself`: the state
+    may change between steps too."""
 
     def __init__(
         self,
         runs: Sequence[Remembering],
         clock: Clock,
-        period_s: float,
         report: Callable[[Turn], None],
+        by_itself: bool = False,
         measure: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._runs = runs
         self._clock = clock
-        self._interval_s = min(MOST_S, max(LEAST_S, period_s / LOOKS_PER_PERIOD))
         self._report = report
+        self._by_itself = by_itself
+        self._stepped = False
+        """Since the last look."""
         self._measure = measure
         self._detector = TurnDetector()
         self._next = 0.0
@@ -55,17 +58,23 @@ class SizeWatch:
         self._next = float("-inf")
         self.look()
 
+    def look_again(self) -> None:
+        """There is nothing to do: look if there was no time for it behind the last step."""
+        if self._stepped or self._by_itself:
+            self.look()
+
     def look(self) -> None:
-        """Between two steps: sample the size, if it is time."""
+        """Behind a step: sample the size, if it is time."""
         now = self._clock.monotonic()
-        if now < self._next:
+        self._stepped = now < self._next
+        if self._stepped:
             return
         begun = self._measure()
         size = sum(run.state_size() for run in self._runs)
         took = self._measure() - begun
         self.looks, self.spent_s = self.looks + 1, self.spent_s + took
         self._took.append(took)
-        self._next = now + max(self._interval_s, SPARE * min(self._took))
-        turn = self._detector.sample(now, size)
-        if turn is not None:
-            self._report(turn)
+        self._next = now + max(LEAST_S, SPARE * min(self._took))
+        for turn in (self._detector.sample(now, size), self._detector.foreseen):
+            if turn is not None:
+                self._report(turn)
