@@ -15,6 +15,7 @@ HoldfastError                     exit code 1
 ├── StepFailed              13    a step of an element failed (the region resets; users see it when parked)
 │   ├── WorkerDied          17    a process that worked for a step ended, or did not answer; a row may have done it
 │   └── OperatorFailed      15    the user's code of an operator raised; the same failure at the same rows is not tried again
+│       └── PoisonFound     18    a row ends, hangs or fails its operator, which is to be parked then
 ├── BudgetExceededError     16    more was lost than a stream may lose; it is parked
 └── EngineGoneError         14    Spark itself is gone; the last published epoch is the truth
 
@@ -114,6 +115,10 @@ class WorkerDied(StepFailed, exit_code=17):
 class OperatorFailed(StepFailed, exit_code=15):
     """The user's code of an operator raised. The first line of the message tells operator and error, the others the
     user's lines of the traceback and the row."""
+
+
+class PoisonFound(OperatorFailed, exit_code=18):
+    """A row was found that ends, hangs or fails its operator, and the user wants to look at it: `poison="park"`."""
 
 
 class BudgetExceededError(HoldfastError, exit_code=16):

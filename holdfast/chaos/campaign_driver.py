@@ -37,7 +37,8 @@ def main(root: str, master: str, size: str) -> int:
         session = make_session("holdfast campaign", master, SETTINGS)
         _log_failed_tasks(session)
         topology = build(place, Size(**json.loads(size)))
-        report["status"] = topology.run(spark=session, store=f"file:{place.store}", until="available")
+        status = topology.run(spark=session, store=f"file:{place.store}", until="available")
+        report["status"] = status.as_dict()
         session.stop()
     except HoldfastError as error:
         report["error"], report["message"], code = type(error).__name__, str(error), error.exit_code

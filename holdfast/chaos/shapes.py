@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from holdfast.ids import ConnectionId, ElementName, RegionName
-from holdfast.protocol.shape import Link, Mode, RegionShape
+from holdfast.protocol.shape import Link, RegionShape
 
 LANES_MAX = 6
 """Diamonds in a row double the lanes; more than this only costs time."""
@@ -115,11 +115,11 @@ def _random_edges(
     return count, tuple(sorted(data)), tuple(sorted(control)), fused
 
 
-def with_points(given: Scene, rng: Random, mode: Mode) -> Scene:
-    """Some elements can be pinned at certain points of their input only; with input, in mode `async` only. Not those with
-    control inputs: they could wait for rows of an element that holds still."""
+def with_points(given: Scene, rng: Random) -> Scene:
+    """Some elements can be pinned at certain points of their input only. Not those with control inputs: they could wait for
+    rows of an element that holds still."""
     region = given.region
-    barred = {link.target for link in region.links if link.control or mode != "async"}
+    barred = {link.target for link in region.links if link.control}
     may = [e for e in region.elements if e not in barred]
     return replace(given, region=replace(region, conditional=frozenset(e for e in may if rng.random() < 0.4)))
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable
 from random import Random
 
+from holdfast.chaos.boundaries import Boundaries
 from holdfast.chaos.checkers import Checkers, InvariantBroken
 from holdfast.chaos.faults import Faults
 from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, added_up, command_line
@@ -55,7 +56,7 @@ class Simulator(Teller):
         self.scene = random_scene(rng)
         self.mode: Mode = mode or rng.choices(TOGETHER, (3, 4, 9))[0]
         if rng.random() < 0.4:
-            self.scene = with_points(self.scene, rng, self.mode)
+            self.scene = with_points(self.scene, rng)
         self.resets_max = rng.choice((0, 1, 2, 5, 5))
         self.checkers = Checkers(self.scene)
         self.store = store_class(self.scene, self.checkers)
@@ -66,6 +67,7 @@ class Simulator(Teller):
         self.is_sticky = rng.random() < 0.5  # stop() rather than the end of the input ends the run
         self.delivery_share = rng.choice((0.15, 0.4, 0.7))
         self.faults = Faults(self, rng)
+        self.boundaries = Boundaries(self.world, self.mode, rng, self._ask_at_boundary)
         self.controller_class = controller_class
         self.controller = controller_class(self.scene.region, self.mode, self.resets_max)
         self.timers: list[messages.DrainTimedOut | messages.ResetTimedOut] = []
@@ -95,6 +97,7 @@ class Simulator(Teller):
     def _run(self) -> None:
         ticks = idle = 0
         random, turns, pending = self.random, self.turns, self.pending
+        boundaries, bounded = self.boundaries, self.boundaries.are_needed
         while not self.is_over:
             ticks += 1
             if ticks > TICKS_MAX:
@@ -102,7 +105,9 @@ class Simulator(Teller):
                     f"no end after {ticks} ticks; the controller is {self.controller.phase.value}"
                 )
             dice = random()
-            if dice < 0.05:
+            if bounded and boundaries.turn(self.controller.phase, self._under_way):
+                idle = 0
+            elif dice < 0.05:
                 self._by_chance(dice)
             elif dice < self.delivery_share and pending:
                 self._deliver()
@@ -145,7 +150,19 @@ class Simulator(Teller):
             return
         self.is_final_asked = final
         drained = self.checkers.epochs_begun % 3 == 2  # as for a savepoint
+        if self.boundaries.are_needed and not final and not drained:
+            if not self.boundaries.is_misplaced(self.faults.left):
+                return self.boundaries.want(self.controller.phase)
+            self.say("FAULT an epoch where the input may not be at a point")
+            self.faults.left -= 1
+            self.outcome.faults += 1
         self.tell_controller(messages.EpochDue(final, self.is_sticky, drained))
+
+    def _ask_at_boundary(self) -> None:
+        self.tell_controller(messages.EpochDue(False, self.is_sticky, False))
+
+    def _under_way(self) -> commands.UnderWay | None:
+        return self.controller.under_way
 
     def _when_idle(self) -> None:
         """Look whether anything at all can go on; if not, time passes until the next timer, trigger or person."""

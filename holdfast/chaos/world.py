@@ -92,6 +92,8 @@ class World:
         self.capacity = capacity
         self.haste = rng.choice((0.0, 0.05, 0.5))  # how soon tokens overtake
         self.source_pace = rng.choice((0.1, 1.0))  # slow sources spread their rows over the epochs
+        self.cuts_at_points = False  # what sources read at once ends at a point, if it comes to one
+        self.rests_for: Epoch | None = None  # at a point, sources wait until they are pinned for this epoch
         self.pending: list[object] = []
         self.style_of: dict[Epoch, MarkerKind] = {}  # of every epoch the controller began
         self.taken: set[tuple[ElementPhase, ElementPhase]] = set()
@@ -137,7 +139,21 @@ class World:
         """An operator with points of its own has one at every third row, and at the end."""
         if element.name not in self.scene.region.conditional:
             return True
+        if self.cuts_at_points:  # rows of several ways come to a point where each of them does
+            lanes = self.scene.lanes[element.name]
+            return all(
+                self.is_point(self.scene.rows[lane.source], seen)
+                for lane, seen in zip(lanes, element.consumed, strict=True)
+            )
         return sum(element.consumed) % 3 == 0 or self.is_complete(element.name, element.consumed)
+
+    def is_point(self, rows: int, position: int) -> bool:
+        """A source of so many rows comes to a point there."""
+        return position % 3 == 0 or position == rows
+
+    def rests(self) -> bool:
+        """Every source is at a point, and waits there."""
+        return all(self.is_point(e.rows, e.position) for e in self.elements.values() if e.rows is not None)
 
     def is_complete(self, name: ElementName, consumed: Sequence[int]) -> bool:
         """The element has all rows that will ever come to it."""
@@ -187,16 +203,23 @@ class World:
         assert element.rows is not None
         if not element.machine.may_read_sources or element.position >= element.rows:
             return False
-        if not self.has_room(element):
+        if not self.has_room(element) or self._rests(element):
             return False
         self.checkers.reads(element.name, element.paused_for, self.store.newest)
         self.checkers.moves(element.name, element.storing_for)
         first = element.position
         self.checkers.takes(element.name, 0, element.consumed[0], first)
-        element.position = min(element.rows, first + 1 + int(self.random() * 3))
+        end = min(element.rows, first + 1 + int(self.random() * 3))
+        element.position = min(end, first - first % 3 + 3) if self.cuts_at_points else end
         element.consumed[0] = element.position
         self._emit(element, 0)
         return True
+
+    def _rests(self, element: SimElement) -> bool:
+        assert element.rows is not None
+        if self.rests_for is None or not self.is_point(element.rows, element.position):
+            return False
+        return element.pin is None or element.pin.epoch < self.rests_for
 
     def has_room(self, element: SimElement) -> bool:
         # Control links never push back: a full one that waits for a marker would stop the very element whose batches

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from holdfast.compiler.paired import pairs_kept_by
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import Edge, edges, sinks_behind
 from holdfast.ids import OperatorName
@@ -27,7 +28,7 @@ Names = Mapping[OperatorName, str]
 def explain_text(plan: Plan) -> str:
     """Regions with members, elements, operators, and every sink's guarantee, as aligned tables."""
     parts = [_headline(plan)]
-    parts += [_region(region) for region in plan.regions]
+    parts += [_region(region, _without_store(plan, region)) for region in plan.regions]
     parts.append(_titled("elements", ("element", "region", "operators", "reads from"), _element_rows(plan)))
     parts.append(_titled("operators", ("operator", "kind", "what", "order"), _operator_rows(plan)))
     budgets = list(_budget_rows(plan))
@@ -52,7 +53,19 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _region(region: RegionPlan) -> str:
+def _without_store(plan: Plan, region: RegionPlan) -> list[str]:
+    """What becomes of a region that nobody wrote if the program is run without a store, which it may be if nobody wrote any."""
+    kept = [(each, pairs_kept_by(each.name, each.members, plan.graph)) for each in plan.regions]
+    pairing = next(names for each, names in kept if each is region)
+    if not all(names for _, names in kept):
+        return []
+    return [
+        f"  store    needed: in a run without one there is no such region, and a row that is lost before {', '.join(pairing)} leaves"
+        " wrong pairs behind it"
+    ]
+
+
+def _region(region: RegionPlan, more: Sequence[str]) -> str:
     settings = region.settings
     every = f"every {settings.period_s:g} s"
     when = {"periodic": every, "aware": f"trigger aware, once {every}"}.get(
@@ -64,6 +77,7 @@ def _region(region: RegionPlan) -> str:
             f"region {region.name}: mode {settings.mode}, {when}{alone}",
             f"  starts   {', '.join(region.starts)}",
             f"  members  {', '.join(region.members)}",
+            *more,
         ]
     )
 

@@ -41,6 +41,12 @@ def keep_pairs(graph: Graph) -> Graph:
     return graph
 
 
+def pairs_kept_by(name: str, members: Collection[OperatorName], graph: Graph) -> tuple[OperatorName, ...]:
+    """The pairing operators for which a region was made; none if the user wrote it."""
+    barriers = tuple(each for each in members if isinstance(graph.operators[each].spec, BarrierSpec))
+    return barriers if name in {f"{PREFIX}{each}" for each in barriers} else ()
+
+
 def _leading_to(name: OperatorName, entering: Mapping[OperatorName, list[Edge]]) -> frozenset[OperatorName]:
     """The operator and all that lie before it."""
     members, todo = {name}, [name]

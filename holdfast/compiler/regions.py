@@ -197,6 +197,20 @@ def check_starts(graph: Graph, region: Region) -> None:
         )
 
 
+def can_read_again(graph: Graph, operator: OperatorName) -> bool:
+    """Whether all rows that reach an operator come from where they can be had again: whoever lets it wait loses nothing."""
+    into, todo = edges_into(edges(graph)), [operator]
+    for name in todo:  # grows meanwhile
+        spec = graph.operators[name].spec
+        if isinstance(spec, SourceSpec) and not spec.source.replayable:
+            return False
+        if isinstance(spec, HostedSpec) and spec.threads and not (into.get(name) or spec.replayable):
+            return False
+        before = [] if isinstance(spec, ReplayableSpec) else [edge.source for edge in into.get(name, ())]
+        todo += [each for each in before if each not in todo]
+    return True
+
+
 def check_independent(graph: Graph, region: Region, found: tuple[Edge, ...]) -> None:
     """Elements that restart alone must do again what they did: no cycles, and nothing that comes by itself."""
     cure = "Use mode='async', 'token' or 'drain'."

@@ -13,6 +13,7 @@ from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
 from holdfast.language.context import Context
 from holdfast.language.hosted import ERRORS, Missing, OnError
+from holdfast.language.poison import Poison
 from holdfast.protocol.bounds.loss_budget import LossBudget
 from holdfast.protocol.shape import Mode
 
@@ -85,11 +86,17 @@ class HostedSpec(Spec):
     """How many threads of its own run its `run(context)`."""
     replayable: bool = False
     """From any state it had, it makes the same rows again by itself: a region may begin at it."""
+    poison: Poison | None = None
+
+    @property
+    def letters(self) -> bool:
+        """It has a stream of errors."""
+        return self.on_error == "stream" or (self.poison is not None and self.poison.then == "quarantine")
 
     @property
     def ports(self) -> tuple[pa.Schema, ...]:
         """Columns of each output port; errors come last."""
-        return (*self.schemas, ERRORS) if self.on_error == "stream" else self.schemas
+        return (*self.schemas, ERRORS) if self.letters else self.schemas
 
 
 # --- what the user asked of it --------------------------------------------------------------------------------------

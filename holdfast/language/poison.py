@@ -14,8 +14,9 @@ PoisonThen = Literal["quarantine", "park"]
 @dataclass(frozen=True, slots=True)
 class Poison:
     """A row that ends its worker process, whatever else runs there: found after a step died `after` times in a row. `then`: "quarantine"
-    puts it into `.errors` of the stream, and the operator goes on without it; "park" parks its region with the row named. `timeout`: a step
-    that takes longer counts as dead; without it a step may take as long as it likes."""
+    puts it into `.errors` of the stream, and the operator goes on without it; "park" parks its region, or outside of regions its element, with
+    the row named. `timeout`: a step that takes longer counts as dead; without it a step may take as long as it likes. Of operators in the
+    driver: a row at which `process` raised `after` times in the same way, or took longer than `timeout` so often."""
 
     then: PoisonThen = "quarantine"
     after: int = 2

@@ -177,11 +177,17 @@ class Stream(
 
     # --- stateful operators: more of them in the classes above ---
 
-    def replayable(self, *, name: str | None = None) -> Stream:
+    def replayable(self, *, keep: int = specs.KEPT_BYTES, name: str | None = None) -> Stream:
         """Rows as they come, from a stream that cannot be read again (`hf.TcpLines`, say): a region may begin here,
-        `lines.replayable(name="kept").consistent(…)`. What has entered the region is kept until an epoch has it, and comes
-        again after a reset. The death of the driver costs what entered since the last epoch; that is counted."""
-        return self._then(specs.ReplayableSpec(), name)
+        `lines.replayable(name="kept").consistent(…)`. What has entered the region is in the store until an epoch has it, and comes
+        again after a reset and in the next run. While the region is parked, what arrives is kept for it, in the store, up to `keep` bytes
+        (1 GiB); then who sends waits if all its sources can be read again, else rows are thrown away and counted. 0 keeps nothing."""
+        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
+            raise TopologyError(
+                f"keep must be a number of bytes, not {keep!r}.",
+                cure="Give a whole number from 0 on, such as keep=10 << 30; the default is 1 GiB.",
+            )
+        return self._then(specs.ReplayableSpec(keep), name)
 
     # --- the end ---
 

@@ -17,6 +17,7 @@ from holdfast.language.graph import Graph, SourceSpec, StreamRef
 from holdfast.language.hints import no_such_name
 from holdfast.language.hosted import Missing, OnError
 from holdfast.language.operators.hosted_python import Schemas, Streams, hosted_spec
+from holdfast.language.poison import Poison, PoisonThen
 from holdfast.language.run import Run, RunOptions, RunStatus, Until
 from holdfast.language.schema import to_arrow
 from holdfast.language.stream import Stream, any_isolated, input_port
@@ -89,6 +90,7 @@ class Topology:
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
         on_error: OnError = "fail",
+        poison: PoisonThen | Poison | None = None,
     ) -> Stream: ...
 
     @overload
@@ -103,6 +105,7 @@ class Topology:
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
         on_error: OnError = "fail",
+        poison: PoisonThen | Poison | None = None,
     ) -> Streams: ...
 
     def operator(
@@ -117,6 +120,7 @@ class Topology:
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
         on_error: OnError = "fail",
+        poison: PoisonThen | Poison | None = None,
     ) -> Stream | Streams:
         """A Python operator hosted in the driver, with as many ports as needed.
 
@@ -125,8 +129,9 @@ class Topology:
         returned; with `schemas` one per schema, in their order and, from a dict, by name; with neither it has none. `checkpoint`: how declared variables
         are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`. A row must have the columns of its port's
         schema; with `missing="null"` those that it does not name are null. With
-        `on_error="stream"` a row of a data port whose processing raised is in `.errors` of its streams."""
-        spec = hosted_spec(operator, schema, schemas, checkpoint, missing, on_error)
+        `on_error="stream"` a row of a data port whose processing raised is in `.errors` of its streams; with `poison=` one that raises
+        or hangs several times in the same way is, or parks the region (`hf.Poison`)."""
+        spec = hosted_spec(operator, schema, schemas, checkpoint, missing, on_error, poison)
         data, extra = _per_port(inputs, spec.label), _per_port(control, spec.label)
         ports = [input_port(self._builder, streams) for streams in data]
         ports += [input_port(self._builder, streams, control=True) for streams in extra]

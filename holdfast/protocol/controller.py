@@ -88,9 +88,7 @@ class RegionController(Machine[ControllerPhase]):
         self._due = False  # an ordinary epoch is wanted
         self._drained_due = False  # and nothing may be in flight at it
         self._stop_due = False  # a final epoch is wanted, whatever happens: kept until it is committed
-        self._end_due = (
-            False  # a final epoch is wanted because the input was read to its end: a reset voids that
-        )
+        self._end_due = False  # a final epoch is wanted at the end of the input: a reset voids that
         self._failure: str | None = None  # happened while an outcome was unknown
         self.repeated = False  # parked because the user's code failed twice in the same way
         self._own_failure: tuple[ElementName, str] | None = (
@@ -273,14 +271,18 @@ class RegionController(Machine[ControllerPhase]):
         is_up_to_marker = self._mode in ("drain", "token") and not is_drained
         if not self._shape.drains and not is_end and not is_up_to_marker:
             self._style = "token"
-        early = self._shape.starts() if is_up_to_marker else self._shape.elements
-        self._unready = [] if is_end else [e for e in early if e in self._shape.conditional]
+        early = () if is_end else self._asked_early(is_up_to_marker)
+        self._unready = [e for e in early if e in self._shape.conditional]
         self._due = self._drained_due = False
         epoch = self._epoch = self._next_epoch
         self._next_epoch = Epoch(epoch + 1)
         self._waiting = set(self._shape.elements)
         self._parts = {}
         return self._act(commands.StartDrainTimer(epoch, self._attempt), self._next_asked(epoch))
+
+    def _asked_early(self, is_up_to_marker: bool) -> tuple[ElementName, ...]:
+        """Who may be asked to come to a point first. It takes nothing more until its pin: a marker would never reach it."""
+        return self._shape.starts() if is_up_to_marker else self._shape.elements
 
     def _next_asked(self, epoch: Epoch) -> ControllerCommand:
         """The next element that has to be ready, from the ends of the graph to its starts; then everybody."""

@@ -12,7 +12,7 @@ from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
 from holdfast.compiler.plan import Plan
-from holdfast.errors import BudgetExceededError
+from holdfast.errors import BudgetExceededError, PoisonFound
 from holdfast.language.run import RunStatus, Until
 from holdfast.language.topology import Format, Topology, set_runner
 from holdfast.operators.kinds import only_spark_knows
@@ -99,7 +99,7 @@ def run_to_end(job: Job) -> RunStatus:
         try:
             while not job.await_termination(timeout=3600.0):
                 pass
-        except BudgetExceededError:
+        except (BudgetExceededError, PoisonFound):
             job.stop()  # what was taken from sources is worked off
             raise
         finally:

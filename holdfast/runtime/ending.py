@@ -36,12 +36,6 @@ def _feeds_itself(plan: Plan, region: RegionName) -> bool:
     return bool(found & inside)
 
 
-def _is_blocked(loop: ElementLoop, silent: Set[ElementName]) -> bool:
-    """True if it waits for space before an element that is silent."""
-    is_before = any(c.target in silent for c in loop.plan.outputs)
-    return is_before and loop.metrics.waiting == "space downstream"
-
-
 class Ending:
     """Looks at the parts of a run. Any thread may ask."""
 
@@ -51,8 +45,11 @@ class Ending:
         loops: Mapping[ElementName, ElementLoop],
         connections: Mapping[ConnectionId, Connection],
         signals: Signals,
+        bounded: bool = False,
     ) -> None:
+        """`bounded`: sources that have nothing more have come to their end."""
         self._regions = regions
+        self._bounded = bounded
         self._loops = loops
         self._connections = connections
         self._signals = signals
@@ -63,7 +60,7 @@ class Ending:
         groups = {region.plan.group for region in parked} - {None}
         if not (parked or self._parked_alone()):
             return False
-        if not all(self._is_still(region, groups) for region in self._regions.values()):
+        if not all(self._is_still(r, groups) or self._is_idle(r) for r in self._regions.values()):
             return False
         silent = self._silent()
         return all(loop.name in silent or loop.finished for loop in self._alone())
@@ -103,7 +100,7 @@ class Ending:
         silent = {name for region in self._parked() for name in region.lives} | {loop.name for loop in parked}
         waiting = [loop for loop in self._alone() if loop not in parked]
         while starved := [
-            loop for loop in waiting if self._is_starved(loop, silent) or _is_blocked(loop, silent)
+            loop for loop in waiting if self._rests(loop, silent) or self._is_blocked(loop, silent)
         ]:
             silent.update(loop.name for loop in starved)
             waiting = [loop for loop in waiting if loop not in starved]
@@ -115,6 +112,26 @@ class Ending:
             return True
         loops = [life.loop for life in region.lives.values()]
         return region.plan.group in groups and all(loop.is_stuck for loop in loops)
+
+    def _rests(self, loop: ElementLoop, silent: Set[ElementName]) -> bool:
+        """True if it has nothing to do; in a step it has taken what waited."""
+        return loop.finished or (loop.resting and self._is_starved(loop, silent))
+
+    def _is_blocked(self, loop: ElementLoop, silent: Set[ElementName]) -> bool:
+        """True if it waits for space before an element that is silent."""
+        is_before = any(c.target in silent and self._connections[c.id].full for c in loop.plan.outputs)
+        return is_before and loop.metrics.waiting == "space downstream"
+
+    def _is_idle(self, region: Region) -> bool:
+        """True if a region has worked off its own input, and what feeds it from outside is parked."""
+        if not self._bounded or not self.waits_in_vain(region):
+            return False
+        loops = [life.loop for life in region.lives.values()]
+        borders = [c.id for loop in loops for c in loop.plan.inputs if c.region is None]
+        if all(self._connections[id].closed for id in borders):
+            return False  # it comes to its end by itself
+        is_read = all(run.dry for loop in loops for run in loop.worker.sources)
+        return is_read and all(loop.is_stuck for loop in loops)
 
     def _is_starved(self, loop: ElementLoop, silent: Set[ElementName]) -> bool:
         """True if an element outside of regions can only get more to do from elements that are silent."""

@@ -108,8 +108,10 @@ class Job(Run):
             self._wiring = Wiring(self.graph, self.plan, self._surroundings(identity, token))
             self._wiring.wire()
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
-            self._ending = Ending(self.regions, self.loops, self._wiring.connections, self._signals)
-            self._wiring.find_beginnings(self._until == "available")
+            bounded = self._until == "available"
+            connections = self._wiring.connections
+            self._ending = Ending(self.regions, self.loops, connections, self._signals, bounded)
+            self._wiring.find_beginnings(bounded)
             for run in (run for loop in self.loops.values() for run in loop.worker.sources):
                 run.closes = self._closes
         except BaseException as error:
@@ -147,6 +149,7 @@ class Job(Run):
 
     def _stop_all(self) -> None:
         self._stop_asked = True
+        self._wiring.let_all_in()
         last = ending_last(self.plan)
         for region in self.regions.values():
             if region.plan.name in last:
@@ -159,7 +162,7 @@ class Job(Run):
     def resume(self) -> None:
         for region in self.regions.values():
             region.resume()
-        self._wiring.budgets.resume()
+        self._wiring.resume()
 
     def trigger_epoch(self) -> None:
         for region in self.regions.values():
@@ -178,8 +181,8 @@ class Job(Run):
         parked = next((region for region in self.regions.values() if region.parked), None)
         if parked is not None and (ended or self._ending.stands_still()):
             raise parked.parked_error() from parked.cause
-        if self._wiring.budgets.parked and (ended or self._ending.stands_still()):
-            raise self._wiring.budgets.error()
+        if (error := self._wiring.parked_error) is not None and (ended or self._ending.stands_still()):
+            raise error
         if ended:
             self._shut_down()
             for life in self._wiring.alone:
@@ -228,7 +231,7 @@ class Job(Run):
             return "failed"
         if self._ended.is_set():
             return "ended"
-        if any(region.parked for region in self.regions.values()) or self._wiring.budgets.parked:
+        if any(region.parked for region in self.regions.values()) or self._wiring.parked_error is not None:
             return "parked"
         return "stopping" if self._stop_asked else "running"
 
@@ -308,6 +311,9 @@ class Job(Run):
         with self._closing:
             if not self._closed:
                 self._closed = True
+                if self._failure is None and self._wiring.let_all_in():
+                    self._stop_all()  # what waits before a parked region goes into the store first
+                    self._ended_within(JOIN_S)
                 self._end_everything()
 
     def _end_everything(self) -> None:

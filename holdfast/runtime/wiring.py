@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
+from holdfast.compiler.regions import can_read_again
 from holdfast.compiler.traverse import sinks_behind
 from holdfast.errors import HoldfastError
 from holdfast.ids import ConnectionId, ElementName, Epoch, OperatorName, OwnerToken, RegionName
@@ -25,7 +26,7 @@ from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.carried_over import CarriedOver
 from holdfast.runtime.element.account_books import AccountBooks
 from holdfast.runtime.element.alone_life import AloneLife
-from holdfast.runtime.element.borders import KnownBorders, replayed_inputs, stored_borders
+from holdfast.runtime.element.borders import KnownBorders, kept_bytes, replayed_inputs, stored_borders
 from holdfast.runtime.element.epochs.repeating import Repeating
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
@@ -34,9 +35,10 @@ from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
-from holdfast.runtime.links.preserved_queue import PreservedQueue
+from holdfast.runtime.links.preserved_queue import PreservedQueue, WhenParked
 from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.loss_budgets import LossBudgets
+from holdfast.runtime.poisoned_elements import PoisonedElements
 from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
@@ -84,6 +86,9 @@ class Wiring:
         self.budgets = LossBudgets(
             graph, plan, around.store, around.feed.announce, self._use_of, self._park, self._keep_all
         )
+        self._parked_for: dict[ElementName, set[str]] = {}
+        park = partial(self._park, why="poison")
+        self.poisoned = PoisonedElements(plan, around.feed.announce, park)
         self._books = AccountBooks(around.store, plan, around.token, around.feed.announce)
         self._carried = CarriedOver(plan, around.store, int(around.token), around.engine.live)
 
@@ -92,8 +97,17 @@ class Wiring:
         elements = {element.name: element for element in self.plan.elements}
         if not plan.preserved and plan.id not in replayed_inputs(elements[plan.target]):
             return Queue(plan.id, signals, unbounded=unbounded)
-        repeats = plan.preserved and elements[plan.source].region is not None
-        return PreservedQueue(plan.id, signals, unbounded=unbounded, repeats=repeats, waits=plan.preserved)
+        is_outside = elements[plan.source].region is None
+        repeats = plan.preserved and not is_outside
+        keep = None if plan.preserved else kept_bytes(elements[plan.target], plan.id)
+        parked = WhenParked(keep, can_read_again(self.plan.graph, plan.stream.operator), is_outside)
+        return PreservedQueue(plan.id, signals, unbounded=unbounded, repeats=repeats, parked=parked)
+
+    def let_all_in(self) -> bool:
+        """The run ends: senders need not wait for parked regions that keep their input. True if one did."""
+        queues = [each for each in self.connections.values() if isinstance(each, PreservedQueue)]
+        waited = [queue.let_all_in() for queue in queues]
+        return any(waited)
 
     @property
     def in_regions(self) -> list[RegionLife]:
@@ -203,6 +217,7 @@ class Wiring:
         self._create_entries()
         for life in self.alone:
             life.on_loss = self.budgets.check
+            life.on_poison = partial(self.poisoned.found, life.account.element)
         self._carried.drop()
         self._open_sources()
 
@@ -332,10 +347,21 @@ class Wiring:
         for life in self.alone:
             life.keep_all()
 
-    def _park(self, element: ElementName, now: bool) -> None:
-        life = self.loops[element].life
+    def _park(self, element: ElementName, now: bool, why: str = "losses") -> None:
+        life, reasons = self.loops[element].life, self._parked_for.setdefault(element, set())
         assert isinstance(life, AloneLife)
-        life.park(now)
+        (reasons.add if now else reasons.discard)(why)
+        life.park(bool(reasons))
+
+    def resume(self) -> None:
+        """Elements outside of regions that are parked go on."""
+        self.budgets.resume()
+        self.poisoned.resume()
+
+    @property
+    def parked_error(self) -> HoldfastError | None:
+        """Why an element outside of regions is parked; None: none is."""
+        return self.budgets.error() if self.budgets.parked else self.poisoned.error
 
     def close_books(self) -> None:
         """The run is over: what its end cost outside of regions is counted, and told."""

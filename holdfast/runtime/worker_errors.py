@@ -6,15 +6,23 @@ import re
 import traceback
 
 from holdfast import errors
-from holdfast.operators.python.user_errors import frames_of
+from holdfast.operators.python.user_errors import frames_of, is_users
 
 _TRACEBACK = "Traceback (most recent call last):"
 _OURS = re.compile(r"^holdfast\.errors\.(\w+): ")
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(: |$)")
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
 _ABSENT = (
-    "The executors have no such module: give it to them with spark.sparkContext.addPyFile(…) or --py-files, or keep the "
-    "function in the program that you start."
+    "The executors have no such module, or another one than the driver: give it to them with spark.sparkContext.addPyFile(…) or"
+    " --py-files, or keep the function in the program that you start."
+)
+_LOADING = re.compile(
+    r"(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError): |AttributeError: Can't get attribute "
+)
+"""What is raised where a function or class is unpickled, or a module of it begins: at every attempt, whatever the rows."""
+_HELD = (
+    "Sent is the class or function with all that it refers to: make locks, connections, sessions and open files in open() of the"
+    " operator, or in the function itself."
 )
 _END = re.compile(r"^\s*(SQLSTATE: |at [\w.$]+\(|Driver stacktrace:|Caused by: )")
 
@@ -22,6 +30,8 @@ _END = re.compile(r"^\s*(SQLSTATE: |at [\w.$]+\(|Driver stacktrace:|Caused by: )
 def from_worker(error: Exception, element: str) -> Exception:
     """What a task raised, if the text of `error` tells; else `error` itself. Raise it from `error`."""
     text = str(error)
+    if type(error).__name__ == "PicklingError":
+        return _unsendable(error, element)
     if isinstance(error, errors.HoldfastError) or _TRACEBACK not in text:
         return error
     lines = text.rpartition(_TRACEBACK)[2].splitlines()[1:]
@@ -37,12 +47,27 @@ def from_worker(error: Exception, element: str) -> Exception:
     if ours and isinstance(kind := getattr(errors, ours[1], None), type):
         rebuilt: Exception = kind("\n".join([message[0][ours.end() :], *message[1:]]))
         return rebuilt
-    frames = frames_of(_frames(lines[:begin]))
+    found = _frames(lines[:begin])
+    frames = frames_of(found)
+    if _LOADING.match(message[0]) and all(f.name == "<module>" for f in found if is_users(f.filename)):
+        told = [
+            f"workers cannot load what element {element!r} works with: {message[0]}",
+            *message[1:],
+            frames,
+        ]
+        return errors.TopologyError("\n".join(filter(None, told)), cure=_ABSENT)
     is_absent = message[0].startswith("ModuleNotFoundError: ")
     if not frames and not is_absent:
         return error
     told = [f"a function in element {element!r}: {message[0]}", *message[1:], *filter(None, [frames])]
     return errors.OperatorFailed("\n".join(told), cure=_ABSENT if is_absent else "")
+
+
+def _unsendable(error: Exception, element: str) -> errors.TopologyError:
+    said = str(error).partition("\n")[0].removeprefix("Could not serialize object: ")
+    return errors.TopologyError(
+        f"what element {element!r} works with cannot be sent to workers: {said}.", cure=_HELD
+    )
 
 
 def _frames(lines: list[str]) -> list[traceback.FrameSummary]:

@@ -137,6 +137,12 @@ class HoldsBeforeItsPoint(ElementMachine):
         return self._on_ready(OperatorsReady(event.epoch, event.attempt))
 
 
+class PinsAtMarkersBeforeItsPoint(ElementMachine):
+    def _unprepared(self) -> None:
+        super()._unprepared()
+        self._is_ready = True
+
+
 class GoesOnWhileHeld(ElementMachine):
     @property
     def blocked_links(self) -> frozenset[ConnectionId]:
@@ -165,6 +171,11 @@ class BeginsBeforeAllAreReady(RegionController):
     def _next_asked(self, epoch: Epoch) -> ControllerCommand:
         self._unready = []
         return super()._next_asked(epoch)
+
+
+class AsksWhoAwaitsMarkersToHold(RegionController):
+    def _asked_early(self, is_up_to_marker: bool) -> tuple[ElementName, ...]:
+        return self._shape.elements
 
 
 class ReusesEpochNumbers(RegionController):
@@ -314,9 +325,11 @@ DEFECTS: dict[type, str] = {
     ReadsWhileStoring: "is not stored",
     DrainsAfterItsCascade: "after its drain marker",
     HoldsBeforeItsPoint: "may not be checkpointed there",
+    PinsAtMarkersBeforeItsPoint: "may not be checkpointed there",
     GoesOnWhileHeld: "may not be checkpointed there",
     ReadsWhileHeld: "may not be checkpointed there",
     BeginsBeforeAllAreReady: "",
+    AsksWhoAwaitsMarkersToHold: "hang",
     PublishesWithOneAckMissing: "without a part",
     ReusesEpochNumbers: "next_epoch",
     ReusesAttempts: "attempt",

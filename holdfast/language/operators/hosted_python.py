@@ -25,6 +25,7 @@ from holdfast.language.hosted import (
     maker,
     threads_of,
 )
+from holdfast.language.poison import Poison, PoisonThen, checked_poison
 from holdfast.language.schema import to_arrow
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def hosted_spec(
     checkpoint: CheckpointForm | None,
     missing: Missing,
     on_error: OnError,
+    poison: PoisonThen | Poison | None = None,
 ) -> HostedSpec:
     """`schema`: of its one output port, or None; then `schemas` are those of its ports."""
     make, label = maker(operator)
@@ -48,10 +50,16 @@ def hosted_spec(
     known = inspect.isclass(operator) or any(hasattr(operator, method) for method in METHODS)
     sample = operator if known else make()
     makes_tables = on_error == "stream" and hasattr(sample, "process_batch")
-    if on_error == "stream" and threads_of(sample, label):
+    asked = "on_error=" if on_error == "stream" else "poison="
+    if (on_error == "stream" or poison is not None) and threads_of(sample, label):
         raise TopologyError(
-            f'{label} has threads of its own and is used with on_error="stream": what they did since a row cannot be taken back.',
-            cure="Leave on_error= out, and catch what your code raises in process().",
+            f"{label} has threads of its own and is used with {asked}: what they did since a row cannot be taken back.",
+            cure=f"Leave {asked} out, and catch what your code raises in process().",
+        )
+    if poison is not None and hasattr(sample, "process_batch"):
+        raise TopologyError(
+            f"{label} has process_batch() and is used with poison=: nobody knows which row of a table failed.",
+            cure="Define process(row, …) instead, or leave poison= out.",
         )
     return HostedSpec(
         make,
@@ -67,6 +75,7 @@ def hosted_spec(
         callable(getattr(sample, "may_checkpoint", None)),
         threads_of(sample, label),
         bool(getattr(sample, "replayable", False)),
+        checked_poison(poison),
     )
 
 
@@ -162,6 +171,7 @@ class HostedVerbs(Verbs):
         checkpoint: CheckpointForm | None = ...,
         missing: Missing = ...,
         on_error: OnError = ...,
+        poison: PoisonThen | Poison | None = ...,
     ) -> Stream: ...
     @overload
     def apply(
@@ -173,6 +183,7 @@ class HostedVerbs(Verbs):
         checkpoint: CheckpointForm | None = ...,
         missing: Missing = ...,
         on_error: OnError = ...,
+        poison: PoisonThen | Poison | None = ...,
     ) -> Streams: ...
     def apply(
         self,
@@ -184,6 +195,7 @@ class HostedVerbs(Verbs):
         checkpoint: CheckpointForm | None = None,
         missing: Missing = "refuse",
         on_error: OnError = "fail",
+        poison: PoisonThen | Poison | None = None,
     ) -> Stream | Streams:
         """Send the rows through a Python operator hosted in the driver: a class, an instance, or a function making one.
 
@@ -191,9 +203,10 @@ class HostedVerbs(Verbs):
         it returns leaves by the first, what it submits by the one it names: `self.submit(row, port="late")`.
         `checkpoint`: how declared variables are stored, `holdfast.incremental(…)` (the default) or `holdfast.full()`.
         A row must have the columns of its schema; with `missing="null"` those that it does not name are null. With
-        `on_error="stream"` a row whose processing raised is in `.errors` of the stream, and the operator goes on without it.
+        `on_error="stream"` a row whose processing raised is in `.errors` of the stream, and the operator goes on without it. With
+        `poison=`, a row that raises or hangs several times in the same way is, or parks the region (`hf.Poison`).
         For several inputs use `Topology.operator`."""
-        spec = hosted_spec(operator, schema, schemas, checkpoint, missing, on_error)
+        spec = hosted_spec(operator, schema, schemas, checkpoint, missing, on_error, poison)
         if not spec.schemas:
             raise TopologyError(f"apply() of {spec.label} has no schema.", cure="Give schema or schemas=….")
         made = self._then(spec, name, outputs=len(spec.ports))

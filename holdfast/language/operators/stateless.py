@@ -73,10 +73,16 @@ class UnionSpec(Spec):
     pass
 
 
+KEPT_BYTES = 1 << 30
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayableSpec(Spec):
     """Rows as they come; a region may begin here. What entered the region since its last epoch is in the store, and comes
     again after a reset and in the next run."""
+
+    keep_bytes: int = KEPT_BYTES
+    """So much of what arrives while the region is parked is kept for it."""
 
 
 @dataclass(frozen=True, slots=True)

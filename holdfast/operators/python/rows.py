@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,7 +84,8 @@ class Outbox:
         """What is being processed, if nothing may be submitted because of it."""
 
     def submit(self, item: Any, port: int | str = 0) -> int:
-        """A row (dict, tuple), several dicts in a list, a table or a record batch; returns how many rows that is."""
+        """A row (dict, tuple, or a list of values), several rows (dicts or tuples) in a list, a table or a record batch; returns how
+        many rows that is."""
         if self.closed_by is not None:
             raise TopologyError(
                 f"operator {self._operator!r} submitted a row while it processed {self.closed_by}.",
@@ -96,7 +98,7 @@ class Outbox:
         if isinstance(item, pa.Table):
             items.append(form.table(item))
             count = int(item.num_rows)
-        elif isinstance(item, list) and item and all(isinstance(each, Mapping) for each in item):
+        elif isinstance(item, list) and all(isinstance(each, Mapping | tuple) for each in item):
             items.extend([form.row(each) for each in item])
             count = len(item)
         else:
@@ -161,6 +163,14 @@ class Outbox:
     def mark(self) -> Any:
         """What there is by now, for `check` and `back_to`."""
         return tuple(map(len, self._items)), tuple(self._given)
+
+    def copied_at(self, mark: Any) -> Outbox:
+        """Another one, with what there was then."""
+        made = copy.copy(self)
+        made._items = [items[:end] for items, end in zip(self._items, mark[0], strict=True)]
+        made._given = list(mark[1])
+        made.failed, made.failed_at, made.came = list(self.failed), list(self.failed_at), list(self.came)
+        return made
 
     def check(self, mark: Any) -> None:
         """Refuse what does not fit its schema among what came since."""

@@ -15,7 +15,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast import errors
-from holdfast.errors import HoldfastError, InputError, OperatorFailed, StateError, StepFailed, TopologyError
+from holdfast.errors import (
+    HoldfastError,
+    InputError,
+    OperatorFailed,
+    PoisonFound,
+    StateError,
+    StepFailed,
+    TopologyError,
+)
 
 _OURS = os.path.dirname(os.path.abspath(errors.__file__)) + os.sep
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
@@ -74,7 +82,8 @@ def told(where: str, error: Exception, row: Any = None) -> Exception:
     if isinstance(error, StateError | InputError | TopologyError):
         return type(error)(what, cure=error.cure)
     if isinstance(error, StepFailed):
-        return OperatorFailed("\n".join(filter(None, [what, at_row])), cure=error.cure)
+        kind = PoisonFound if isinstance(error, PoisonFound) else OperatorFailed
+        return kind("\n".join(filter(None, [what, at_row])), cure=error.cure)
     return error
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.checkpoint import own_records
 from holdfast.checkpoint.stored_names import BOOKS, record_name
-from holdfast.compiler.plan import ElementPlan, Plan
+from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.traverse import counted_behind
 from holdfast.ids import ConnectionId, ElementName, OperatorName, OwnerToken
 from holdfast.language.connectors import Slice
@@ -27,7 +27,6 @@ from holdfast.protocol.accounts import (
     Books,
     Covered,
     Loss,
-    Pin,
     RowsByEnd,
     Sinks,
     at_borders,
@@ -37,6 +36,7 @@ from holdfast.protocol.accounts import (
     settled_after,
 )
 from holdfast.protocol.bounds.loss_budget import Use, budget_key, is_budget_key
+from holdfast.runtime.element.account_data import as_data, from_data
 from holdfast.runtime.element.borders import KnownBorders
 from holdfast.runtime.element.own_checkpoints import known_checkpoint
 from holdfast.runtime.source_positions import KnownPosition
@@ -183,10 +183,16 @@ class AccountBooks:
         epochs of their own."""
         regions = {element.name: element.region for element in self._plan.elements}
         return ledger.ports | {
-            c.id: (c.target, tuple(sorted({sink for op, _ in c.ports for sink in self._reach[op]})))
+            c.id: (c.target, self._behind(c))
             for c in self._plan.connections
             if regions[c.target] is not None and (regions[c.source] is None or c.preserved)
         }
+
+    def _behind(self, c: ConnectionPlan) -> Sinks:
+        """For whom is counted what is lost at an entrance: all behind it, and the stream that enters there, if it may lose so much only."""
+        behind = {sink for op, _ in c.ports for sink in self._reach[op]}
+        is_limited = self._plan.graph.operators[c.stream.operator].annotations.may_lose is not None
+        return tuple(sorted(behind | ({budget_key(c.stream.operator)} if is_limited else set())))
 
     # --- while the run goes on ----------------------------------------------------------------------------------
 
@@ -200,7 +206,7 @@ class AccountBooks:
         """Write an element's account before its step; durable when it returns."""
         if self._store is not None:
             record = {
-                "account": _as_data(account),
+                "account": as_data(account),
                 "positions": {name: [p.state, p.described] for name, p in positions.items()},
                 "uncounted": [[u.source, u.detail, u.absorbed] for u in uncounted],
                 "taken_s": taken_s,
@@ -243,10 +249,12 @@ class AccountBooks:
         """What is counted against the loss budget of an operator's stream, over all runs."""
         key, found = budget_key(operator), list(accounts)
         borders = [id for id, (_, behind) in self.ledger.ports.items() if key in behind]
+        lost = {id: at_borders.get(id, self.ledger.border_lost.get(id, 0)) for id in borders}
+        # What was lost at an entrance right behind the stream had passed it.
+        behind = sum(lost.get(c.id, 0) for c in self._plan.connections if c.stream.operator == operator)
         return Use(
-            sum(account.lost.get(key, 0) for account in found)
-            + sum(at_borders.get(id, self.ledger.border_lost.get(id, 0)) for id in borders),
-            sum(account.passed.get(key, 0) for account in found),
+            sum(account.lost.get(key, 0) for account in found) + sum(lost.values()),
+            max(0, sum(account.passed.get(key, 0) for account in found) - behind),
             sum(account.set_back.get(key, 0.0) for account in found),
         )
 
@@ -263,7 +271,7 @@ class AccountBooks:
         record = {
             "run": ledger.run,
             "closed": ledger.closed,
-            "accounts": {name: _as_data(account) for name, account in ledger.accounts.items()},
+            "accounts": {name: as_data(account) for name, account in ledger.accounts.items()},
             "positions": {name: [p.state, p.described] for name, p in ledger.positions.items()},
             "taken_s": ledger.taken_s,
             "settled": ledger.settled,
@@ -283,7 +291,7 @@ class AccountBooks:
         ledger = Ledger(
             data["run"],
             data["closed"],
-            {ElementName(name): _from_data(account) for name, account in data["accounts"].items()},
+            {ElementName(name): from_data(account) for name, account in data["accounts"].items()},
             {OperatorName(name): KnownPosition(*known) for name, known in data["positions"].items()},
             dict(data["taken_s"]),
             dict(data["settled"]),
@@ -303,7 +311,7 @@ class AccountBooks:
         if record is None or record["account"]["run"] != ledger.run:
             return
         uncounted = [Uncounted(*each) for each in record["uncounted"]]
-        ledger.accounts[name] = self._with_counts(_from_data(record["account"]), uncounted)
+        ledger.accounts[name] = self._with_counts(from_data(record["account"]), uncounted)
         for source, known in record["positions"].items():
             ledger.positions[OperatorName(source)] = KnownPosition(*known)
         if record["taken_s"] is not None:
@@ -358,36 +366,3 @@ def told(loss: Loss) -> RowsLost:
     """A loss for people: sinks only."""
     sinks = tuple(sink for sink in loss.sinks if not is_budget_key(sink))
     return RowsLost(loss.element, loss.rows, loss.reason, sinks=sinks)
-
-
-def _as_data(account: Account) -> dict[str, Any]:
-    return {
-        "element": account.element,
-        "run": account.run,
-        "step": account.step,
-        "taken": dict(account.taken),
-        "sent": dict(account.sent),
-        "in_flight": account.in_flight,
-        "absorbed": dict(account.absorbed),
-        "pinned": {name: [pin.step, pin.rows, pin.next_at] for name, pin in account.pinned.items()},
-        "held": dict(account.held),
-        "lost": dict(account.lost),
-        "lost_rows": account.lost_rows,
-        "reach": list(account.reach),
-        "reach_of": {name: list(sinks) for name, sinks in account.reach_of.items()},
-        "passed": dict(account.passed),
-        "since": dict(account.since),
-        "last": account.last,
-        "set_back": dict(account.set_back),
-    }
-
-
-def _from_data(data: Mapping[str, Any]) -> Account:
-    return Account(
-        **{
-            **data,
-            "pinned": {name: Pin(*pin) for name, pin in data.get("pinned", {}).items()},
-            "reach": tuple(data["reach"]),
-            "reach_of": {name: tuple(sinks) for name, sinks in data["reach_of"].items()},
-        }
-    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from holdfast.errors import NoSpaceError
+from holdfast.errors import NoSpaceError, PoisonFound
 from holdfast.errors import StepFailed as StepFailedError
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
@@ -60,6 +60,8 @@ class AloneLife(Life):
         self._error: Exception | None = None
         self.on_loss: Callable[[], None] = lambda: None
         """Called when rows were counted as lost: somebody may have a budget for them."""
+        self.on_poison: Callable[[PoisonFound], None] = lambda error: None
+        """Called when a row was found that the user wants to look at."""
         self._is_to_park = False
         self.bounded = False
         """True if the element ends when its bounded sources are dry."""
@@ -324,6 +326,8 @@ class AloneLife(Life):
         self._recount()
         rows = work.rows + sum(count_now(self._loop.worker, *each) for each in uncounted_of(work))
         self._feed(autonomous.StepFailed(story_of(error), rows, spoiled, sent))
+        if isinstance(error, PoisonFound):
+            self.on_poison(error)
 
     def _restore(self, name: OperatorName) -> None:
         try:

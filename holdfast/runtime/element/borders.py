@@ -71,6 +71,14 @@ class Borders:
         if entering and self.log is not None:
             self.log.record(entering)
 
+    def record_waiting(self) -> bool:
+        """The region is parked: make stable what waits for it, up to a bound. True if something did that was not."""
+        if self.log is None:
+            return False
+        parked = {id: queue for id, queue in self.kept.items() if id in self._recorded and queue.is_parked}
+        new = {id: queue.waiting_behind(self.log.is_recorded) for id, queue in parked.items()}
+        return any(new.values()) and self.log.record(new)
+
     def record_all(self) -> None:
         """The run ends in order, and the element works no more: make stable what no epoch covers."""
         if self.log is not None:
@@ -119,7 +127,7 @@ class Borders:
 
     def throw_away(self, now: bool) -> None:
         """Whether what enters is thrown away, because the region is parked: nobody waits for it. The reset that ends it
-        counts that as lost."""
+        counts that as lost. What enters by `.replayable()` is kept, up to a bound."""
         for connection in self._inputs.values():
             connection.throw_away(now)
 
@@ -144,6 +152,13 @@ def stored_borders(plan: Plan, manifests: list[Manifest]) -> KnownBorders:
         id: TakenByRegion(numbers["taken"], numbers["lost"]) for id, numbers in known if "taken" in numbers
     }
     return KnownBorders(sent, taken)
+
+
+def kept_bytes(element: ElementPlan, connection: ConnectionId) -> int:
+    """How much of what comes along a connection is kept while the region is parked that it enters by `.replayable()`."""
+    into = {name for c in element.inputs if c.id == connection for name, _ in c.ports}
+    specs = [op.spec for op in element.operators if op.name in into]
+    return min((spec.keep_bytes for spec in specs if isinstance(spec, ReplayableSpec)), default=0)
 
 
 def replayed_inputs(element: ElementPlan) -> frozenset[ConnectionId]:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from holdfast.errors import OperatorFailed, WorkerDied
+from holdfast.errors import OperatorFailed, PoisonFound, WorkerDied
 from holdfast.failpoints import fp
 from holdfast.ids import ElementName
 from holdfast.language.connectors import POSITION_COLUMNS
@@ -116,7 +116,7 @@ def _chosen(rows: pa.Table, search: Search) -> pa.Table:
 def _tell(op: Operator, row: pa.Table, poison: Poison, death: WorkerDied) -> None:
     text = f"operator {op.name!r}, at the row {as_json(_values(row))}: {death.message}"
     if poison.then == "park":
-        raise OperatorFailed(
+        raise PoisonFound(
             text, cure='Mend what ends the process, or let the row go: poison="quarantine".'
         ) from death
     logger.warning("%s; the row is put into the stream of errors", text)

@@ -33,7 +33,7 @@ from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, Row
 
 
 class RegionLife(Life):
-    """`send`, `pause`, `unpause` may be called from any thread; the rest by the element's."""
+    """`send`, `pause` may be called from any thread; the rest by the element's."""
 
     def __init__(
         self,
@@ -92,12 +92,10 @@ class RegionLife(Life):
             self._mail.append(event)
             self.loop.ends.signals.condition.notify_all()
 
-    def pause(self) -> None:
-        """Run no step until `unpause` (the store has no space)."""
-        self._paused = True
-
-    def unpause(self) -> None:
-        self._paused = False
+    def pause(self, now: bool) -> None:
+        """Run no step while it is true: the store has no space, or the region is parked."""
+        self._paused = now
+        self.loop.ends.signals.notify()
 
     def end_with_borders(self, reads_on: bool) -> None:
         """The run is to end: what sources have does not count any more, only what comes from outside of the region. `reads_on`:

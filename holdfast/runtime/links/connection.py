@@ -113,4 +113,9 @@ class Connection(ABC):
 
     @property
     @abstractmethod
+    def full(self) -> bool:
+        """Who puts a batch waits for space."""
+
+    @property
+    @abstractmethod
     def empty(self) -> bool: ...

@@ -6,7 +6,7 @@ next run gives it again. See docs/formats/entered.md.
     key   r<run>-n0000000000        batches of earlier runs that do not count any more: their sender sends them again
     key   r<run>-n<number>=<file>   a larger file
 
-What must hold: a batch is recorded before a step works on it (`.replayable()`), or when a run ends in order; it is
+What must hold: a batch is recorded before a step works on it (`.replayable()`), or while its region is parked, or when a run ends in order; it is
 deleted when an epoch covers it and the next one is published too, so that a damaged newest epoch costs nothing.
 """
 
@@ -52,7 +52,7 @@ class Written:
 
 
 class EnteredLog:
-    """Of one element. `record` is called by its thread, or when that has ended; `published` by its region's."""
+    """Of one element. `record` may be called by its thread and by its region's, or when they have ended; `published` by its region's."""
 
     def __init__(self, store: Store, element: ElementName, run: int, live: Path) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class EnteredLog:
         self._numbers = itertools.count(1)
         self._fetched = itertools.count(1)
         self._written: list[Written] = []
-        self._lock = threading.Lock()
+        self._lock, self._writing = threading.Lock(), threading.Lock()
         self._covered: Mapping[ConnectionId, int] = {}
         """Rows that the newest published epoch covers; at the next one, what holds them goes."""
         self.recorded: dict[ConnectionId, dict[int, int]] = {}
@@ -72,16 +72,20 @@ class EnteredLog:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def record(self, parcels: Mapping[ConnectionId, Sequence[Parcel]]) -> None:
-        """Make batches durable that are not recorded yet, in one write."""
+    def is_recorded(self, batch: Batch) -> bool:
+        return batch.files in self._known
+
+    def record(self, parcels: Mapping[ConnectionId, Sequence[Parcel]]) -> bool:
+        """Make batches durable that are not recorded yet, in one write. False if there are none."""
+        with self._writing:
+            return self._recorded(parcels)
+
+    def _recorded(self, parcels: Mapping[ConnectionId, Sequence[Parcel]]) -> bool:
         new = [
-            (id, parcel)
-            for id, found in parcels.items()
-            for parcel in found
-            if parcel.batch.files not in self._known
+            (id, each) for id, found in parcels.items() for each in found if not self.is_recorded(each.batch)
         ]
         if not new:
-            return
+            return False
         fp("entered.record")
         self._create()
         key = entered_key(self._run, next(self._numbers))
@@ -99,6 +103,7 @@ class EnteredLog:
                 self._note(id, parcel.end, parcel.batch.rows)
                 self._known[parcel.batch.files] = parcel.end
             self._written.append(Written((key, *beside), {id: parcel.end for id, parcel in new}))
+        return True
 
     def drop(self, entered: Sequence[Entered]) -> None:
         """A run begins, and these are not to be given again, now or later."""
@@ -144,12 +149,11 @@ class EnteredLog:
     def _forget(self, covered: Mapping[ConnectionId, int]) -> None:
         """Delete what an epoch covers, and what belongs to connections that are no more."""
         with self._lock:
-            gone = [
-                each
-                for each in self._written
-                if all(id not in covered or end <= covered[id] for id, end in each.ends.items())
-            ]
-            self._written = [each for each in self._written if each not in gone]
+            gone: list[Written] = []
+            before, self._written = self._written, []
+            for each in before:
+                is_over = all(id not in covered or end <= covered[id] for id, end in each.ends.items())
+                (gone if is_over else self._written).append(each)
             for id, row in covered.items():
                 known = self.recorded.get(id, {})
                 self.recorded[id] = {end: rows for end, rows in known.items() if end > row}

@@ -4,6 +4,7 @@ means: `protocol/preserved.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,23 @@ from holdfast.protocol.preserved import NotRepeated, Preserved
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel, Signals, never
 from holdfast.runtime.links.queue import Queue
+
+LEAST_BYTES = 16 << 10
+"""What a batch counts at least against what may be kept: a file, its record in the store, and its handle in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhenParked:
+    """What becomes of what is sent while the receiver's region is parked. `keep_bytes`: so much is kept, then `waits` says whether the
+    sender waits, or rows are thrown away and counted; None: the sender waits when the queue is full, as ever. `stores_rest`: what waits is
+    stored when the run ends, and the sender is outside of regions: what it has in hand then may be put here over all bounds."""
+
+    keep_bytes: int | None = None
+    waits: bool = True
+    stores_rest: bool = False
+
+
+WAIT = WhenParked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +54,12 @@ class PreservedQueue(Queue):
         *,
         unbounded: bool = False,
         repeats: bool = True,
-        waits: bool = True,
+        parked: WhenParked = WAIT,
     ) -> None:
-        """`repeats`: the sender may go back and send again. `waits`: so it does when the receiver's region is parked; else what
-        nobody has taken yet is thrown away."""
+        """`repeats`: the sender may go back and send again. `parked`: what becomes of what is sent while the receiver's region is."""
         super().__init__(id, signals, unbounded=unbounded)
-        self._repeats, self._waits = repeats, waits
+        self._repeats, self._parked = repeats, parked
+        self._is_parked = self._is_ending = False
         self._kept: Preserved[Parcel] = Preserved()
         self._items = cast("deque[Parcel | Marker]", self._kept.waiting)
         self._ever_taken = 0
@@ -54,11 +72,13 @@ class PreservedQueue(Queue):
             is_repeated = self._kept.sent < self._kept.highest
             while not is_repeated and self._full() and not hurry():
                 if give_up():
+                    if self._parked.stores_rest:
+                        break  # the run ends
                     raise Interrupted
                 self._signals.condition.wait(1.0)
             parcel = Parcel(batch, self.sent + batch.rows)
             self.sent = parcel.end
-            if self._throws_away:
+            if self._throws_away or (self._is_parked and not self._parked.waits and self._is_kept_full()):
                 self._throw(parcel)
                 return
             if self._put(parcel):
@@ -147,14 +167,46 @@ class PreservedQueue(Queue):
         raise AssertionError("steps take whole batches here, or they could not be done again")
 
     def throw_away(self, now: bool) -> None:
-        if self._waits:
+        """The region is parked, or not any more: what is sent is kept for it, up to a bound, or thrown away."""
+        if self._parked.keep_bytes is None:
             return
         with self._signals.condition:
-            self._throws_away = now
-            for parcel in self._kept.drop_behind(self._ever_taken) if now else ():
+            self._is_parked = now
+            self._throws_away = now and not self._parked.keep_bytes
+            for parcel in self._kept.drop_behind(self._ever_taken) if self._throws_away else ():
                 self._count(parcel.batch, -1)
                 self._throw(parcel)
             self._signals.condition.notify_all()
+
+    @property
+    def is_parked(self) -> bool:
+        """What is sent is kept for a region that is parked."""
+        return self._is_parked
+
+    def waiting_behind(self, is_known: Callable[[Batch], bool]) -> list[Parcel]:
+        """What nobody has taken behind the last batch that is known, in order."""
+        with self._signals.condition:
+            new = list(
+                itertools.takewhile(lambda each: not is_known(each.batch), reversed(self._kept.waiting))
+            )
+        return new[::-1]
+
+    def _full(self) -> bool:
+        if not self._is_parked:
+            return super()._full()
+        return self._parked.waits and not self._is_ending and self._is_kept_full()
+
+    def let_all_in(self) -> bool:
+        """The run ends: what is on its way is put here over all bounds, and stored. True if somebody waits for that."""
+        with self._signals.condition:
+            is_waiting = self._is_parked and self._full()
+            self._is_ending = self._parked.stores_rest
+            self._signals.condition.notify_all()
+        return is_waiting and self._is_ending
+
+    def _is_kept_full(self) -> bool:
+        kept = max(self._bytes, len(self._kept.waiting) * LEAST_BYTES)
+        return self._parked.keep_bytes is not None and kept >= self._parked.keep_bytes
 
     def _throw(self, parcel: Parcel) -> None:
         self.thrown_away += parcel.batch.rows

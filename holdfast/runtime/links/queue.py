@@ -134,6 +134,10 @@ class Queue(Connection):
         return self._rows
 
     @property
+    def full(self) -> bool:
+        return self._full()
+
+    @property
     def empty(self) -> bool:
         return not self._items
 

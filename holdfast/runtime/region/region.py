@@ -24,6 +24,7 @@ from holdfast.runtime.element.region_life import RegionLife
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.failures import Cause, is_fatal, is_no_space, may_pass, parked_error, story_of
 from holdfast.runtime.links.connection import Signals
+from holdfast.runtime.links.parked_input import keep_input
 from holdfast.runtime.metrics import RegionMetrics
 from holdfast.runtime.region.aware_trigger import trigger_of
 from holdfast.runtime.region.causes import cause_after
@@ -314,6 +315,7 @@ class Region:
         self.restoring.begin()
         self.trigger.halt()
         for life in self.lives.values():
+            life.pause(False)
             life.borders.throw_away(False)
         if command.consecutive == 1:
             self._timers.set("patience", self.plan.settings.retry_for_s, messages.PatienceOver())
@@ -344,13 +346,10 @@ class Region:
             self.tell(messages.PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
             return
         self._cause = Cause()
-        ms, predicted = (
-            round((self._clock.monotonic() - (self.begun or 0.0)) * 1000, 1),
-            self.restoring.predicted(),
-        )
+        ms = round((self._clock.monotonic() - (self.begun or 0.0)) * 1000, 1)
         forms = [op.form.kind for part in parts.values() for op in part.operators.values() if op.form]
-        told = (ms, added, predicted, forms.count("base"), forms.count("delta"), self._last_acked)
-        self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told))
+        told = (ms, added, self.restoring.predicted(), forms.count("base"), forms.count("delta"))
+        self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told, self._last_acked))
         self.naming.published(epoch, self._clock.wall())
         for life in self.lives.values():
             life.published(epoch)
@@ -373,28 +372,29 @@ class Region:
         self._cause = Cause(reason)
         self.trigger.halt()
         for life in self.lives.values():
-            life.pause()
+            life.pause(True)
         self._space.watch(reason, self._go_on_with_space)
 
     def _go_on_with_space(self) -> None:
         for life in self.lives.values():
-            life.unpause()
+            life.pause(False)
         self.tell(messages.SpaceReturned())
 
     def _park(self, reason: str) -> None:
         self._cause = replace(self._cause, reason=reason or self._cause.reason)
         self.trigger.halt()
         for life in self.lives.values():
+            life.pause(True)
             life.loop.interrupt()
             life.borders.throw_away(True)
+        keep_input(self, partial(self._timers.set, "kept"))
         self.announce(events.RegionParked(self.plan.name, self._cause.reason))
         self._signals.notify()
 
     @property
-    def cause(self) -> BaseException | None:
-        """The error behind the last failure, if an element had one."""
+    def cause(self) -> BaseException | None:  # of the last failure, if an element had one
         return self._cause.error
 
     def parked_error(self) -> RegionParkedError:
-        resets = self.controller.record.consecutive_resets
-        return parked_error(self.plan.name, resets, self._cause, self.epoch, self.controller.repeated)
+        told = (self.controller.record.consecutive_resets, self._cause, self.epoch)
+        return parked_error(self.plan.name, *told, self.controller.repeated)

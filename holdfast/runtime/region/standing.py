@@ -28,11 +28,18 @@ def standing(region: Region, now: float, reason: str) -> dict[str, Any]:
         **region.metrics.as_dict(now, region.controller.phase.value, reason),
         **region.restoring.status(),
         **({"waits_for": unready} if unready else {}),
+        **({"kept_rows": _kept(region)} if region.parked else {}),
         **_under_way(region, now),
         "longest_pause_ms": round(max(pauses, default=0.0) * 1000, 1),
         **region.trigger.status(),
         **({} if region.change is None else {"topology_changed": encode(region.change)[1]}),
     }
+
+
+def _kept(region: Region) -> int:
+    """Rows that wait for a parked region: they entered by `.replayable()`."""
+    queues = [queue for life in region.lives.values() for queue in life.borders.kept.values()]
+    return sum(parcel.batch.rows for queue in queues for parcel in queue.uncovered)
 
 
 def who_holds_up(region: Region) -> list[Holdup]:

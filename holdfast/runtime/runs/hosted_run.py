@@ -19,6 +19,7 @@ from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName
 from holdfast.language.context import Context
 from holdfast.language.graph import HostedSpec
 from holdfast.language.hosted import Operator
+from holdfast.operators.python.dead_letters import Failures
 from holdfast.operators.python.hosted_clock import Clock, times_beside
 from holdfast.operators.python.rows import Outbox, Row, stamp
 from holdfast.runtime.region.restore_budget import Chooser
@@ -70,7 +71,9 @@ class HostedRun(HostedWork, Remembering):
         self._stray: TopologyError | None = None
         self._checked = False
         self.instance: Any = None
-        self._letters = spec.on_error == "stream"
+        self._letters, self.poison = spec.letters, spec.poison
+        self._guards = spec.on_error == "stream" or spec.poison is not None
+        self.failures = Failures(spec.on_error == "stream", spec.poison)
         self._emitted = [0] * len(spec.ports)
         self._pristine: Any = None
         self._chooser = chooser
@@ -88,6 +91,7 @@ class HostedRun(HostedWork, Remembering):
         self._on_its_way: tuple[bytes | None] | None = None
         self._at_work: Row | None = None
         self._unguarded_calls = 0
+        self._opens = False
         self._attributes: list[str] | None = None
         self.filled: tuple[str, ...] = ()
         """Attributes that the state restored last did not have: they are as in a fresh instance."""
@@ -292,6 +296,11 @@ class HostedRun(HostedWork, Remembering):
         if self._chooser is not None and instance_state.is_incremental(instance):
             self._versioned = VersionedState(self._chooser)
         self.instance = instance
+
+    def make_another(self, outbox: Outbox) -> None:
+        versioned, self._outbox = self._versioned, outbox
+        self._call("__init__()", self._make)
+        self._versioned, self._opens = versioned, True
 
     def close(self) -> None:
         if self.instance is not None and self.thread.is_alive and hasattr(self.instance, "close"):

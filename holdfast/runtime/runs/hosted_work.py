@@ -5,18 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from holdfast.ids import OperatorName
 from holdfast.language.graph import HostedSpec
-from holdfast.operators.python.dead_letters import Guard
+from holdfast.language.poison import Poison
+from holdfast.operators.python.dead_letters import Failures, Guard
 from holdfast.operators.python.hosted_clock import Ahead, Clock
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.operators.python.user_errors import told
 from holdfast.runtime.runs.driver_load import DriverLoad
+from holdfast.runtime.runs.guarded_rows import GuardedRows
 from holdfast.runtime.runs.user_thread import UserThread
 from holdfast.runtime.runs.variable_chain import VersionedState
 from holdfast.state.variables import instance_state
@@ -43,7 +44,12 @@ class HostedWork:
     _spec: HostedSpec
     _outbox: Outbox
     _load: DriverLoad
-    _letters: bool
+    _opens: bool
+    """The instance has not been opened: that comes when it has a state."""
+    _guards: bool
+    """Its rows may fail one by one."""
+    poison: Poison | None
+    failures: Failures
     _times: list[pa.Table]
     _versioned: VersionedState | None
     _at_work: Row | None
@@ -65,8 +71,9 @@ class HostedWork:
         work: Callable[[pa.Table, int, float | None, Mapping[int, int]], int] = self._rows
         if method == "process_batch":
             work = self._batches if self.clock is None else self._each
-        elif self._letters and not control:  # rows of control ports cause no output, and no errors either
-            work = self._guarded_rows
+        guarded = None
+        if self._guards and not control:  # rows of control ports cause no output, and no errors either
+            guarded = GuardedRows(self, table, port, deadline, rises)
 
         seconds = 0.0
 
@@ -75,11 +82,11 @@ class HostedWork:
             self._outbox.closed_by = closed_by
             # Of this thread alone: what others do to the machine says nothing about the operator.
             begun = time.thread_time()
-            done = work(table, port, deadline, rises)
+            done = work(table, port, deadline, rises) if guarded is None else guarded.work()
             seconds = time.thread_time() - begun
             return done
 
-        done = self._call(f"{method}()", alone)
+        done = self._call(f"{method}()", alone) if guarded is None else guarded.call(alone)
         self._load.add(table, done)
         if self._versioned is not None:
             self._versioned.worked(port, done, seconds)
@@ -94,11 +101,11 @@ class HostedWork:
                 self._outbox.time_came(rises[done])
             submit_all(process(row, port))
             done += 1
-            if deadline is not None and (time.monotonic() >= deadline or self._stops_here()):
+            if deadline is not None and (time.monotonic() >= deadline or self.stops_here()):
                 break
         return done
 
-    def _stops_here(self) -> bool:
+    def stops_here(self) -> bool:
         return self.stops_when_ready and self.is_at_a_point()
 
     def is_at_a_point(self) -> bool:
@@ -113,29 +120,27 @@ class HostedWork:
         """Whether it may be checkpointed as it is now; if so, its threads wait from here on."""
         return self._call("may_checkpoint()", lambda: bool(self.instance.may_checkpoint()))
 
-    def _guarded_rows(
-        self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]
-    ) -> int:
-        """The same where rows may fail one by one. A large state is not remembered for it: it stays as the row left it."""
-
-        def work(row: Row) -> None:
-            self._outbox.submit_all(self.instance.process(row, port))
-
-        guard = Guard(self.name, self._outbox, self._remembered, self._take)
+    def new_guard(self) -> Guard[bytes]:
+        """For rows that may fail one by one, from the state as it is now."""
+        guard = Guard(self.name, self._outbox, self._remembered, self._take, self.failures)
         guard.begin(self._remembered())
-        done = 0
-        for row in rows_of(table):
-            self._at_work = row
-            if done in rises:
-                self._outbox.time_came(rises[done])  # whatever becomes of the row
-            guard.do(partial(work, row), row)
-            done += 1
-            if deadline is not None and (time.monotonic() >= deadline or self._stops_here()):
-                break
-        return done
+        return guard
+
+    def process_one(self, row: Row, port: int) -> None:
+        outbox = self._outbox  # that of the moment at which it begins
+        outbox.submit_all(self.instance.process(row, port))
+
+    def at_work(self, row: Row) -> Row:
+        self._at_work = row
+        return row
+
+    def time_came(self, mark: int) -> None:
+        self._outbox.time_came(mark)
 
     def _remembered(self) -> bytes | None:
         """The state, if it is small."""
+        if not self.is_at_a_point():
+            return None
         if self._unguarded_calls:
             self._unguarded_calls -= 1
             return None
@@ -147,13 +152,16 @@ class HostedWork:
 
     def _take(self, state: bytes) -> None:
         instance_state.give_state(self.instance, state)
+        if self._opens:
+            self._opens = False
+            instance_state.open_again(self.instance)
         if self._versioned is not None:
             self._versioned.exchanged(self.instance)
 
     def _batches(self, table: pa.Table, port: int, deadline: float | None, rises: Mapping[int, int]) -> int:
         done = 0
         while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
-            if done and deadline is not None and self._stops_here():
+            if done and deadline is not None and self.stops_here():
                 break
             piece = table.slice(done, CHUNK_ROWS)
             self._outbox.submit_all(self.instance.process_batch(piece, port))
@@ -185,6 +193,10 @@ class HostedWork:
         times, self._times = self._times, []
         return {port: table for port, table in enumerate(times) if table.num_rows}
 
+    def make_another(self, outbox: Outbox) -> None:
+        """The instance is left behind in a call that hangs: another one goes on. Its state is given to it next."""
+        raise NotImplementedError
+
     def drain(self) -> None:
         def alone() -> None:
             self._outbox.closed_by = None
@@ -195,6 +207,9 @@ class HostedWork:
 
     def _call(self, method: str, work: Callable[[], T]) -> T:
         """Let the user's code work; its errors tell where they come from."""
+        return self.called(method, work, self.give_up)
+
+    def called(self, method: str, work: Callable[[], T], give_up: Callable[[], bool]) -> T:
 
         def named() -> T:
             self._at_work, self._caller = None, threading.get_ident()
@@ -206,4 +221,4 @@ class HostedWork:
                     raise
                 raise known from error
 
-        return self.thread.call(method, named, self.give_up)
+        return self.thread.call(method, named, give_up)

@@ -220,7 +220,7 @@ class ThreadedRun(HostedRun):
         return is_ready
 
     def _is_at_a_point_of_threads(self) -> bool:
-        is_ready = self._stops_here()
+        is_ready = self.stops_here()
         if is_ready:
             self.wake()
         return is_ready
@@ -237,7 +237,7 @@ class ThreadedRun(HostedRun):
             return super().process(table, port, control, deadline)
         done = 0
         while done < table.num_rows and (not done or deadline is None or time.monotonic() < deadline):
-            if done and deadline is not None and self._stops_here():
+            if done and deadline is not None and self.stops_here():
                 break
             until = min(time.monotonic() + TURN_S, deadline or float("inf"))
             done += super().process(table.slice(done, TURN_ROWS), port, control, until)

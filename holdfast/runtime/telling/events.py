@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 from holdfast.runtime.telling.loss_events import BudgetExceeded as BudgetExceeded
 from holdfast.runtime.telling.loss_events import BudgetResumed as BudgetResumed
+from holdfast.runtime.telling.loss_events import ElementParked as ElementParked
+from holdfast.runtime.telling.loss_events import ElementResumed as ElementResumed
 from holdfast.runtime.telling.run_event import KINDS as KINDS
 from holdfast.runtime.telling.run_event import RunEvent as RunEvent
 from holdfast.runtime.telling.timing_events import EpochDecided as EpochDecided

@@ -1,4 +1,4 @@
-"""Events about loss budgets."""
+"""Events about loss budgets, and about elements outside of regions that are parked."""
 
 from __future__ import annotations
 
@@ -28,3 +28,20 @@ class BudgetResumed(RunEvent):
 
     kind: ClassVar[str] = "budget.resumed"
     operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementParked(RunEvent):
+    """An element outside of regions takes nothing more: a row was found that the user wants to look at."""
+
+    kind: ClassVar[str] = "element.parked"
+    element: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementResumed(RunEvent):
+    """Somebody resumed: it goes on."""
+
+    kind: ClassVar[str] = "element.resumed"
+    element: str

@@ -171,6 +171,10 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return WARNING, "element %r waits for space: %s", (element, reason)
         case e.ElementGaveUp(element, reason):
             return ERROR, "element %r gives up, its input is thrown away: %s", (element, reason)
+        case e.ElementParked(element, reason):
+            return ERROR, "element %r is parked and waits for a person: %s", (element, reason)
+        case e.ElementResumed(element):
+            return INFO, "element %r goes on", (element,)
         case e.BudgetExceeded(operator, then, reasons):
             text = "more is lost for the stream of operator %r than may be: %s. %s"
             return (

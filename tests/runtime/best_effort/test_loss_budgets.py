@@ -19,6 +19,7 @@ import holdfast as hf
 from holdfast.cli.show import show_status
 from holdfast.errors import BudgetExceededError, ConfigError, TopologyError
 from holdfast.ids import RegionName
+from holdfast.language.connectors import Slice
 from holdfast.runtime.job import Job
 from holdfast.runtime.telling.loss_events import BudgetExceeded, BudgetResumed
 from holdfast.runtime.telling.stored_events import decode
@@ -29,16 +30,42 @@ from holdfast.testing import MemorySink, run_local, submit_local
 PROGRAM = Path(program.__file__)
 
 
+STEP = 5
+
+
 class Fails:
     """At some rows, the first time that they come."""
 
     bad: ClassVar[set[int]] = set()
+    reached: ClassVar[int] = -1
+    """The last row it was given before it failed for the first time."""
 
     def process(self, row: Any, port: int) -> Any:
+        Fails.reached = row.id
         if row.id in self.bad:
             self.bad.discard(row.id)
+            Fails.reached = EVERYTHING
             raise ValueError("not this row")
         return (row.id,)
+
+
+EVERYTHING = 1 << 60
+
+
+class OneAfterAnother(Beacon):
+    """Gives rows only when `Fails` has worked on those before: a step that fails has no more rows than one slice, at any pace."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows=rows, rows_per_step=STEP)
+        self._given = -1
+
+    def next_slice(self) -> Slice | None:
+        patience = time.monotonic() + 10  # nobody waits for ever if it is stopped in between
+        while Fails.reached < self._given and time.monotonic() < patience:
+            time.sleep(0.001)
+        piece = super().next_slice()
+        self._given = self._given if piece is None else piece.end - 1
+        return piece
 
 
 @pytest.fixture
@@ -47,9 +74,9 @@ def where(tmp_path: Path) -> str:
 
 
 def loose(shelf: str, *bad: int, n: int = 100, **budget: Any) -> hf.Topology:
-    Fails.bad = set(bad)
+    Fails.bad, Fails.reached = set(bad), -1
     made = hf.Topology("loose")
-    numbers = made.source(Beacon(rows=n, rows_per_step=5), name="numbers")
+    numbers = made.source(OneAfterAnother(n), name="numbers")
     fails = numbers.apply(Fails, "id long", name="fails").may_lose(**budget)
     fails.sink(MemorySink(shelf), name="out")
     return made
@@ -107,9 +134,9 @@ def test_a_share_is_of_all_rows_of_all_runs(shelf: str, where: str) -> None:
 
 
 def test_rows_lost_behind_a_stream_do_not_count_against_it(shelf: str, where: str) -> None:
-    Fails.bad = {33}
+    Fails.bad, Fails.reached = {33}, -1
     made = hf.Topology("loose")
-    numbers = made.source(Beacon(rows=50, rows_per_step=5), name="numbers").may_lose(rows=0)
+    numbers = made.source(OneAfterAnother(50), name="numbers").may_lose(rows=0)
     numbers.apply(Fails, "id long", name="fails").may_lose(rows=0).sink(MemorySink(shelf), name="out")
     status = run_local(made, where)
     assert status["loss_budgets"]["numbers"]["lost"] == 0
@@ -205,7 +232,8 @@ class Counts(Fails):
 def test_states_go_on_in_the_region_and_are_stored_there(shelf: str, where: str) -> None:
     def made(n: int) -> hf.Topology:
         topology = hf.Topology("loose")
-        numbers = topology.source(Beacon(rows=n, rows_per_step=5), name="numbers")
+        Fails.reached = -1
+        numbers = topology.source(OneAfterAnother(n), name="numbers")
         keyed = numbers.map_arrow(program.of_one_key, "id long, k long", name="keyed")
         sizes = keyed.aggregate("k", rows=hf.count(), name="sizes")
         sizes.sink(MemorySink(f"{shelf}-sizes"), name="sizes_out")

@@ -110,3 +110,62 @@ def test_what_missing_may_be_is_told() -> None:
     for declare in (source.apply, lambda *a, **k: source.keyed("user", *a, **k)):
         with pytest.raises(TopologyError, match="missing='skip' is not known"):
             declare(Hosted if declare == source.apply else Sparse, SCHEMA, missing="skip")  # type: ignore[operator]
+
+
+MANY = [(1, "a"), (2, "b")]
+
+
+def rows_given(*items: Any) -> list[dict[str, Any]]:
+    """By an operator in the driver that submits, one that returns, one with a thread, and one per key: all the same."""
+
+    class Submits(hf.Operator):
+        def process(self, row: Any, port: int) -> None:
+            for item in items:
+                self.submit(item)
+
+    class Yields:
+        def process(self, row: Any, port: int) -> Any:
+            yield from items
+
+    class Threaded(hf.Operator):
+        def run(self, context: Any) -> None:
+            with context.permit():
+                for item in items:
+                    context.submit(item)
+
+    class Keyed(hf.KeyedOperator):
+        def process(self, row: Any, key: Any) -> None:
+            for item in items:
+                self.submit(item)
+
+    made = hf.Topology("several")
+    source = made.source(hf.Rows([(1,)], "k long"), name="rows")
+    schema, shelves = "n long, t string", []
+    for operator in (Submits, Yields):
+        shelves.append(hf.MemorySink(f"several-{operator.__name__}"))
+        source.apply(operator, schema, name=operator.__name__).sink(shelves[-1])
+    shelves.append(hf.MemorySink("several-threaded"))
+    made.operator(Threaded, [], schema=schema, name="threaded").sink(shelves[-1])
+    shelves.append(hf.MemorySink("several-keyed"))
+    source.keyed("k", Keyed, schema, name="keyed").sink(shelves[-1])
+    for name in ("Submits", "Yields", "threaded", "keyed"):
+        hf.MemorySink.clear(f"several-{name}")
+    run_local(made)
+    found = [hf.MemorySink.rows(f"several-{name}") for name in ("Submits", "Yields", "threaded", "keyed")]
+    assert all(each == found[0] for each in found), found
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [MANY],
+        [tuple(MANY[0]), MANY[1]],
+        [[{"n": 1, "t": "a"}, {"n": 2, "t": "b"}]],
+        [[], [*MANY]],
+        [[1, "a"], [2, "b"]],
+    ],
+    ids=["tuples in a list", "a tuple each", "dicts in a list", "nothing, then two", "a list of values each"],
+)
+def test_a_list_of_rows_is_several_rows_and_a_tuple_is_one(items: list[Any]) -> None:
+    assert rows_given(*items) == [{"n": 1, "t": "a"}, {"n": 2, "t": "b"}]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast as hf
-from holdfast.errors import OperatorFailed, RegionParkedError, StateError
-from holdfast.runtime.failures import may_pass, own_failure
+from holdfast.errors import OperatorFailed, RegionParkedError, StateError, TopologyError
+from holdfast.runtime.failures import is_fatal, may_pass, own_failure
 from holdfast.runtime.worker_errors import from_worker
 from holdfast.store.urls import open_store
 from holdfast.testing import run_local
@@ -161,3 +162,45 @@ def test_an_error_of_ours_is_the_same_error_again() -> None:
 def test_what_is_no_workers_error_stays_as_it_is() -> None:
     for error in (ValueError("x"), OperatorFailed("x"), RuntimeError("Traceback (most recent call last):")):
         assert from_worker(error, "rows") is error
+
+
+LOADING = [
+    "ModuleNotFoundError: No module named 'mine'",
+    "ImportError: cannot import name 'Op' from 'mine' (/opt/mine.py)",
+    "SyntaxError: invalid syntax (mine.py, line 3)",
+    "AttributeError: Can't get attribute 'Op' on <module 'mine' from '/opt/mine.py'>",
+]
+
+
+def raised_in(frame: str, message: str) -> Exception:
+    lines = ['  File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 1, in main', frame, message]
+    return RuntimeError(
+        "\n".join(["Job aborted.", "Traceback (most recent call last):", *filter(None, lines)])
+    )
+
+
+@pytest.mark.parametrize("message", LOADING)
+@pytest.mark.parametrize("frame", ["", '  File "/opt/mine.py", line 3, in <module>\n    import more'])
+def test_what_workers_cannot_load_ends_the_run_with_the_cure(frame: str, message: str) -> None:
+    error = from_worker(raised_in(frame, message), "rows")
+    assert isinstance(error, TopologyError)
+    assert error.message.startswith(f"workers cannot load what element 'rows' works with: {message}")
+    assert "--py-files" in error.cure
+    assert is_fatal(error)
+
+
+@pytest.mark.parametrize("message", LOADING)
+def test_the_same_in_the_users_function_is_an_error_of_that_function(message: str) -> None:
+    """A row may have a text that is no program."""
+    frame = '  File "/opt/mine.py", line 30, in process\n    ast.parse(row.text)'
+    error = from_worker(raised_in(frame, message), "rows")
+    assert isinstance(error, OperatorFailed)
+    assert not is_fatal(error)
+
+
+def test_what_cannot_be_sent_to_workers_ends_the_run_with_the_cure() -> None:
+    said = "Could not serialize object: TypeError: cannot pickle '_thread.lock' object"
+    error = from_worker(pickle.PicklingError(said), "rows")
+    assert isinstance(error, TopologyError)
+    assert "cannot be sent to workers: TypeError: cannot pickle '_thread.lock' object." in error.message
+    assert "open()" in error.cure
