@@ -36,7 +36,6 @@ from pyspark.sql.streaming.datasource import (
 
 from holdfast import durable
 from holdfast.errors import ConfigError, OwnedError
-from holdfast.failpoints import fp
 from holdfast.log.log import Log
 from holdfast.sources.logs.positions import Positions, PositionsReader, look, schema_of
 from holdfast.sources.schemas import spark_schema
@@ -222,7 +221,6 @@ def _stage(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> S
         for batch in batches:
             writer.write_table(pa.Table.from_batches([batch]).cast(schema))
             rows += batch.num_rows
-    fp("log.spark.staged")
     return Staged(str(target), rows)
 
 
@@ -242,7 +240,6 @@ def _append(path: str, schema: pa.Schema, messages: Sequence[Any], writer: str, 
         try:
             if rows.num_rows:
                 log.writer(writer).append(rows, sequence=sequence, wait=True)
-            fp("log.spark.committed")
             return
         except OwnedError:
             if time.monotonic() > deadline:
