@@ -62,7 +62,7 @@ def test_a_module_that_executors_do_not_have_is_the_programs_own_failure(on_spar
     def build(topology: hf.Topology) -> Any:
         return rows_of(topology).map_arrow(not_there, "k string, v long", name="same")
 
-    with pytest.raises(RegionParkedError, match=r"failed twice.*No module named(.|\n)*addPyFile"):
+    with pytest.raises(TopologyError, match=r"workers cannot load(.|\n)*No module named(.|\n)*addPyFile"):
         on_spark(build)
 
 

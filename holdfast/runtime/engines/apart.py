@@ -71,9 +71,11 @@ def _read(inlet: int, limit_s: float | None) -> bytes | None:
     """All that comes; None: not within the limit."""
     until = None if limit_s is None else time.monotonic() + limit_s
     found: list[bytes] = []
+    ready = select.poll()  # select() knows no more than 1,024 descriptors
+    ready.register(inlet, select.POLLIN)
     while True:
         left = None if until is None else max(0.0, until - time.monotonic())
-        if not select.select([inlet], [], [], left)[0]:
+        if not ready.poll(None if left is None else 1000 * left):
             return None
         piece = os.read(inlet, _CHUNK)
         if not piece:
