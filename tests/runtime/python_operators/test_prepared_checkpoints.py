@@ -82,7 +82,8 @@ class Slow:
     def process(self, row: Any, port: int) -> Any:
         self.seen += 1
         if self.seen > 150 and not Slow.more.is_set():
-            arm("drain.all_acked=raise@1")  # not before: a reset would wait for a checkpoint that waits for rows
+            # Not before: a reset would wait for a checkpoint that waits for rows.
+            arm("drain.all_acked=raise@1")
             Slow.more.set()
         return {"n": row.n, "seen": self.seen}
 
