@@ -60,7 +60,8 @@ format: setup ## format the code and repair what lint can repair
 	@$(PYTHON) -m ruff check --fix $(CODE)
 
 chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/chaos.md
-	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) --tables build/chaos-tables.txt tests $(PYTEST_ARGS)
+	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on) \
+		--tables build/chaos-tables.txt tests $(PYTEST_ARGS)
 
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless
