@@ -135,6 +135,11 @@ class Source(ABC):
     def snapshot(self) -> Any:
         """Position and memory (files seen, …) as plain data: what `seek` needs to go on behind the last slice."""
 
+    def snapshot_with(self, piece: Slice) -> Any:
+        """The same, but after `seek` the last slice, `piece`, can be read once more: for a step that may be done again. Sources
+        that can read what lies before their position need not say more than `snapshot`."""
+        return self.snapshot()
+
     @abstractmethod
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         """The slice as a DataFrame, with position columns appended if `stamp` is given."""

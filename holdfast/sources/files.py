@@ -208,7 +208,14 @@ class Files(Source):
         self._looked = True
 
     def snapshot(self) -> Any:
-        files = self._memory.dump(self._place.ordinal)
+        return self._state(self._place.ordinal)
+
+    def snapshot_with(self, piece: Slice) -> Any:
+        return self._state(Place.of(piece.start).ordinal)
+
+    def _state(self, consumed: int) -> Any:
+        """Of the files before ordinal `consumed` only names and facts."""
+        files = self._memory.dump(consumed)
         state = {"format": STATE_FORMAT, "position": self._place.plain(), "files": files}
         return state | ({"malformed": self._malformed_rows} if self._malformed_rows else {})
 

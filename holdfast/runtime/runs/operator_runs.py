@@ -101,10 +101,10 @@ class SourceRun(Remembering):
         self.dry = piece is None
         return piece
 
-    @property
-    def place(self) -> tuple[Any, bool]:
-        """Where it is behind the slice it gave last: see `go_to`."""
-        return self.source.snapshot(), self.closed
+    def place_behind(self, piece: Slice) -> tuple[Any, bool]:
+        """Where it is behind the slice it gave last; after `go_to` that slice can be read again."""
+        is_of_source = piece is not CLOSING
+        return self.source.snapshot_with(piece) if is_of_source else self.source.snapshot(), self.closed
 
     def go_to(self, place: tuple[Any, bool]) -> None:
         snapshot, self.closed = place
