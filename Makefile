@@ -6,8 +6,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
-# Two processes: many tests wait for others' processes. A file stays together, with what it shares.
-SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes on two cores: many tests wait for others' processes. A file stays together, with what it shares.
+SIDE_BY_SIDE ?= -n 3 --dist loadfile --no-loadscope-reorder
 CHAOS_TABLE ?= build/chaos.md
 CODE := $(wildcard holdfast tests examples scripts)
 # Most of a short-lived JVM's life goes into loading the same classes of Spark; here they lie ready.
