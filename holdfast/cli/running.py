@@ -89,6 +89,7 @@ def _run(
     place = None if store is None else open_store(store)
 
     from holdfast.cli.show import follow
+    from holdfast.runtime.api import check_early
     from holdfast.runtime.engines.spark.shipping import check_files, shipped
 
     files = check_files(py_files)
@@ -97,6 +98,7 @@ def _run(
         topology = load_topology(file, session.start)
         if place is not None:
             place.check(topology.name, take_over=take_over)
+        check_early(topology)
         with (
             shipped(session.start(), program, files),
             follow(enabled=is_live) as on_start,

@@ -102,6 +102,10 @@ class Source(ABC):
     def use_schema(self, schema: pa.Schema) -> None:
         """A stored schema from an earlier run: use it instead of inferring."""
 
+    def check(self) -> None:
+        """Raise if there cannot be anything to read (no such directory). Called before Spark is started for the run, so
+        that this is told at once: quick, and without Spark."""
+
     def cut_smaller(self, rows: int) -> None:
         """Let slices hold at most so many rows. Called before `open`, by those who want to see more steps; a source that cannot
         be cut so stays as it is."""

@@ -155,6 +155,9 @@ class Files(Source):
 
     # --- position ---
 
+    def check(self) -> None:
+        self._listing.check()
+
     def cut_smaller(self, rows: int) -> None:
         self._limits = replace(self._limits, rows=min(self._limits.rows or rows, rows))
         self._cutter = self._new_cutter()

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from holdfast import __version__
 from holdfast.cli.load import load_topology
 from holdfast.cli.main import run_command
-from holdfast.errors import ConfigError, MismatchError, OwnedError, TopologyError
+from holdfast.errors import ConfigError, InputError, MismatchError, OwnedError, TopologyError
 from holdfast.runtime.engines.spark import session
 from holdfast.store.urls import open_store
 from holdfast.testing import run_local
@@ -68,6 +68,28 @@ def test_a_program_that_cannot_be_loaded(
 def test_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["run", str(tmp_path / "nothing.py")]) == ConfigError.exit_code
     assert "there is no file" in said_by(capsys)
+
+
+WRONG = {
+    "no input": (
+        "hf.Files({here!r} + '/nowhere', 'json', schema='n long')",
+        "n",
+        "nowhere does not exist",
+        InputError,
+    ),
+    "no column": ("hf.Rows([(1,)], 'n long')", "m", "'m'", TopologyError),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_topology_that_cannot_run(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, key, said, kind = WRONG[what]
+    text = "import holdfast as hf\nwrong = hf.Topology('wrong')\n"
+    text += f"rows = wrong.source({source.format(here=str(tmp_path))}, name='rows')\n"
+    text += f"rows.aggregate({key!r}, c=hf.count(), name='c').sink(hf.MemorySink('wrong'), name='out')\n"
+    (tmp_path / "wrong_program.py").write_text(text)
+    assert run_command(["run", str(tmp_path / "wrong_program.py")]) == kind.exit_code
+    assert said in said_by(capsys)
 
 
 def test_a_wrong_store_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
