@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,20 @@ def test_spark_starts_early_for_a_program_that_needs_it_to_be_loaded(
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--version"]) == 0
     assert capsys.readouterr().out == f"holdfast {__version__}\n"
+
+
+def test_what_is_wrong_is_told_without_waiting_for_pandas(tmp_path: Path) -> None:
+    """Its import takes longer than everything else that is done until then."""
+    (tmp_path / "wrong_program.py").write_text(
+        "import holdfast as hf\nwrong = hf.Topology('wrong')\n"
+        "wrong.source(hf.Files('nowhere', 'json', schema='n long'), name='rows').sink(hf.MemorySink('w'), name='out')\n"
+    )
+    text = (
+        "import sys\nfrom holdfast.cli.main import run_command\nrun_command(['run', 'wrong_program.py'])\n"
+        "print([name for name in ('pandas', 'polars') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "nowhere does not exist" in done.stderr
+    assert done.stdout.strip() == "[]"
