@@ -15,6 +15,7 @@ _FUNCTIONS = (
     "Expressions are SQL text, 'amount > 10', or Spark's Columns: pyspark.sql.functions.col('amount') > 10."
 )
 _SORT = "Write sort('at', delay='5 seconds') for the order of event time, or top_n(10, by=…, order='-score')."
+_LEFT_JOIN = "Write join(other, by='k', within='10 seconds', on='at', delay='1 minute', how='left')."
 _NO_END = "A stream has no end at which it could be counted or shown: write .sink(hf.MemorySink('rows')), or hf.ConsoleSink()."
 
 STREAM: Mapping[str, str] = {
@@ -64,8 +65,8 @@ STREAM: Mapping[str, str] = {
     "fillna": "Write with_columns(x='coalesce(x, 0)').",
     "dropna": "Write filter('x is not null').",
     "alias": "Columns that both sides of a join have get a suffix: join(…, suffix='_right').",
-    "left_join": "Write join(other, by='k', within='10 seconds', on='at', how='left').",
-    "leftJoin": "Write join(other, by='k', within='10 seconds', on='at', how='left').",
+    "left_join": _LEFT_JOIN,
+    "leftJoin": _LEFT_JOIN,
     "flatMap": "Write sql('select explode(xs) as x from this'), or map_arrow(fn, schema).",
     "map": "Write with_columns(…), map_arrow(fn, schema), or apply(Operator, schema) for a Python operator.",
 }
@@ -89,7 +90,7 @@ MODULE: Mapping[str, str] = {
     "expr": _FUNCTIONS,
     "when": _FUNCTIONS,
     "udf": "Use map_arrow(fn, schema) for rows, hf.udaf(fn, …) for aggregates.",
-    "window": "Write window=hf.tumbling('10 minutes', on='at'), hf.sliding(…) or hf.session(…) in aggregate(…).",
+    "window": "Write window=hf.tumbling('10 minutes', on='at', delay='1 minute') in aggregate(…); or hf.sliding(…), hf.session(…).",
     "session_window": "Write window=hf.session('30 minutes') in aggregate(…).",
     "mean": "Write hf.avg('x').",
     "var_samp": "Write hf.variance('x').",
