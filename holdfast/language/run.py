@@ -80,7 +80,7 @@ class RegionStatus(Told):
     epoch: int
     epochs_published: int
     """In this run."""
-    epochs_late: int
+    epochs_slow: int
     """Epochs that took longer than the period."""
     age_s: float | None
     """Of the newest epoch."""

@@ -94,14 +94,14 @@ class RegionMetrics:
     last_epoch_ms: float | None = None
     """From begin to publish."""
     bytes_written: int = 0
-    epochs_late: int = 0
+    epochs_slow: int = 0
     """Epochs that took longer than the period: the next one had to wait."""
 
     def on_event(self, event: RunEvent) -> None:
         match event:
             case EpochPublished(region=self.region):
                 self.epoch = event.epoch
-                self.epochs_late += event.ms > self.period_s * 1000
+                self.epochs_slow += event.ms > self.period_s * 1000
                 self.epochs_published += 1
                 self.published_at = self.clock.monotonic()
                 self.last_epoch_ms = event.ms
@@ -114,7 +114,7 @@ class RegionMetrics:
             "phase": phase,
             "epoch": self.epoch,
             "epochs_published": self.epochs_published,
-            "epochs_late": self.epochs_late,
+            "epochs_slow": self.epochs_slow,
             "age_s": None if self.published_at is None else round(now - self.published_at, 2),
             "resets": self.resets,
             "rows_replayed": self.rows_replayed,
@@ -136,7 +136,7 @@ def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     many)."""
     elements = status.get("elements", {}).items()
     found = [
-        (operator, f"{what} in all runs", rows)
+        (operator, f"{what.replace('_', ' ')} in all runs", rows)
         for _, element in elements
         for operator, counts in element.get("counts", {}).items()
         for what, rows in counts.items()
