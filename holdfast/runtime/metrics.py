@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import Clock
+from holdfast.operators.shared.timed import TIMELESS
 from holdfast.runtime.telling.events import ElementFailed, EpochPublished, ResetBegun, RunEnded, RunEvent
 
 
@@ -127,8 +128,8 @@ class RegionMetrics:
 DROPPED = "dropped"
 """What is counted of rows that are left out because the user wants it: duplicates."""
 
-SIZES = frozenset({"keys", "state_bytes"})
-"""What is counted of state, not of rows."""
+LEFT_OUT = frozenset({"late", TIMELESS, "malformed", "errors", DROPPED})
+"""What is counted of rows that are not where they belong. Operators and sources count other things too."""
 
 
 def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
@@ -140,7 +141,7 @@ def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
         for _, element in elements
         for operator, counts in element.get("counts", {}).items()
         for what, rows in counts.items()
-        if what not in SIZES
+        if what in LEFT_OUT
     ]
     found += [(name, "lost in this run", element.get("lost_rows", 0)) for name, element in elements]
     found += [(sink, "lost in all runs", rows) for sink, rows in status.get("lost_rows", {}).items()]
