@@ -15,10 +15,23 @@ from tests.language.fakes import FakeSink, FakeSource, compiled
 
 TOPOLOGY = hf.Topology("t")
 STREAM = TOPOLOGY.source(FakeSource(), "a")
+
+
+def run_of_nothing() -> hf.Run:
+    """A run that never began."""
+
+    class Nothing(hf.Run):
+        status = stop = await_termination = resume = trigger_epoch = savepoint = close = None  # type: ignore[assignment]
+
+    return Nothing()
+
+
 OWNERS: list[tuple[Any, dict[str, str]]] = [
     (STREAM, dict(hints.STREAM)),
     (TOPOLOGY, dict(hints.TOPOLOGY)),
     (hf, dict(hints.MODULE)),
+    (STREAM.group_by("a"), dict(hints.GROUPED)),
+    (run_of_nothing(), dict(hints.RUN)),
 ]
 NAMES = [(owner, name) for owner, told in OWNERS for name in told]
 
@@ -62,7 +75,7 @@ def test_what_is_said_exists(owner: Any, name: str) -> None:
     for used in re.findall(r"hf\.(\w+)", text):
         assert hasattr(hf, used), used
     for verb in VERB.findall(re.sub(r"(pyspark|pyarrow|table|hf)\.[\w.]+\(", "", text)):
-        found = (STREAM, TOPOLOGY, STREAM.group_by("a"))
+        found = (STREAM, TOPOLOGY, STREAM.group_by("a"), run_of_nothing())
         assert any(hasattr(one, verb) for one in found) or "handle" in text, verb
 
 
@@ -114,7 +127,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(owner: Any, name: str, mea
 
 
 def test_a_name_that_is_like_no_other_is_only_refused() -> None:
-    for owner in (STREAM, TOPOLOGY, hf):
+    for owner, _ in OWNERS:
         with pytest.raises(AttributeError, match=r"has no attribute 'qqqq'\.$"):
             _ = owner.qqqq
 
