@@ -324,6 +324,17 @@ class RowsLate(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RowsTimeless(RunEvent):
+    """Rows without an event time, which belong to no window and have no place in an order. `rows`, `total` as for late rows."""
+
+    kind: ClassVar[str] = "rows.without_time"
+    element: str
+    operator: str
+    rows: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class RowsMalformed(RunEvent):
     """Rows that a source could not read and left out. `rows`, `total` as for late rows."""
 
