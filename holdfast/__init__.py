@@ -77,6 +77,9 @@ if TYPE_CHECKING:
     from holdfast.language.topology import Topology as Topology
     from holdfast.log.log import Log as Log
     from holdfast.runtime.engines.spark.state_reader import read_state as read_state
+    from holdfast.runtime.replay.replay import Replayed as Replayed
+    from holdfast.runtime.replay.replay import ReplayProgress as ReplayProgress
+    from holdfast.runtime.replay.replay import replay as replay
     from holdfast.sinks import ConsoleSink as ConsoleSink
     from holdfast.sinks import DatabaseSink as DatabaseSink
     from holdfast.sinks import FileSink as FileSink
@@ -118,6 +121,7 @@ _NAMES = {
     "language.checkpoint_form": "full groups incremental",
     "runtime.engines.spark.state_reader": "read_state",
     "log.log": "Log",
+    "runtime.replay.replay": "replay Replayed ReplayProgress",
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
     "sources": "Files Beacon Rows TcpLines HttpLines LogSource Preserved",

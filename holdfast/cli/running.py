@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -148,6 +149,21 @@ class LazySession:
     def stop(self) -> None:
         if self._session is not None:
             self._session.stop()
+
+
+@contextmanager
+def spark_session(app: str, master: str, conf: Sequence[str]) -> Iterator[SparkSession]:
+    """The active session, or one made for the while."""
+    from holdfast.runtime.engines.spark.session import active_or_new, prepare_environment
+
+    settings = settings_of(conf)
+    prepare_environment(master)
+    session, is_own = active_or_new(app, master, settings)
+    try:
+        yield session
+    finally:
+        if is_own:
+            session.stop()
 
 
 def settings_of(given: Sequence[str]) -> dict[str, str]:
