@@ -6,8 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -133,10 +132,12 @@ class LazySession:
     """A Spark session that starts when it is needed. One that the program made itself while it was loaded is used."""
 
     def __init__(self, app: str, master: str, settings: Mapping[str, str] | None = None) -> None:
-        from holdfast.runtime.engines.spark.session import prepare_environment
+        from holdfast.runtime.engines.spark.session import is_active, prepare_environment
 
         self._app, self._master, self._settings = app, master, settings
         self._session: SparkSession | None = None
+        self._was_there = is_active()
+        """Whoever called the command has it: it stays."""
         prepare_environment(master)
 
     def start(self) -> SparkSession:
@@ -147,23 +148,8 @@ class LazySession:
         return self._session
 
     def stop(self) -> None:
-        if self._session is not None:
+        if self._session is not None and not self._was_there:
             self._session.stop()
-
-
-@contextmanager
-def spark_session(app: str, master: str, conf: Sequence[str]) -> Iterator[SparkSession]:
-    """The active session, or one made for the while."""
-    from holdfast.runtime.engines.spark.session import active_or_new, prepare_environment
-
-    settings = settings_of(conf)
-    prepare_environment(master)
-    session, is_own = active_or_new(app, master, settings)
-    try:
-        yield session
-    finally:
-        if is_own:
-            session.stop()
 
 
 def settings_of(given: Sequence[str]) -> dict[str, str]:

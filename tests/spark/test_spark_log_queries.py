@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +22,7 @@ import holdfast as hf
 from holdfast.cli.main import app, run_command
 from holdfast.errors import InputError
 from holdfast.log.query.wanted import between
+from holdfast.runtime.engines.spark import shipping
 from holdfast.sources.logs import held_files, retrospective
 from holdfast.sources.logs.log_source import ReadParts
 
@@ -262,3 +264,43 @@ def test_a_wrong_query_is_told_in_a_sentence(
     assert run_command(["logs", "query", log, " "]) == 3
     assert run_command(["logs", "query", log, "select 1", "--from", "noon"]) == 3
     assert run_command(["logs", "query", log + "s", "select 1"]) == 3
+
+
+# --- a replay on Spark ---
+
+SHOP = """
+import holdfast as hf
+topology = hf.Topology("shop")
+words = topology.source(hf.TcpLines(0), name="lines").select("cast(split(line, ' ')[0] as long) as n", "split(line, ' ')[1] as word")
+words.filter("n % 2 = 0").aggregate("word", times=hf.count()).sink(hf.FileSink("real", "json"), name="counts")
+words.sink(hf.LogSink("real-log"), name="rows")
+"""
+
+
+def test_a_replay_is_carried_out_on_spark(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shipping, "shipped", lambda *_: nullcontext())  # all tests have this session
+    (tmp_path / "shop.py").write_text(SHOP)
+    with hf.Log("lines") as log:
+        for first in range(0, 100, 10):
+            log.append([{"line": f"{n} w{n % 3}"} for n in range(first, first + 10)])
+    told = json.loads(said("replay", "lines", "shop.py", "--into", "try", "--to", 90, "--json"))
+    assert (told["start"], told["at"], told["end"], told["is_whole"]) == (0, 90, 90, True)
+    rows = [
+        json.loads(line) for path in Path("try/rows").glob("part-*") for line in path.read_text().splitlines()
+    ]
+    assert sorted(row["n"] for row in rows) == list(range(90))
+    counts = [
+        json.loads(line)
+        for path in Path("try/counts").glob("part-*")
+        for line in path.read_text().splitlines()
+    ]
+    assert {row["word"]: row["times"] for row in counts} == {"w0": 15, "w1": 15, "w2": 15}
+    assert not Path("real").exists()
+    assert not Path("real-log").exists()
+    assert "nothing was done" in said("replay", "lines", "shop.py", "--into", "try", "--to", 90)
+    assert run_command(["logs", "replay", "lines", "shop.py", "--into", "try"]) == 0, "the end is as it was"
+    assert run_command(["logs", "replay", "lines", "shop.py", "--into", "try", "--to", "80"]) == 3
+    assert spark.range(1).count() == 1, "the session of the caller stays"

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.log.places import opened, time_of
 from holdfast.cli.options import Json, print_json
-from holdfast.cli.running import spark_session
+from holdfast.cli.running import LazySession, settings_of
 from holdfast.errors import ConfigError
 
 TIME = "such as 2024-05-01T12:00 (UTC)"
@@ -39,6 +39,9 @@ def query(
     since, until = (None if text is None else time_of(text) for text in (from_, to))
     wanted = between(since, until)
     asked = opened(log)
-    with spark_session("holdfast logs query", master, conf or ()) as session:
-        found, is_cut = ask(asked, sql, wanted, session, limit)
+    session = LazySession("holdfast logs query", master, settings_of(conf or ()))
+    try:
+        found, is_cut = ask(asked, sql, wanted, session.start(), limit)
+    finally:
+        session.stop()
     print_json(found.to_pylist()) if as_json else show_answer(found, is_cut)
