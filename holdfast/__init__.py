@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from holdfast.sources import Preserved as Preserved
     from holdfast.sources import Rows as Rows
     from holdfast.sources import TcpLines as TcpLines
+    from holdfast.sources import UdpLines as UdpLines
     from holdfast.sources.logs.from_spark import from_spark as from_spark
     from holdfast.sources.logs.spark_format import register_log_format as register_log_format
     from holdfast.state.values.user_classes import register_dataclass as register_dataclass
@@ -124,7 +125,7 @@ _NAMES = {
     "runtime.replay.replay": "replay Replayed ReplayProgress",
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
-    "sources": "Files Beacon Rows TcpLines HttpLines LogSource Preserved",
+    "sources": "Files Beacon Rows TcpLines UdpLines HttpLines LogSource Preserved",
     "sources.logs.from_spark": "from_spark",
     "sources.logs.spark_format": "register_log_format",
     "sinks": "FileSink DatabaseSink LogSink MemorySink ConsoleSink ForeachBatch",

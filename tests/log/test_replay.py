@@ -18,7 +18,7 @@ from holdfast.clock import ManualClock
 from holdfast.errors import ConfigError
 from holdfast.failpoints import arm, disarm
 from holdfast.runtime.engines.local import LocalEngine
-from holdfast.sources.logs.replay_source import TICK_S, ReplaySource, Stretch
+from holdfast.sources.logs.replay_source import TICK_S, ReplaySource, ReplayRange
 from holdfast.sources.logs.ticks import Ticks
 from holdfast.testing import MemorySink, Rows
 
@@ -178,7 +178,7 @@ def pieces_of(source: ReplaySource, clock: ManualClock) -> list[tuple[float, int
 def paced(path: Path, speed: float, clock: ManualClock, rows_per_step: int = 1000) -> ReplaySource:
     end = hf.Log(path).bounds().end
     made = ReplaySource(
-        Stretch(str(path), 0, 0, end),
+        ReplayRange(str(path), 0, 0, end),
         Rows([], "n long"),
         speed=speed,
         rows_per_step=rows_per_step,

@@ -26,7 +26,7 @@ from holdfast.runtime.replay.place import Asked, ReplayPlace, refuse_another
 from holdfast.runtime.replay.rewrite import chosen_source, replayed
 from holdfast.sinks.files import FileSink
 from holdfast.sources.logs.log_source import ROWS_PER_STEP
-from holdfast.sources.logs.replay_source import ReplaySource, Stretch
+from holdfast.sources.logs.replay_source import ReplaySource, ReplayRange
 from holdfast.store.urls import open_store
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _check(log: Log, speed: float | None, partition: int | None) -> None:
 
 def _stretch(
     log: Log, partition: int, start: From | None, end: int | datetime | None, begun: Asked | None
-) -> Stretch:
+) -> ReplayRange:
     """The positions that are meant; what was begun is gone on with, although there are more rows now."""
     first = (
         begun.start
@@ -149,7 +149,7 @@ def _stretch(
         last = log.bounds(partition).end if end is None else _position(log, partition, end)
     if first > last:
         raise ConfigError(f"position {last} is before {first}.", cure="Give the beginning first.")
-    return Stretch(str(log.path), partition, first, last)
+    return ReplayRange(str(log.path), partition, first, last)
 
 
 def _position(log: Log, partition: int, at: Any) -> int:

@@ -31,7 +31,7 @@ TICK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ReplayRange:
     """Rows [start, end) of a partition of a log."""
 
     path: str
@@ -45,7 +45,7 @@ class ReplaySource(LogSource):
 
     def __init__(
         self,
-        stretch: Stretch,
+        stretch: ReplayRange,
         instead_of: Source,
         *,
         speed: float | None = None,
