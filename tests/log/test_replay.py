@@ -18,7 +18,7 @@ from holdfast.clock import ManualClock
 from holdfast.errors import ConfigError
 from holdfast.failpoints import arm, disarm
 from holdfast.runtime.engines.local import LocalEngine
-from holdfast.sources.logs.replay_source import TICK_S, ReplaySource, ReplayRange
+from holdfast.sources.logs.replay_source import TICK_S, ReplayRange, ReplaySource
 from holdfast.sources.logs.ticks import Ticks
 from holdfast.testing import MemorySink, Rows
 

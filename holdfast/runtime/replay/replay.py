@@ -26,7 +26,7 @@ from holdfast.runtime.replay.place import Asked, ReplayPlace, refuse_another
 from holdfast.runtime.replay.rewrite import chosen_source, replayed
 from holdfast.sinks.files import FileSink
 from holdfast.sources.logs.log_source import ROWS_PER_STEP
-from holdfast.sources.logs.replay_source import ReplaySource, ReplayRange
+from holdfast.sources.logs.replay_source import ReplayRange, ReplaySource
 from holdfast.store.urls import open_store
 
 if TYPE_CHECKING:
