@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Json
+from holdfast.cli.options import Conf, Json, Master
 from holdfast.errors import ConfigError, HoldfastError
 
 if TYPE_CHECKING:
@@ -34,10 +34,8 @@ def run_topology(
     close: Annotated[
         bool, typer.Option(help="At the end of the input close windows, and call what waits for event time.")
     ] = False,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option(help="A Spark setting. Repeat for more.", metavar="KEY=VALUE")
-    ] = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
     py_files: Annotated[
         list[str] | None,
         typer.Option(help="More .py, .zip or .egg files for the executors, separated by commas."),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.log.places import opened, time_of
-from holdfast.cli.options import Json, print_json
+from holdfast.cli.options import Conf, Json, Master, print_json
 from holdfast.cli.running import LazySession, settings_of
 from holdfast.errors import ConfigError
 
@@ -23,10 +23,8 @@ def query(
     ] = None,
     to: Annotated[str | None, typer.Option(help=f"Only rows before this time, {TIME}.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many rows of the answer.", min=1)] = 100,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option(help="A Spark setting. Repeat for more.", metavar="KEY=VALUE")
-    ] = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
     as_json: Json = False,
 ) -> None:
     """Ask a log with SQL: its rows that count now are the view `log`. With --json a list of objects."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.log.places import opened, place_of
-from holdfast.cli.options import Json, print_json
+from holdfast.cli.options import Conf, Json, Master, print_json
 from holdfast.cli.running import File, LazySession, settings_of
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ def replay(
     ] = None,
     format: Annotated[str, typer.Option(help="Of the files: json, csv or parquet.")] = "json",
     close: Annotated[bool, typer.Option(help="Event time ends with the rows: windows close.")] = False,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option(help="A Spark setting. Repeat for more.", metavar="KEY=VALUE")
-    ] = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
     as_json: Json = False,
 ) -> None:
     """Feed rows of a log through a topology in place of its source. If it is killed, the same command goes on."""

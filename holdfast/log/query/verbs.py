@@ -14,12 +14,9 @@ import pyarrow as pa
 
 from holdfast.errors import ConfigError, StoreError
 from holdfast.log import consumers
-from holdfast.log.machines.reader_machine import Facts
-from holdfast.log.place import LogFacts
 from holdfast.log.query import choose as choosing
-from holdfast.log.query.choose import Selection
+from holdfast.log.query.choose import Asked, Selection
 from holdfast.log.query.wanted import Wanted, between
-from holdfast.log.segments import SegmentRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,19 +26,8 @@ Moment = datetime | float
 """A time: a datetime (without a zone: UTC), or seconds since 1970."""
 
 
-class LogQueries:
+class LogQueries(Asked):
     """What a log can be asked about its rows of the past. Only rows that count when it is asked."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def facts(self) -> LogFacts: ...
-
-        def bounds(self, partition: int = 0, *, committed: bool = True) -> Facts: ...
-
-        def ranges(
-            self, start: int, end: int, *, partition: int = 0, committed: bool = True
-        ) -> list[SegmentRange]: ...
 
     def between(
         self, t1: Moment | None, t2: Moment | None, *, spark: SparkSession | None = None
