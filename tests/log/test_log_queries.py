@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,35 @@ def test_damage_is_told(minutes: Path) -> None:
     with pytest.raises(DamagedError):
         hf.Log(minutes).table()
     assert numbers(hf.Log(minutes).table(BEGIN + timedelta(minutes=95))) == list(range(950, 1000))
+
+
+def test_questions_while_it_is_written_merged_and_trimmed(tmp_path: Path) -> None:
+    """Whoever asks meanwhile gets all rows of some moment: each once, none left out between them."""
+    log = hf.Log(tmp_path / "log", segment_bytes=1, upkeep_every=None)
+    log.append([{"n": 0}], time=BEGIN)
+    done, asked = threading.Event(), 0
+
+    def write() -> None:
+        try:
+            for n in range(1, 150):
+                log.append([{"n": n}], time=BEGIN + timedelta(seconds=n))
+                if n % 10 == 9:
+                    log.compact(1 << 20)
+                if n % 40 == 39:
+                    log.trim(n // 2)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    other = hf.Log(tmp_path / "log")
+    while not done.is_set() or not asked:
+        ended = done.is_set()
+        found = numbers(other.table(BEGIN, None))
+        assert found == list(range(found[0], found[-1] + 1)), found
+        asked += 1
+        if ended:
+            break
+    thread.join()
+    log.close()
+    assert numbers(other.table()) == list(range(59, 150))

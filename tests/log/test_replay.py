@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -258,3 +260,20 @@ def test_a_replay_at_a_speed_is_the_same(golden: tuple[Path, dict[str, list[Any]
     replay(here, "faster", speed=20.0)
     assert rows_of(here / "fast") == rows_of(here / "faster")
     assert len(rows_of(here / "fast")["each"]) == ROWS
+
+
+def test_a_replay_that_is_stopped_goes_on(golden: tuple[Path, dict[str, list[Any]]]) -> None:
+    here, _ = golden
+
+    def interrupt(now: hf.ReplayProgress) -> None:
+        if not told and now.at > now.start:
+            told.append(now)
+            os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C
+
+    told: list[hf.ReplayProgress] = []
+    done = replay(here, "stopped", speed=5.0, on_progress=interrupt)
+    assert told
+    assert not done.is_whole
+    assert done.start < done.at < done.end
+    assert replay(here, "stopped", speed=5.0).is_whole
+    assert [n // 2 for n, _ in rows_of(here / "stopped")["sink_1"]] == list(range(ROWS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -164,6 +165,13 @@ def test_what_a_dead_process_held_is_let_go(spark: Any, tmp_path: Path) -> None:
         assert len(list(place.glob("query-*"))) == left
     with hf.Log(tmp_path / "log") as log:
         assert numbers(log.between(None, None, spark=spark)) == list(range(120))
+
+
+def test_a_log_that_was_made_anew_at_the_same_place(spark: Any, tmp_path: Path) -> None:
+    for rows in (110, 120):
+        filled(tmp_path / "log", minutes=rows // 10).close()
+        assert numbers(hf.Log(tmp_path / "log").between(None, None, spark=spark)) == list(range(rows))
+        shutil.rmtree(tmp_path / "log")
 
 
 def test_second_names_go_after_a_while(tmp_path: Path) -> None:

@@ -40,6 +40,11 @@ class HeldFiles:
         self._used: dict[Path, float] = {}
         atexit.register(self.close)
 
+    @property
+    def is_there(self) -> bool:
+        """False in a fork, and if somebody removed the log and made another one at its place."""
+        return self.pid == os.getpid() and (self._directory / LOCK).exists()
+
     def hold(self, path: Path, now: float) -> Path:
         name = self._directory / path.parent.name / path.name
         if name not in self._used:
@@ -65,7 +70,7 @@ def hold(root: str, paths: Sequence[str]) -> list[str]:
     with _lock:
         try:
             held = _held.get(root)
-            if held is None or held.pid != os.getpid():
+            if held is None or not held.is_there:
                 held = _held[root] = HeldFiles(Path(root))
             names = [str(held.hold(Path(path), now)) for path in paths]
         except FileNotFoundError:
