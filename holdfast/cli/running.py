@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from holdfast.cli.options import Json
+from holdfast.cli.options import Conf, Json, Master
 from holdfast.errors import ConfigError, HoldfastError
 
 if TYPE_CHECKING:
@@ -41,10 +41,8 @@ def run_topology(
     close: Annotated[
         bool, typer.Option(help="At the end of the input close windows, and call what waits for event time.")
     ] = False,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option(help="A Spark setting. Repeat for more.", metavar="KEY=VALUE")
-    ] = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
     py_files: Annotated[
         list[str] | None,
         typer.Option(help="More .py, .zip or .egg files for the executors, separated by commas."),
@@ -149,10 +147,12 @@ class LazySession:
     """A Spark session that starts when it is needed. One that the program made itself while it was loaded is used."""
 
     def __init__(self, app: str, master: str, settings: Mapping[str, str] | None = None) -> None:
-        from holdfast.runtime.engines.spark.session import prepare_environment
+        from holdfast.runtime.engines.spark.session import is_active, prepare_environment
 
         self._app, self._master, self._settings = app, master, settings
         self._session: SparkSession | None = None
+        self._was_there = is_active()
+        """Whoever called the command has it: it stays."""
         prepare_environment(master)
 
     def start(self) -> SparkSession:
@@ -163,7 +163,7 @@ class LazySession:
         return self._session
 
     def stop(self) -> None:
-        if self._session is not None:
+        if self._session is not None and not self._was_there:
             self._session.stop()
 
 

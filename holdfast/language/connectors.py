@@ -135,6 +135,11 @@ class Source(ABC):
     def next_slice(self) -> Slice | None:
         """The next rows after the current position, which moves behind them. None: nothing there now."""
 
+    def more_comes(self) -> bool:
+        """Asked after `next_slice` answered None in a run that ends with the input: True if rows are yet to come by themselves, since the
+        source gives them at a pace."""
+        return False
+
     @abstractmethod
     def snapshot(self) -> Any:
         """Position and memory (files seen, …) as plain data: what `seek` needs to go on behind the last slice."""

@@ -26,6 +26,7 @@ from holdfast.log.machines.retention import Decision, Keep
 from holdfast.log.owner import Owner
 from holdfast.log.pending import Appended, Pending
 from holdfast.log.place import LogFacts, Origin
+from holdfast.log.query.verbs import LogQueries
 from holdfast.log.reader import PartitionReader, Reader, Source, position_of_time
 from holdfast.log.rows import Rows, microseconds, plain_schema
 from holdfast.log.segments import SegmentRange
@@ -39,7 +40,7 @@ DEFAULT_WRITER = "append"
 WINDOW = 64
 
 
-class Log:
+class Log(LogQueries):
     """A durable, ordered, replayable stream of rows in a directory.
 
     Any number of objects and processes may read. The first append makes this object the writer; while it lives, others are

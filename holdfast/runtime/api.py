@@ -56,7 +56,7 @@ class SparkRunner:
         self, topology: Topology, spark: SparkSession | None, store: Any, until: Until | None, **options: Any
     ) -> Job:
         place = _store(store)
-        engine = options.pop("engine", None) or _engine(topology, spark, options.pop("partitions", None))
+        engine = options.pop("engine", None) or engine_for(topology, spark, options.pop("partitions", None))
         try:
             engine.check_workers()
             return Job(topology.graph(), engine, place, until=until, **options).start()
@@ -70,7 +70,7 @@ def _plan(topology: Topology, spark: SparkSession | None) -> Plan:
     graph = topology.graph()
     if not any(only_spark_knows(operator) for operator in graph.operators.values()):
         return compile_graph(graph, ArrowAnalyser())
-    engine = _engine(topology, spark)
+    engine = engine_for(topology, spark)
     try:
         return compile_graph(graph, engine.analyser())
     finally:
@@ -141,7 +141,7 @@ def _store(store: Any) -> Store | None:
     return None if store is None else open_store(store)
 
 
-def _engine(topology: Topology, spark: SparkSession | None, partitions: int | None = None) -> Engine:
+def engine_for(topology: Topology, spark: SparkSession | None, partitions: int | None = None) -> Engine:
     from holdfast.runtime.engines.spark.engine import SparkEngine
     from holdfast.runtime.engines.spark.session import active_or_new
 

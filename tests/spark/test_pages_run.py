@@ -112,7 +112,7 @@ def execute(text: str, spark: Any) -> dict[str, Any]:
     exec(compile(text, "page", "exec"), names)
     if names["shop"].graph().operators:
         names["shop"].explain(spark=spark)
-    if ".sink(" in text and ".run(" not in text and "in_transaction" not in text:
+    if ".sink(" in text and ".run(" not in text and "in_transaction" not in text and "hf.replay" not in text:
         names["shop"].run(spark, store="sinks", until="available")
     return names
 

@@ -72,7 +72,7 @@ class SourceRun(Remembering):
         self.source = source
         self.stamp = stamp
         self.dry = False
-        """True if the last `next_slice` found nothing."""
+        """True if the last `next_slice` found nothing, and nothing more comes by itself."""
         self.beginning: Any = None
         """Where it goes on if no epoch knows it: it was outside of regions before."""
         self.closes = False
@@ -96,9 +96,10 @@ class SourceRun(Remembering):
         if self._is_over:
             return None
         piece = self.source.next_slice()
-        if piece is None and self.closes and not self.closed:
-            self.closed, piece = True, CLOSING
-        self.dry = piece is None
+        is_at_end = piece is None and not self.source.more_comes()
+        if is_at_end and self.closes and not self.closed:
+            self.closed, piece, is_at_end = True, CLOSING, False
+        self.dry = is_at_end
         return piece
 
     def place_behind(self, piece: Slice) -> tuple[Any, bool]:
