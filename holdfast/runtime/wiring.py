@@ -144,6 +144,7 @@ class Wiring:
             if element.region is not None:
                 self._live_in_region(loop, by_name[element.region])
         self._persisted.connect(self.loops, self.regions)
+        around.feed.subscribe(self._persisted.on_event)
 
     def _open_sinks(self) -> None:
         around = self._around
