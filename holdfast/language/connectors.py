@@ -118,6 +118,18 @@ class Source(ABC):
         thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and
         need no `wake`. Never call it while holding a lock that `next_slice` takes."""
 
+    def attached(self, topology: str, name: str) -> None:
+        """A run begins in which the source has this name; comes before `open`."""
+
+    def awaits_more(self) -> bool:
+        """Whether rows that belong to a bounded run are still to come by themselves: another part of the run makes them, or they come
+        at a pace. Asked before and after `next_slice`: its None means the end if both answers are no."""
+        return False
+
+    def kept(self, snapshots: Sequence[Any], epoch: int | None) -> None:
+        """The run may go back to these snapshots, as of `epoch` (None: outside of regions), and to none before. Called now and
+        then, by another thread than the others are; must not fail for want of space."""
+
     def finish(self) -> bool:
         """The run is to end in order. A source that receives rows by itself takes in nothing more and answers True: it is asked
         for what it has received until `next_slice` answers None. Others answer False and are asked no more: the next run goes
@@ -134,11 +146,6 @@ class Source(ABC):
     @abstractmethod
     def next_slice(self) -> Slice | None:
         """The next rows after the current position, which moves behind them. None: nothing there now."""
-
-    def more_comes(self) -> bool:
-        """Asked after `next_slice` answered None in a run that ends with the input: True if rows are yet to come by themselves, since the
-        source gives them at a pace."""
-        return False
 
     @abstractmethod
     def snapshot(self) -> Any:
@@ -212,6 +219,8 @@ class SinkContext:
         fn(i) for i in items
     ]
     """Run an importable function over items where the data lies (Spark tasks), in background priority."""
+    must_end: Callable[[], bool] = lambda: False
+    """True when the run ends: a sink that waits for something waits no more."""
     refuse: Callable[[Any, Exception | str], None] = _refuse_nothing
     """Called within `write_*`: this row (a mapping or a Row) was not written and will not be; why. With on_error="stream" it is
     in the stream of errors, with the step; else the error is raised."""
@@ -239,6 +248,8 @@ class Sink(ABC):
     """Why, for `explain()`."""
     alone: ClassVar[str] = ""
     """What is particular to the sink outside of regions, for `explain()`."""
+    leads_to: str | None = None
+    """The operator of the same topology that reads what is written: this is one end of a persisted stream."""
     wants_positions: bool = False
     """True if rows should come with their positions, where they have any: it keeps the last row of a key."""
 

@@ -95,8 +95,9 @@ class SourceRun(Remembering):
     def next_slice(self) -> Slice | None:
         if self._is_over:
             return None
+        waits = self.source.awaits_more()
         piece = self.source.next_slice()
-        is_at_end = piece is None and not self.source.more_comes()
+        is_at_end = piece is None and not waits and not self.source.awaits_more()
         if is_at_end and self.closes and not self.closed:
             self.closed, piece, is_at_end = True, CLOSING, False
         self.dry = is_at_end
