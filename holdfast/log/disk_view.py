@@ -53,6 +53,11 @@ class DiskView:
     def tail_name(self) -> SegmentName | None:
         return self._name
 
+    @property
+    def edge(self) -> tuple[SegmentName, int] | None:
+        """The newest tail, and the offset up to which it counts."""
+        return None if self._name is None else (self._name, self._offset)
+
     def refresh(self) -> None:
         """Look again. Files may go while one looks: then once more."""
         for _ in range(TRIES):

@@ -67,7 +67,7 @@ def _parquet(path: Path, facts: LogFacts, name: SegmentName) -> dict[str, Any]:
     ]
     head = {
         "log": footer.log, "partition": footer.partition, "first": footer.first, "end": footer.end,
-        "time": footer.time, "newest before": shown_time(footer.t_before), "newest": shown_time(footer.t_run_max),
+        "notes": 0 if footer.notes is None else footer.notes[0], "time": footer.time, "newest before": shown_time(footer.t_before), "newest": shown_time(footer.t_run_max),
         "columns": columns,
     }  # fmt: skip
     matches = "matches" if crc == name.crc else "DOES NOT MATCH"
