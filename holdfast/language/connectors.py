@@ -225,6 +225,8 @@ class Sink(ABC):
     """Why, for `explain()`."""
     alone: ClassVar[str] = ""
     """What is particular to the sink outside of regions, for `explain()`."""
+    keeps_notes: ClassVar[bool] = False
+    """True if it is a log, in which an operator can keep what it must not forget beside its rows."""
     wants_positions: bool = False
     """True if rows should come with their positions, where they have any: it keeps the last row of a key."""
 

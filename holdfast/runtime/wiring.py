@@ -29,6 +29,8 @@ from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.borders import KnownBorders, kept_bytes, replayed_inputs, stored_borders
 from holdfast.runtime.element.epochs.repeating import Repeating
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
+from holdfast.runtime.element.eventual.life import EventualLife, recording_of
+from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
@@ -115,9 +117,9 @@ class Wiring:
         return [life for region in self.regions.values() for life in region.lives.values()]
 
     @property
-    def alone(self) -> list[AloneLife]:
+    def alone(self) -> list[OutsideLife]:
         """The lives of elements outside of regions."""
-        return [loop.life for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
+        return [loop.life for loop in self.loops.values() if isinstance(loop.life, OutsideLife)]
 
     # --- building -----------------------------------------------------------------------------------------------
 
@@ -238,9 +240,14 @@ class Wiring:
 
     def _live_alone(self, loop: ElementLoop, bounded: bool) -> None:
         around = self._around
+        if (recording := recording_of(loop.worker)) is not None:
+            account = self._books.account_of(loop.name)
+            life = EventualLife(loop, recording, account, around.engine, around.feed.announce, around.fail)
+            life.bounded = bounded
+            return
         own = OwnCheckpoints(loop.worker, around.store, around.clock, around.feed.announce)
-        life = AloneLife(loop, self._books, own, around.engine, around.feed.announce, around.fail)
-        life.bounded = bounded
+        alone = AloneLife(loop, self._books, own, around.engine, around.feed.announce, around.fail)
+        alone.bounded = bounded
 
     def _epochs(self) -> dict[ElementName, Epoch]:
         """The newest epochs of the elements' regions."""
@@ -326,6 +333,8 @@ class Wiring:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]
         if region is not None and region.epoch:
             return f"epoch {region.epoch}"
+        if isinstance(loop.life, EventualLife):
+            return "where the log of its results says"
         return "the beginning" if run.beginning is None else "where an earlier run left it"
 
     # --- what was lost ------------------------------------------------------------------------------------------
@@ -349,7 +358,7 @@ class Wiring:
 
     def _park(self, element: ElementName, now: bool, why: str = "losses") -> None:
         life, reasons = self.loops[element].life, self._parked_for.setdefault(element, set())
-        assert isinstance(life, AloneLife)
+        assert isinstance(life, OutsideLife)
         (reasons.add if now else reasons.discard)(why)
         life.park(bool(reasons))
 

@@ -30,7 +30,7 @@ from holdfast.operators.shared.timed import Arrived
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.eventual.records import Position
 from holdfast.state.eventual.scan import AFTER, Units, last_of, takes
-from holdfast.state.keyed.segment import Segment, open_segment, opened
+from holdfast.state.keyed.segment import open_segment, opened
 from holdfast.state.windows import time_windows
 from holdfast.state.windows.eventual_counts import CountUnits
 from holdfast.state.windows.eventual_times import TimeUnits
@@ -42,8 +42,6 @@ DUE, END = "due", "end"
 """In `meta`: hashes of windows to be checked; in a replay, where it ends."""
 BEYOND = "_beyond"
 """In the counts of a replay: more than none if rows came behind the last one to be taken."""
-WINDOWS = "windows-"
-"""How the segment is called that tells a replay which window takes which rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +200,10 @@ class Replay(KeyedLogic):
     def apply(self, segments: Segments, meta: Any, arrived: Any, place: Place) -> Applied:
         end = End.decode(meta[END])
         own = {name: value for name, value in meta.items() if name != END} or None
-        telling = [segment for segment in segments if segment.name.startswith(WINDOWS)]
-        state = tuple(segment for segment in segments if segment not in telling)
+        telling, state = segments[:1], segments[1:]
         nothing = tuple(schema.empty_table() for schema in self.outputs)
         counts = {BEYOND: int(self.telling.is_beyond(arrived, end.upto))}
-        kept = self.telling.kept_rows(arrived, _windows(telling, self.telling.units), own, end)
+        kept = self.telling.kept_rows(arrived, open_segment(telling[0].path), own, end)
         if kept is None:
             return Applied(segments, nothing, meta, counts)
         applied = self.telling.apply(state, own, kept, place)
@@ -224,10 +221,6 @@ def windows_schema(units: Units) -> pa.Schema:
     """Of the segment that says which window takes which rows: behind which position."""
     fields = [units.marks.field(name) for name in (*units.names, *AFTER)]
     return pa.schema(fields)
-
-
-def _windows(segments: Sequence[Segment], units: Units) -> pa.Table:
-    return open_segment(segments[0].path) if segments else windows_schema(units).empty_table()
 
 
 def _due(meta: Mapping[str, Any] | None) -> I64:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import MismatchError
-from holdfast.operators.aggregates.eventual import DUE, TellingLogic, windows_schema
+from holdfast.operators.aggregates.eventual import DUE, MARKS, TellingLogic, windows_schema
 from holdfast.operators.shared.logic import longs
 from holdfast.state.columns.hashing import HASH_COLUMN, owned
 from holdfast.state.eventual import records
@@ -29,7 +29,8 @@ class Recorder:
         self.logic = logic
         self.windows = OpenWindows(pace)
         self._made = made
-        self._number = 0
+        self.number = 0
+        """Of the newest note."""
         self._upto: Position = BEFORE_ALL
 
     # --- a step ---
@@ -54,16 +55,29 @@ class Recorder:
         now_us = self.logic.now(after.meta, wall_us)
         heads = np.unique(self.logic.units.heads(checks))
         hashes = longs(checks, HASH_COLUMN)[heads]
-        self.windows.note(marks, hashes, now_us, self.logic.groups(marks))
+        self.windows.note(marks, hashes, now_us, self.number + 1, self.logic.groups(marks))
         self.windows.close(self.logic.lowest(after.meta))
         if not (marks.num_rows or checks.num_rows or has_results):
             return []
-        self._number += 1
+        self.number += 1
         after = replace(after, meta=self.logic.to_store(after.meta))
         note = Note(
-            self._number, self._made, self.windows.n_open, before, after, self._upto, counts, now_us, marks, checks
+            self.number, self._made, self.windows.n_open, before, after, self._upto, counts, now_us, marks, checks
         )  # fmt: skip
         return records.encode(note)
+
+    def first(self, stands: Standing) -> list[bytes]:
+        """The note of a log in which nothing happened so far."""
+        marks, checks = (schema.empty_table() for schema in self.logic.outputs[MARKS:])
+        self.number += 1
+        return records.encode(
+            Note(self.number, self._made, 0, stands, stands, self._upto, marks=marks, checks=checks)
+        )
+
+    @property
+    def oldest_needed(self) -> int:
+        """The number of the oldest note that a scan would have to read."""
+        return min(self.number, self.windows.oldest_noted)
 
     # --- a restore ---
 
@@ -88,16 +102,16 @@ class Recorder:
     def resume(self, found: Restored | None) -> None:
         """Go on behind the newest note; None: from the beginning."""
         if found is None:
-            self._number, self._upto = 0, BEFORE_ALL
+            self.number, self._upto = 0, BEFORE_ALL
             self.windows.forget()
             return
-        self._number, self._upto = found.newest.number, found.newest.upto
+        self.number, self._upto = found.newest.number, found.newest.upto
         marks = found.windows
         kinds = np.where(longs(marks, KIND) == Kind.CLOSED, Kind.CLOSED, Kind.OPENED)
         groups = self.logic.groups(marks)
         groups = np.zeros(marks.num_rows, dtype=np.int64) if groups is None else groups
         numbers = longs(marks, NUMBER)
-        self.windows.resume(longs(marks, HASH_COLUMN), kinds, numbers, groups, found.since_us)
+        self.windows.resume(longs(marks, HASH_COLUMN), kinds, numbers, groups, found.since_us, found.noted)
 
     def dealt_out(self, found: Restored, partition: int, partitions: int) -> tuple[pa.Table, pa.Table]:
         """(state rows, which window takes which rows) of one partition."""

@@ -56,6 +56,8 @@ class OpenWindows:
         """Of the newest record without state: OPENED or CLOSED."""
         self._sharing: I64 = self._hashes
         """How many windows have this hash."""
+        self._noted: I64 = self._hashes
+        """The note that has the newest record."""
         self._groups: I64 = self._hashes
         """What closes together: the pane of windows over time, 0 of others."""
         self._by_group: Counter[int] = Counter()
@@ -63,6 +65,11 @@ class OpenWindows:
     @property
     def n_open(self) -> int:
         return sum(self._by_group.values())
+
+    @property
+    def oldest_noted(self) -> int:
+        """The oldest note that has the newest record of a window; very late if there is no window."""
+        return int(self._noted.min(initial=np.iinfo(np.int64).max))
 
     # --- which are due ---
 
@@ -90,9 +97,11 @@ class OpenWindows:
 
     # --- what is written ---
 
-    def note(self, marks: pa.Table, checked: I64, now_us: int, groups: I64 | None = None) -> None:
-        """A step's records are about to be written. `checked`: hashes of windows whose state is; `groups`: of the marks. StateError if
-        they cannot be true."""
+    def note(
+        self, marks: pa.Table, checked: I64, now_us: int, number: int, groups: I64 | None = None
+    ) -> None:
+        """A step's records are about to be written. `checked`: hashes of windows whose state is; `number`: of the note; `groups`: of
+        the marks. StateError if they cannot be true."""
         hashes, kinds, numbers = (_longs(marks, name) for name in (HASH_COLUMN, KIND, NUMBER))
         new = np.asarray(single(marks.column(NEW)).to_numpy(zero_copy_only=False), dtype=np.bool_)
         groups = np.zeros(len(hashes), dtype=np.int64) if groups is None else groups
@@ -104,6 +113,8 @@ class OpenWindows:
         for own, values in ((self._kinds, kinds), (self._numbers, numbers), (self._groups, groups)):
             own[at] = values
         self._since[at] = self._asked[at] = now_us
+        told = np.concatenate((at, self._hashes.searchsorted(checked)))
+        self._noted[told[self._sharing[told] == 1]] = number  # of several only one may have been told of
 
     def close(self, low: int) -> int:
         """Windows of groups below `low` are closed; how many were."""
@@ -113,7 +124,7 @@ class OpenWindows:
             self._keep(self._groups >= low)
         return closed
 
-    def resume(self, hashes: I64, kinds: I64, numbers: I64, groups: I64, since: I64) -> None:
+    def resume(self, hashes: I64, kinds: I64, numbers: I64, groups: I64, since: I64, noted: I64) -> None:
         """Begin with what a scan found, a window each."""
         self.forget()
         self._shot_us = None
@@ -124,7 +135,11 @@ class OpenWindows:
         chosen = order[first]
         self._hashes = hashes[first]
         self._kinds, self._numbers, self._groups = (each[chosen].copy() for each in (kinds, numbers, groups))
-        self._since, self._asked = since[chosen].copy(), since[chosen].copy()
+        self._since, self._asked, self._noted = (
+            since[chosen].copy(),
+            since[chosen].copy(),
+            noted[chosen].copy(),
+        )
         self._sharing = np.diff(np.flatnonzero(first), append=len(hashes))
         self._by_group = Counter(groups.tolist())
 
@@ -171,12 +186,12 @@ class OpenWindows:
         zeros = np.zeros(len(fresh), dtype=np.int64)
         for name, values in (
             ("_since", zeros), ("_asked", zeros), ("_numbers", zeros), ("_kinds", zeros), ("_sharing", times),
-            ("_groups", groups), ("_hashes", fresh),
+            ("_groups", groups), ("_noted", zeros), ("_hashes", fresh),
         ):  # fmt: skip
             setattr(self, name, np.insert(getattr(self, name), places, values))
 
     def _keep(self, kept: Bools) -> None:
-        for name in ("_hashes", "_since", "_asked", "_numbers", "_kinds", "_sharing", "_groups"):
+        for name in ("_hashes", "_since", "_asked", "_numbers", "_kinds", "_sharing", "_groups", "_noted"):
             setattr(self, name, getattr(self, name)[kept])
 
 

@@ -95,6 +95,8 @@ class Restored:
     """A row per window: columns of marks; ordinal and row are those behind which it takes rows."""
     since_us: I64
     """The time of the input when its newest record was written."""
+    noted: I64
+    """The number of the note that has it."""
     start: Standing | None
     """Where the replay begins. None: there is nothing to replay."""
     notes: int
@@ -213,9 +215,10 @@ class BackwardScan:
         state = pa.concat_tables(tables)
         order = np.argsort(_longs(state, HASH_COLUMN), kind="stable")
         times = np.array([note.now_us for note in self.notes], dtype=np.int64)
+        noted = np.array([note.number for note in self.notes], dtype=np.int64)
         start = self._start(where, kinds)
-        counted = (len(self.notes), self.bytes)
-        return Restored(newest, state.take(pa.array(order)), found, times[where], start, *counted)
+        told = (times[where], noted[where], start, len(self.notes), self.bytes)
+        return Restored(newest, state.take(pa.array(order)), found, *told)
 
     def _state_of(self, checks: pa.Table, chosen: pa.Table) -> pa.Table:
         """The state rows of the chosen windows."""

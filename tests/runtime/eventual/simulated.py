@@ -19,7 +19,6 @@ from holdfast.operators.aggregates.eventual import (
     BEYOND,
     END,
     End,
-    WINDOWS,
     EventualCounted,
     EventualWindowed,
     Replay,
@@ -157,13 +156,13 @@ class SimulatedOperator:
         newest = found.newest
         if found.start is not None:
             state = self._replay(found, state, cut)
-        kept = [tuple(s for s in segments if not s.name.startswith(WINDOWS)) for segments in state]
+        kept = [segments[1:] for segments in state]
         self.state, self.meta, self.next = kept, newest.after.meta, newest.after.source
         return found
 
     def _written(self, found: Restored, partition: int) -> Segments:
         state, windows = self.recorder.dealt_out(found, partition, self.partitions)
-        made = [write_segment(self.directory, f"{WINDOWS}{partition}", windows)]
+        made = [write_segment(self.directory, f"taking-{partition}", windows)]
         if state.num_rows:
             made.append(write_segment(self.directory, f"restored-{partition}", state))
         return tuple(made)

@@ -7,16 +7,13 @@ import random
 import pytest
 from sampling import Extent
 from simulated import (
-    INPUT,
     Row,
-    SimulatedLog,
-    SimulatedOperator,
     counted,
     naive_counted,
     naive_timed,
     run_with_kills,
-    told,
     timed,
+    told,
 )
 
 from holdfast.state.eventual.books import Pace
