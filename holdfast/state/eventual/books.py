@@ -89,7 +89,7 @@ class OpenWindows:
         fallen_due = passed_us * shots // every
         if not fallen_due:
             return self._hashes[:0]
-        self._shot_us = now_us
+        self._shot_us = now_us - passed_us % max(every // shots, 1)
         at_once = -(-len(slow) // shots) * min(fallen_due, shots)
         oldest = slow[np.lexsort((self._since[slow], self._asked[slow]))[:at_once]]
         self._asked[oldest] = now_us

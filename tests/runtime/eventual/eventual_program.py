@@ -61,8 +61,10 @@ def results(here: Path) -> Counter[tuple[Any, ...]]:
 
 if __name__ == "__main__":
     *said, directory = sys.argv[1:]
-    made = topology(Path(directory), said[0])
+    made = topology(Path(directory), said[0], 100 if "spark" in said else 23)
     if "spark" in said:
-        made.run(master="local[2]", until="available")
+        from holdfast.runtime.engines.spark.session import make_session
+
+        made.run(make_session("eventual", "local[2]", {}), until="available")
     else:
         run_local(made)
