@@ -23,6 +23,7 @@ from sampling import Extent
 import holdfast as hf
 from holdfast import failpoints
 from holdfast.errors import StepFailed
+from holdfast.log.look.printer import print_segment
 from holdfast.testing import run_local
 
 PROGRAM = Path(eventual_program.__file__)
@@ -63,7 +64,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[Any]]:
 
 def test_killed_at_any_failpoint(extent: Extent, tmp_path: Path, golden: dict[str, Counter[Any]]) -> None:
     cases = list(itertools.product(WHATS, POINTS))
-    for number, (what, point) in enumerate(extent.of(cases, 1, per=lambda case: case[1])):
+    for number, (what, point) in enumerate(extent.of(cases, 1, per=lambda case: case[0])):
         here = tmp_path / f"{number}"
         here.mkdir()
         eventual_program.fill(here)
@@ -136,3 +137,15 @@ def test_readers_of_the_log_never_see_records(tmp_path: Path) -> None:
     assert log.reader().read_all().column_names == ["k", "window_rows", "n", "total", "top"]
     assert log.reader().read_all().num_rows == log.bounds().end
     assert next(log.notes("output")).payload
+
+
+def test_the_printer_shows_records(tmp_path: Path) -> None:
+    eventual_program.fill(tmp_path, 100)
+    run_local(eventual_program.topology(tmp_path, "rows"))
+    (tail,) = (tmp_path / "output").rglob("*.tail")
+    told = print_segment(tail, hf.Log(tmp_path / "output").facts)["notes"]
+    assert "note 1: 0 records, 0 windows open" in told[0]
+    assert any(line.startswith("  opened") and "k=" in line for line in told)
+    assert any(line.startswith("  closed") for line in told)
+    last = [line for line in told if ": note " in line][-1]
+    assert "windows open, rows up to 0:99" in last
