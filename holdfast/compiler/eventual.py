@@ -59,7 +59,7 @@ def check_sink(graph: Graph, operator: Operator) -> None:
         raise _refused(
             operator,
             f"is read by {found}, and records of windows stand in the one log that has the results",
-            f"Write {EXAMPLE}; others read that log by hf.LogSource(path).",
+            f"Write {EXAMPLE}; others read that log by hf.LogSource(path), or behind .persist(name) in its place.",
         )
     spec = logs[0].spec
     if isinstance(spec, SinkSpec) and (spec.on_error != "fail" or len(logs[0].inputs[0].streams) != 1):

@@ -114,6 +114,18 @@ class Source(ABC):
         thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and
         need no `wake`. Never call it while holding a lock that `next_slice` takes."""
 
+    def attached(self, topology: str, name: str) -> None:
+        """A run begins in which the source has this name; comes before `open`."""
+
+    def awaits_more(self) -> bool:
+        """Whether rows that belong to a bounded run are still to come, because another part of it makes them. Asked before
+        `next_slice`: while it is so, None of that does not mean the end."""
+        return False
+
+    def kept(self, snapshots: Sequence[Any], epoch: int | None) -> None:
+        """The run may go back to these snapshots, as of `epoch` (None: outside of regions), and to none before. Called now and
+        then, by another thread than the others are; must not fail for want of space."""
+
     def finish(self) -> bool:
         """The run is to end in order. A source that receives rows by itself takes in nothing more and answers True: it is asked
         for what it has received until `next_slice` answers None. Others answer False and are asked no more: the next run goes
@@ -198,6 +210,8 @@ class SinkContext:
         fn(i) for i in items
     ]
     """Run an importable function over items where the data lies (Spark tasks), in background priority."""
+    must_end: Callable[[], bool] = lambda: False
+    """True when the run ends: a sink that waits for something waits no more."""
     refuse: Callable[[Any, Exception | str], None] = _refuse_nothing
     """Called within `write_*`: this row (a mapping or a Row) was not written and will not be; why. With on_error="stream" it is
     in the stream of errors, with the step; else the error is raised."""
@@ -227,6 +241,8 @@ class Sink(ABC):
     """What is particular to the sink outside of regions, for `explain()`."""
     keeps_notes: ClassVar[bool] = False
     """True if it is a log, in which an operator can keep what it must not forget beside its rows."""
+    leads_to: str | None = None
+    """The operator of the same topology that reads what is written: this is one end of a persisted stream."""
     wants_positions: bool = False
     """True if rows should come with their positions, where they have any: it keeps the last row of a key."""
 

@@ -35,6 +35,7 @@ from holdfast.language.operators.hosted_python import HostedVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
+from holdfast.language.operators.persist import PersistVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.poison import Poison, PoisonThen, checked_poison
 from holdfast.language.schema import to_arrow
@@ -46,7 +47,15 @@ EXPRESSION_CURE = "Give SQL text such as 'amount > 10', or a Spark Column such a
 
 @dataclass(frozen=True, slots=True)
 class Stream(
-    EventTimeVerbs, AggregateVerbs, RowVerbs, JoinVerbs, LookupVerbs, KeyedVerbs, HostedVerbs, AsyncVerbs
+    EventTimeVerbs,
+    AggregateVerbs,
+    RowVerbs,
+    JoinVerbs,
+    LookupVerbs,
+    KeyedVerbs,
+    HostedVerbs,
+    AsyncVerbs,
+    PersistVerbs,
 ):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
 

@@ -96,8 +96,9 @@ class Job(Run):
         try:
             self._use_stored_schemas()
             consistent = become_consistent(self.graph, self._store)
-            has_store = self._store is not None
-            self.plan = compile_graph(self.graph, self._engine.analyser(), consistent, has_store=has_store)
+            has_store, logs = self._store is not None, None if self._store is None else self._store.logs
+            analyser = self._engine.analyser()
+            self.plan = compile_graph(self.graph, analyser, consistent, has_store=has_store, logs=logs)
             if self.plan.regions and self._store is None:
                 names = ", ".join(repr(str(region.name)) for region in self.plan.regions)
                 raise ConfigError(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import Clock
+from holdfast.compiler.persisted import recovers_from_log
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
 from holdfast.compiler.regions import can_read_again
 from holdfast.compiler.traverse import sinks_behind
@@ -40,6 +41,8 @@ from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.preserved_queue import PreservedQueue, WhenParked
 from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.loss_budgets import LossBudgets
+from holdfast.runtime.persisted.recovering_life import RecoveringLife
+from holdfast.runtime.persisted.streams import PersistedStreams
 from holdfast.runtime.poisoned_elements import PoisonedElements
 from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.aware_trigger import AwareTrigger
@@ -84,6 +87,7 @@ class Wiring:
         self.connections: dict[ConnectionId, Connection] = {
             c.id: self._connection(c) for c in plan.connections
         }
+        self._persisted = PersistedStreams(plan, around.store)
         self._repeated: list[tuple[ConnectionPlan, int]] = []
         self.budgets = LossBudgets(
             graph, plan, around.store, around.feed.announce, self._use_of, self._park, self._keep_all
@@ -125,6 +129,9 @@ class Wiring:
 
     def wire(self) -> None:
         around, by_name = self._around, {region.name: region for region in self.plan.regions}
+        for op in self.plan.graph.operators.values():
+            if isinstance(op.spec, SourceSpec):
+                op.spec.source.attached(self.plan.graph.name, op.name)
         self._open_sinks()
         for region in self.plan.regions:
             self._add_region(region)
@@ -138,6 +145,7 @@ class Wiring:
             around.feed.subscribe(loop.metrics.on_event)
             if element.region is not None:
                 self._live_in_region(loop, by_name[element.region])
+        self._persisted.connect(self.loops, self.regions)
 
     def _open_sinks(self) -> None:
         around = self._around
@@ -153,9 +161,14 @@ class Wiring:
                     token=around.token,
                     check_owner=around.store.check_owner if around.store is not None else lambda: None,
                     run_tasks=around.engine.run_tasks,
+                    must_end=partial(self._must_end, op.name),
                     refuse=partial(self._refuse, op.name),
                 )
                 op.spec.sink.open(context)
+
+    def _must_end(self, sink: OperatorName) -> bool:
+        loops = (loop for loop in self.loops.values() if any(run.name == sink for run in loop.worker.sinks))
+        return any(loop.stopping for loop in loops)
 
     def _refuse(self, sink: OperatorName, row: Any, error: Exception | str) -> None:
         """A sink cannot write a row: its element, which is wired after it was opened, tells of it."""
@@ -198,6 +211,7 @@ class Wiring:
     def find_beginnings(self, bounded: bool) -> None:
         """Find where sources, regions and elements outside of them go on. Writes nothing before all is found."""
         self._books.read()
+        self._persisted.check()
         self._place_sources()
         for region in self.regions.values():
             region.look()
@@ -216,6 +230,7 @@ class Wiring:
         told = [region.change for region in self.regions.values() if region.change is not None]
         self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
         self._books.begin()
+        self._persisted.remember()
         self._create_entries()
         for life in self.alone:
             life.on_loss = self.budgets.check
@@ -240,14 +255,13 @@ class Wiring:
 
     def _live_alone(self, loop: ElementLoop, bounded: bool) -> None:
         around = self._around
+        seam = (around.engine, around.feed.announce, around.fail)
         if (recording := recording_of(loop.worker)) is not None:
-            account = self._books.account_of(loop.name)
-            life = EventualLife(loop, recording, account, around.engine, around.feed.announce, around.fail)
-            life.bounded = bounded
+            EventualLife(loop, recording, self._books.account_of(loop.name), *seam).bounded = bounded
             return
         own = OwnCheckpoints(loop.worker, around.store, around.clock, around.feed.announce)
-        alone = AloneLife(loop, self._books, own, around.engine, around.feed.announce, around.fail)
-        alone.bounded = bounded
+        made = RecoveringLife if recovers_from_log(loop.plan) else AloneLife
+        made(loop, self._books, own, *seam).bounded = bounded
 
     def _epochs(self) -> dict[ElementName, Epoch]:
         """The newest epochs of the elements' regions."""
@@ -307,9 +321,9 @@ class Wiring:
 
     def more_status(self) -> dict[str, Any]:
         """For the status: how the program differs from the one before, and loss budgets."""
-        change, budgets = self.program_change, self.budgets.status()
+        change, budgets, logs = self.program_change, self.budgets.status(), self._persisted.status()
         told: dict[str, Any] = {} if change is None else {"program_changed": list(change.changes)}
-        return {**told, **({"loss_budgets": budgets} if budgets else {})}
+        return {**told, **({"loss_budgets": budgets} if budgets else {}), **({"logs": logs} if logs else {})}
 
     def how_it_begins(self, until: str | None) -> Iterator[RunEvent]:
         """What is told when all is found and the threads start."""

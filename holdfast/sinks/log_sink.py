@@ -7,6 +7,7 @@ numbers too. So nothing is staged elsewhere: prepare waits until what was append
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -67,9 +68,13 @@ class LogSink(StagedSink):
         self._schema: pa.Schema | None = None
         self._log: Log | None = None
         self._writer: LogWriter | None = None
+        self._making = threading.RLock()
+        """A step may write its first rows while an epoch without any is sealed: one of them makes the log."""
         self._under_way: list[Pending] = []
         self._tag = 1
         """The first epoch that may cover what is written now."""
+        self.note: bytes | None = None
+        """What is written together with rows, if anything."""
 
     def check_columns(self, schema: pa.Schema) -> None:
         self._schema = pa.schema([field for field in schema if field.name not in POSITION_COLUMNS])
@@ -85,17 +90,19 @@ class LogSink(StagedSink):
 
     def _reopen(self) -> None:
         """Without becoming the writer: that comes with the first change."""
-        self.close()
-        self._log, self._writer = self._at_path(), None
+        with self._making:
+            self.close()
+            self._log, self._writer = self._at_path(), None
 
     def _appending(self, schema: pa.Schema) -> LogWriter:
         """Ready to append. The log is made now if it is not there."""
-        if self._writer is None:
-            if not self._opened.exists:
-                self._log = self._at_path(schema=schema, origin=self._origin)
-            self._refuse_others()
-            self._writer = self._opened.writer(self._run.sink)
-        return self._writer
+        with self._making:
+            if self._writer is None:
+                if not self._opened.exists:
+                    self._log = self._at_path(schema=schema, origin=self._origin)
+                self._refuse_others()
+                self._writer = self._opened.writer(self._run.sink)
+            return self._writer
 
     def _at_path(self, **settings: Any) -> Log:
         return Log(self._path, time=self._time, take_over=self.is_staged, **self._limits, **settings)
@@ -125,13 +132,16 @@ class LogSink(StagedSink):
         kept = table.drop_columns([name for name in POSITION_COLUMNS if name in table.column_names])
         try:
             writer = self._appending(kept.schema)
+            note = self.note
             if kept.num_rows:
-                pending = writer.append(kept, epoch=self._tag if self.is_staged else NO_EPOCH)
+                pending = writer.append(kept, epoch=self._tag if self.is_staged else NO_EPOCH, note=note)
                 if self.is_staged:
                     self.stage(pending)
                     self._under_way = [each for each in self._under_way if not each.is_done] + [pending]
                 else:
                     pending.result()
+            elif note is not None:
+                writer.note(note)
         except HoldfastError:
             if not self.is_staged:
                 self._reopen()
@@ -178,10 +188,9 @@ class LogSink(StagedSink):
         return int(done.position or 0)
 
     def keep_from(self, position: int) -> None:
-        """Notes and rows from this position on stay, whatever limits say."""
-        if any(limit is not None for limit in self._limits.values()):
-            self._opened.pin(self._run.sink, position)
-            fp("eventual.pinned")
+        """Notes and rows from this position on stay, whatever limits say and whoever has them behind."""
+        self._opened.pin(self._run.sink, position)
+        fp("eventual.pinned")
 
     # --- an epoch ---
 

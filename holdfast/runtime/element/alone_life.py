@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from holdfast.errors import NoSpaceError, PoisonFound
+from holdfast.errors import PoisonFound
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
 from holdfast.protocol import autonomous
@@ -19,20 +20,19 @@ from holdfast.protocol.accounts import Account, Covered
 from holdfast.runtime.element.account_books import AccountBooks, Uncounted, told
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import OutsideLife
-from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.loop import ElementLoop, until_space
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now, uncounted_of
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import OperatorsKilled, check_engine, gave_up, is_fatal, own_failure, story_of
-from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING
+from holdfast.runtime.runs.source_seats import LettingGo, positions_of
 from holdfast.runtime.source_positions import KnownPosition
-from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, ElementGaveUp, ElementPaused
+from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, ElementGaveUp
 from holdfast.runtime.telling.feed import Announce
 
-SPACE_PROBE_S = 0.5
 RETRY_S = 0.1
 """How long to wait after sources or operators could not be made ready; twice as long after each further failure."""
 UNCOUNTED_MAX = 256
@@ -69,6 +69,7 @@ class AloneLife(OutsideLife):
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
+        self._let_go = LettingGo(loop.worker.sources, loop.clock)
         self._seats: dict[OperatorName, Any] = {}
         """Positions of the sources behind all that was taken."""
         self._astray: tuple[OperatorName, ...] = ()
@@ -126,13 +127,17 @@ class AloneLife(OutsideLife):
         return True
 
     def begin(self) -> None:
-        known = self._books.ledger.positions
         for run in self._loop.worker.sources:
             run.dry = run.closed = False
-            self._seats[run.name] = known[run.name].state if run.name in known else None
+            self._seats[run.name] = self._beginning(run.name)
             run.source.seek(self._seats[run.name])
         self._own.aging.taken_s = self._books.ledger.taken_s.get(self._loop.name)
         self._feed(autonomous.Begin())
+
+    def _beginning(self, name: OperatorName) -> Any:
+        """Where a source goes on; None: at its beginning."""
+        known = self._books.ledger.positions
+        return known[name].state if name in known else None
 
     def turn(self) -> bool:
         is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
@@ -177,7 +182,11 @@ class AloneLife(OutsideLife):
         self._own.aging.took_rows()
         at = self._loop.clock.wall()
         places = {id: self._loop.ends.inputs[id].taken for id in work.parcels}
-        self._feed(autonomous.Gathered(places, work.rows, at))
+        self._feed(autonomous.Gathered(places, self._at_risk(work), at))
+
+    def _at_risk(self, work: Work) -> int:
+        """Rows that are lost if the step does not come to its end."""
+        return work.rows
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
@@ -240,6 +249,7 @@ class AloneLife(OutsideLife):
         self._recount()
         self._feed(autonomous.InputsOver())
         self._note_uploads(wait=True)
+        self._let_go(self._seats, at_once=True)
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
@@ -363,23 +373,15 @@ class AloneLife(OutsideLife):
 
     def _save(self, account: Account) -> None:
         """A full disk stops this element until there is space again; it neither loses rows nor ends the run."""
-        positions = {
-            run.name: KnownPosition(run.source.snapshot(), run.source.describe())
-            for run in self._loop.worker.sources
-        }
+        positions = positions_of(self._loop.worker.sources)
         self._seats = {name: known.state for name, known in positions.items()}
         uncounted = [Uncounted(name, piece.detail, True) for name, piece in self._uncounted]
         uncounted += [Uncounted(name, piece.detail, False) for name, piece in uncounted_of(self._work)]
-        waited = False
-        while True:
-            try:
-                self._books.save(account, positions, uncounted, self._own.aging.taken_s)
-                return
-            except NoSpaceError as error:
-                if self._loop.stopping:
-                    raise Interrupted from error  # rows whose position is not saved must not be handed out
-                if not waited:
-                    self._announce(ElementPaused(self._loop.name, str(error)))
-                waited = True
-                self._loop.metrics.waiting = "space in the store"
-                time.sleep(SPACE_PROBE_S)
+        self._keep(account, positions, uncounted)
+        self._let_go(self._seats)
+
+    def _keep(
+        self, account: Account, positions: dict[OperatorName, KnownPosition], uncounted: list[Uncounted]
+    ) -> None:
+        save = partial(self._books.save, account, positions, uncounted, self._own.aging.taken_s)
+        until_space(save, self._loop, self._announce)

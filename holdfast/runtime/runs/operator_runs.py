@@ -95,10 +95,11 @@ class SourceRun(Remembering):
     def next_slice(self) -> Slice | None:
         if self._is_over:
             return None
+        waits = self.source.awaits_more()
         piece = self.source.next_slice()
-        if piece is None and self.closes and not self.closed:
+        if piece is None and self.closes and not self.closed and not waits:
             self.closed, piece = True, CLOSING
-        self.dry = piece is None
+        self.dry = piece is None and not waits
         return piece
 
     @property

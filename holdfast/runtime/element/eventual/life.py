@@ -214,7 +214,8 @@ def recording_of(worker: Worker) -> Recording | None:
             assert isinstance(run, KeyedRun)
             made = str(worker.plan.fingerprint[op.name])
             sink = _sink_behind(worker, op.name)
-            return Recording(run.task, sink, worker.engine, worker.clock, form.eventual, made)
+            source = worker.sources[0].source
+            return Recording(run.task, sink, source, worker.engine, worker.clock, form.eventual, made)
     return None
 
 

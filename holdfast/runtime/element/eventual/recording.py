@@ -16,6 +16,7 @@ import pyarrow as pa
 from holdfast.clock import Clock, Every
 from holdfast.ids import OperatorName
 from holdfast.language.checkpoint_form import Eventual
+from holdfast.language.connectors import Source
 from holdfast.operators.aggregates.eventual import CHECKS, MARKS, RESULTS, TellingLogic
 from holdfast.operators.aggregates.recording import Recorder
 from holdfast.runtime.engines.engine import (
@@ -41,7 +42,14 @@ class Recording:
     """Of one operator. Called by the element's thread."""
 
     def __init__(
-        self, task: KeyedTask, sink: LogSink, engine: Engine, clock: Clock, form: Eventual, made: str
+        self,
+        task: KeyedTask,
+        sink: LogSink,
+        source: Source,
+        engine: Engine,
+        clock: Clock,
+        form: Eventual,
+        made: str,
     ) -> None:
         assert isinstance(task.logic, TellingLogic)
         self.task = task
@@ -51,10 +59,12 @@ class Recording:
         self.before: Any = None
         """The source's snapshot before the step that comes next, and behind it. Set before each step."""
         self.after: Any = None
+        self._source = source
         self._engine = engine
         self._clock = clock
-        self._places: deque[tuple[int, int]] = deque()
-        """(number, position in the log) of notes that may be needed."""
+        self._places: deque[tuple[int, int, Any]] = deque()
+        """(number, position in the log, the source's snapshot before it) of notes that may be needed."""
+        self._kept = -1
         self._pins = Every(clock, PIN_S, at_once=False)
 
     @property
@@ -84,17 +94,20 @@ class Recording:
 
     def _append(self, results: pa.Table, notes: list[bytes]) -> None:
         position = self.sink.append_noted(results, notes)
-        self._places.append((self.recorder.number, position))
+        self._places.append((self.recorder.number, position, self.before))
         if self._pins.due():
             self._let_go()
 
     def _let_go(self) -> None:
-        """What lies before the oldest note that a scan would read is needed no more."""
+        """What lies before the oldest note that a scan would read is needed no more, nor are rows of the input before its step."""
         oldest = self.recorder.oldest_needed
         while len(self._places) > 1 and self._places[1][0] <= oldest:
             self._places.popleft()
-        if self._places and self._places[0][0] <= oldest:
-            self.sink.keep_from(self._places[0][1])
+        number, position, snapshot = self._places[0]
+        if number <= oldest and position > self._kept:
+            self.sink.keep_from(position)
+            self._source.kept([snapshot], None)
+            self._kept = position
 
     # --- restores ---
 
@@ -108,6 +121,7 @@ class Recording:
     def begin(self, snapshot: Any) -> None:
         """Nothing was ever written: note where the source begins, so that another run begins there too."""
         self.sink.keep_from(0)
+        self.before = snapshot
         empty = [schema.empty_table() for schema in self.logic.outputs]
         self._append(empty[RESULTS], self.recorder.first(Standing(snapshot)))
 
