@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.bench.checkpoints import plots
 from holdfast.bench.meteor.plots import draw_meteor
 from holdfast.bench.regions.plots import draw_regions
+from holdfast.bench.subjects.cec_plot import draw_cec
 
 
 def draw(result: Mapping[str, Any], directory: Path) -> list[Path]:
@@ -17,4 +18,6 @@ def draw(result: Mapping[str, Any], directory: Path) -> list[Path]:
         return draw_meteor(result, directory)
     if result["bench"] == "regions":
         return draw_regions(result, directory)
+    if result["bench"] == "cec":
+        return draw_cec(result, directory)
     return plots.draw(result, directory)

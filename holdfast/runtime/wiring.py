@@ -112,8 +112,7 @@ class Wiring:
     def let_all_in(self) -> bool:
         """The run ends: senders need not wait for parked regions that keep their input. True if one did."""
         queues = [each for each in self.connections.values() if isinstance(each, PreservedQueue)]
-        waited = [queue.let_all_in() for queue in queues]
-        return any(waited)
+        return sum(queue.let_all_in() for queue in queues) > 0
 
     @property
     def in_regions(self) -> list[RegionLife]:
@@ -178,8 +177,8 @@ class Wiring:
     def _add_region(self, plan: RegionPlan) -> None:
         around = self._around
         assert around.store is not None
-        live = around.engine.live
-        epochs = RegionEpochs(self.plan, plan, around.store, around.identity, around.token, live)
+        identity = (around.identity, around.token)
+        epochs = RegionEpochs(self.plan, plan, around.store, *identity, around.engine.live)
         region = Region(plan, epochs, around.signals, around.clock, around.feed.announce, around.fail)
         self.regions[plan.name] = region
         around.feed.subscribe(region.metrics.on_event)
@@ -202,8 +201,7 @@ class Wiring:
         with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
         if isinstance(side.trigger, AwareTrigger) and with_state:
             report = partial(side.turned, loop.name)
-            by_itself = bool(loop.worker.threaded)
-            life.sizes = SizeWatch(with_state, self._around.clock, report, by_itself)
+            life.sizes = SizeWatch(with_state, self._around.clock, report, bool(loop.worker.threaded))
             side.trigger.watches[loop.name] = life.sizes
 
     # --- where everything goes on -------------------------------------------------------------------------------
@@ -347,9 +345,8 @@ class Wiring:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]
         if region is not None and region.epoch:
             return f"epoch {region.epoch}"
-        if isinstance(loop.life, EventualLife):
-            return "where the log of its results says"
-        return "the beginning" if run.beginning is None else "where an earlier run left it"
+        known = "the beginning" if run.beginning is None else "where an earlier run left it"
+        return "where the log of its results says" if isinstance(loop.life, EventualLife) else known
 
     # --- what was lost ------------------------------------------------------------------------------------------
 

@@ -286,6 +286,8 @@ class ElementGaveUp(RunEvent):
     kind: ClassVar[str] = "element.gave_up"
     element: str
     reason: str
+    keeps_input: bool = False
+    """Nothing is thrown away: the next run goes on where this one stood."""
 
 
 @dataclass(frozen=True, slots=True)

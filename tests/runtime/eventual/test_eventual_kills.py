@@ -24,6 +24,7 @@ import holdfast as hf
 from holdfast import failpoints
 from holdfast.errors import StepFailed
 from holdfast.log.look.printer import print_segment
+from holdfast.runtime.element.eventual import life, recording
 from holdfast.testing import run_local
 
 PROGRAM = Path(eventual_program.__file__)
@@ -112,8 +113,9 @@ def test_a_step_that_fails_is_done_again_and_nothing_twice(
 
 
 def test_an_element_that_fails_again_and_again_gives_up_and_loses_nothing(
-    tmp_path: Path, golden: dict[str, Counter[Any]]
+    tmp_path: Path, golden: dict[str, Counter[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(life, "RETRY_S", 0.001)
     eventual_program.fill(tmp_path)
     with armed("step.end=raise@7+"), pytest.raises(StepFailed, match="6 times in a row"):
         run_local(eventual_program.topology(tmp_path, "rows"))
@@ -149,3 +151,52 @@ def test_the_printer_shows_records(tmp_path: Path) -> None:
     assert any(line.startswith("  closed") for line in told)
     last = [line for line in told if ": note " in line][-1]
     assert "windows open, rows up to 0:99" in last
+
+
+def test_others_read_on_behind_a_persisted_stream(tmp_path: Path, golden: dict[str, Counter[Any]]) -> None:
+    """The log of a persisted stream has the records too: what follows reads each result once, though the aggregate fails."""
+    eventual_program.fill(tmp_path)
+    made = hf.Topology("windows")
+    rows = made.source(hf.LogSource(tmp_path / "input", rows_per_step=23, consumer="windows"), name="input")
+    computed = {"n": hf.count(), "total": hf.sum("v"), "top": hf.max("v")}
+    found = rows.aggregate("k", window=hf.tumbling(rows=7), **computed, name="windows")
+    kept = found.checkpoint(form=eventual_program.FORM).persist("results", path=tmp_path / "results")
+    kept.sink(hf.LogSink(tmp_path / "output"), name="output")
+    with armed("eventual.noted=raise@5"):
+        run_local(made)
+    assert eventual_program.results(tmp_path) == golden["rows"]
+
+
+def test_retention_keeps_what_a_restore_needs(
+    tmp_path: Path, golden: dict[str, Counter[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the results' log nor the input lets go what an open window needs, however short both are kept."""
+    monkeypatch.setattr(recording, "PIN_S", 0.0)
+    monkeypatch.setattr(life, "RETRY_S", 0.001)
+    eventual_program.fill(tmp_path)
+
+    def made() -> hf.Topology:
+        made = hf.Topology("windows")
+        rows = made.source(hf.LogSource(tmp_path / "input", rows_per_step=23, consumer="w"), name="input")
+        computed = {"n": hf.count(), "total": hf.sum("v"), "top": hf.max("v")}
+        found = rows.aggregate("k", window=hf.tumbling(rows=7), **computed, name="windows")
+        found.checkpoint(form=hf.eventual(every=0.001, slow_after=0, shots=1)).sink(
+            hf.LogSink(tmp_path / "output", keep_bytes=0), name="output"
+        )
+        return made
+
+    with armed("step.end=raise@21+"), pytest.raises(StepFailed):
+        run_local(made())
+    output, given = hf.Log(tmp_path / "output", keep_bytes=0), hf.Log(tmp_path / "input")
+    (pin,) = output.pins()
+    (consumer,) = given.consumers()
+    assert 0 < pin.positions[0] <= output.bounds().end
+    assert 0 < consumer.positions[0] < 600
+    before = output.reader().read_all().num_rows
+    for log in (output, given):
+        log.retain()
+        log.close()
+    run_local(made())
+    assert before + hf.Log(tmp_path / "output").reader(before).read_all().num_rows == sum(
+        golden["rows"].values()
+    )

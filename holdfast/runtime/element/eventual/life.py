@@ -190,7 +190,7 @@ class EventualLife(OutsideLife):
         if self._failed_in_a_row > FAILURES_MAX:
             reason = f"failed {self._failed_in_a_row} times in a row: {story_of(error)}"
             self.failure = gave_up(self._loop.name, reason, error)
-            self._announce(ElementGaveUp(self._loop.name, reason))
+            self._announce(ElementGaveUp(self._loop.name, reason, keeps_input=True))
             self._over = True
             return
         self._wait(RETRY_S * 2.0**self._failed_in_a_row, f"another try: {story_of(error)}")
