@@ -248,6 +248,8 @@ class Sink(ABC):
     """Why, for `explain()`."""
     alone: ClassVar[str] = ""
     """What is particular to the sink outside of regions, for `explain()`."""
+    keeps_notes: ClassVar[bool] = False
+    """True if it is a log, in which an operator can keep what it must not forget beside its rows."""
     leads_to: str | None = None
     """The operator of the same topology that reads what is written: this is one end of a persisted stream."""
     wants_positions: bool = False

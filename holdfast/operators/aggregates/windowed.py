@@ -78,10 +78,16 @@ class TimedAggregate(TimedLogic):
         return output.select(self.results.names).cast(self.results)
 
     def outcome(
-        self, kept: Segments, output: pa.Table, late: pa.Table, passage: Passage, arrived: Arrived
+        self,
+        kept: Segments,
+        output: pa.Table,
+        late: pa.Table,
+        passage: Passage,
+        arrived: Arrived,
+        more: Sequence[pa.Table] = (),
     ) -> Applied:
         outputs = [output, late.select(self.input.names).cast(self.input)] if self.late else [output]
-        return Applied(kept, tuple(outputs), passage.meta, left_out(late.num_rows, arrived))
+        return Applied(kept, (*outputs, *more), passage.meta, left_out(late.num_rows, arrived))
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         tables = [opened(segment, self.sums).table for segments in old for segment in segments]
@@ -118,8 +124,15 @@ class WindowedAggregate(TimedAggregate):
         tables = [opened(segment, self.windows.aggregation).table for segment in segments]
         output = self._emit([*tables, fresh], fresh, passage.was, passage.now)
         kept = self._kept(segments, tables, fresh, passage.now, place)
+        more = self.told(arrived, tables, fresh, kept, meta, passage.meta)
         OPENED.forget(set(segments).difference(kept))
-        return self.outcome(kept, output, late, passage, arrived)
+        return self.outcome(kept, output, late, passage, arrived, more)
+
+    def told(
+        self, arrived: Arrived, before: Sequence[pa.Table], fresh: pa.Table, after: Segments, asked: Any, meta: Any
+    ) -> tuple[pa.Table, ...]:  # fmt: skip
+        """What goes to further outputs. `before`: tables of the state; `asked`, `meta`: the `meta` of the step and behind it."""
+        return ()
 
     def _sums(self, arrived: Arrived, passage: Passage) -> tuple[pa.Table, pa.Table]:
         """(sums of the rows that still count, the rows that came too late)."""

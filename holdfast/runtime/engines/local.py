@@ -166,6 +166,9 @@ class LocalEngine(Engine):
     ) -> engine.Loaded:
         return load_segments(task, segments, store, self.live / engine.STATE, self.partitions, spare)
 
+    def collect(self, frame: Frame, schema: pa.Schema) -> pa.Table:
+        return frame
+
     def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [fn(item) for item in items]
 

@@ -292,6 +292,8 @@ class ElementGaveUp(RunEvent):
     kind: ClassVar[str] = "element.gave_up"
     element: str
     reason: str
+    keeps_input: bool = False
+    """Nothing is thrown away: the next run goes on where this one stood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +313,17 @@ class OperatorCheckpointed(RunEvent):
     kind: ClassVar[str] = "operator.checkpoint"
     operator: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsRestored(RunEvent):
+    """An operator went back to what its output log tells: so many windows, read from so many bytes of records, and rows replayed."""
+
+    kind: ClassVar[str] = "operator.windows_restored"
+    operator: str
+    windows: int
+    bytes: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,8 +172,9 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return WARNING if region is None else DEBUG, "element %r failed: %s", (element, reason)
         case e.ElementPaused(element, reason):
             return WARNING, "element %r waits for space: %s", (element, reason)
-        case e.ElementGaveUp(element, reason):
-            return ERROR, "element %r gives up, its input is thrown away: %s", (element, reason)
+        case e.ElementGaveUp(element, reason, keeps_input):
+            then = "nothing is lost" if keeps_input else "its input is thrown away"
+            return ERROR, "element %r gives up, %s: %s", (element, then, reason)
         case e.ElementParked(element, reason):
             return ERROR, "element %r is parked and waits for a person: %s", (element, reason)
         case e.ElementResumed(element):

@@ -207,6 +207,14 @@ class SparkEngine(Engine):
     ) -> engine.Loaded:
         return self._keyed.load(task, segments, store, spare)
 
+    def bring(self, segments: tuple[Segments, ...]) -> tuple[Segments, ...]:
+        return self._keyed.bring(segments)
+
+    def collect(self, frame: Frame, schema: pa.Schema) -> pa.Table:
+        assert isinstance(frame, ReadableRows)
+        assert frame.reader is not None
+        return frame.reader(schema.names)
+
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
     ) -> list[SegmentRef]:
