@@ -110,11 +110,16 @@ class ElementLoop:
     def status(self, now: float) -> dict[str, Any]:
         """For people: figures, and a call into the user's code that does not return."""
         told = self.metrics.as_dict(now)
+        return {**told, "waiting": self.long_call or told["waiting"]}
+
+    @property
+    def long_call(self) -> str:
+        """A call into the user's code that does not return, for people."""
         for run in self.worker.hosted:
             what, age = run.busy(time.monotonic()) or ("", 0.0)
             if age >= LONG_S:
-                told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
-        return told
+                return f"{what} of operator {run.name}, for {age:.0f} s"
+        return ""
 
     def left_out(self) -> Iterator[RowsLate | RowsTimeless | RowsMalformed | GroupSizeChosen]:
         """Late, timeless and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
