@@ -259,7 +259,7 @@ def test_what_a_step_does_by_itself_is_warned_of(
 
 
 def test_what_would_help_a_session_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    context = SimpleNamespace(applicationId="an application", getConf=lambda: {})
+    context = SimpleNamespace(applicationId="an application", getConf=dict)
     with caplog.at_level(logging.INFO, "holdfast"):
         for _ in range(2):
             SparkEngine._hint_once(SimpleNamespace(_context=context))  # type: ignore[arg-type]
