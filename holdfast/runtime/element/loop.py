@@ -25,14 +25,20 @@ from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.runs.keyed_run import KeyedRun
-from holdfast.runtime.telling.events import GroupSizeChosen, RowsLate, RowsMalformed, RowsTimeless
+from holdfast.runtime.telling.events import (
+    GroupSizeChosen,
+    RowsLate,
+    RowsLeftOut,
+    RowsMalformed,
+    RowsTimeless,
+)
 
 ROWS_PER_STEP = 1_000_000
 REST_S = 0.05
 """How long an element with nothing to do rests, unless something wakes it, before it asks its sources again."""
 LONG_S = 2.0
 """A call into the user's code that takes longer is named in the status."""
-LEFT_OUT: Mapping[str, type[RowsLate | RowsTimeless | RowsMalformed]] = {
+LEFT_OUT: Mapping[str, type[RowsLeftOut]] = {
     "late": RowsLate, TIMELESS: RowsTimeless, "malformed": RowsMalformed,
 }  # fmt: skip
 """What operators and sources count of rows that they leave out → how it is told."""
@@ -121,7 +127,7 @@ class ElementLoop:
                 return f"{what} of operator {run.name}, for {age:.0f} s"
         return ""
 
-    def left_out(self) -> Iterator[RowsLate | RowsTimeless | RowsMalformed | GroupSizeChosen]:
+    def left_out(self) -> Iterator[RowsLeftOut | GroupSizeChosen]:
         """Late, timeless and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
         for run in self.worker.runs.values():
             if isinstance(run, KeyedRun) and run.groups is not None:
