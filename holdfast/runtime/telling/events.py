@@ -15,6 +15,7 @@ from holdfast.runtime.telling.loss_events import BudgetResumed as BudgetResumed
 from holdfast.runtime.telling.loss_events import ElementParked as ElementParked
 from holdfast.runtime.telling.loss_events import ElementResumed as ElementResumed
 from holdfast.runtime.telling.row_events import RowsLate as RowsLate
+from holdfast.runtime.telling.row_events import RowsLeftOut as RowsLeftOut
 from holdfast.runtime.telling.row_events import RowsLost as RowsLost
 from holdfast.runtime.telling.row_events import RowsMalformed as RowsMalformed
 from holdfast.runtime.telling.row_events import RowsRepeated as RowsRepeated
