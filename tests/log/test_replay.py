@@ -70,6 +70,7 @@ KILLS = {
 
 
 @pytest.mark.parametrize("kills", KILLS.values(), ids=KILLS)
+@pytest.mark.sampled(keep=1)
 def test_killed_and_gone_on_with_it_is_the_same(
     golden: tuple[Path, dict[str, list[Any]]], tmp_path: Path, kills: list[str]
 ) -> None:

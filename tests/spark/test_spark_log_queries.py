@@ -50,7 +50,7 @@ def filled(path: Path, minutes: int = 20, merged: int = 10) -> hf.Log:
 
 
 @pytest.mark.parametrize("kind", TIMES)
-@pytest.mark.sampled(keep=4)
+@pytest.mark.sampled(keep=2)
 def test_a_frame_has_the_rows_of_a_full_scan_with_a_filter(
     spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
