@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.errors import RegionParkedError as RegionParkedError
+    from holdfast.language.checkpoint_form import eventual as eventual
     from holdfast.language.checkpoint_form import full as full
     from holdfast.language.checkpoint_form import groups as groups
     from holdfast.language.checkpoint_form import incremental as incremental
@@ -119,7 +120,7 @@ _NAMES = {
     "language.operators.windows": "tumbling sliding session",
     "language.operators.joins": "latest",
     "language.operators.rows": "ttl",
-    "language.checkpoint_form": "full groups incremental",
+    "language.checkpoint_form": "eventual full groups incremental",
     "runtime.engines.spark.state_reader": "read_state",
     "log.log": "Log",
     "runtime.replay.replay": "replay Replayed ReplayProgress",

@@ -11,6 +11,7 @@ from holdfast.bench.logs.all import bench_log
 from holdfast.bench.losses.partial import bench_partial
 from holdfast.bench.meteor.bench import LOCAL, bench_meteor
 from holdfast.bench.regions.bench import bench_regions
+from holdfast.bench.subjects.cec import bench_cec
 from holdfast.bench.subjects.database import bench_database
 from holdfast.bench.subjects.join import bench_join
 from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
@@ -29,6 +30,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "stream-join": bench_stream_join,
     "database": bench_database,
     "log": bench_log,
+    "cec": bench_cec,
     "regions": bench_regions,
     "meteor": bench_meteor,
     "meteor-local": partial(bench_meteor, LOCAL),

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -22,6 +22,13 @@ logger = logging.getLogger("holdfast.run")
 File = Annotated[
     str, typer.Argument(help="FILE.py or FILE.py:NAME of a topology in it.", metavar="FILE[:TOPOLOGY]")
 ]
+
+
+class Shipping(NamedTuple):
+    """What the executors get besides the program's own code, as it was given."""
+
+    py_files: Sequence[str]
+    files: Sequence[str]
 
 
 def run_topology(
@@ -40,6 +47,13 @@ def run_topology(
         list[str] | None,
         typer.Option(help="More .py, .zip or .egg files for the executors, separated by commas."),
     ] = None,
+    data_files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--files",
+            help="Files for the executors, separated by commas; tasks find them with SparkFiles.get(NAME).",
+        ),
+    ] = None,
     take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
     log_level: Annotated[
         str | None,
@@ -54,7 +68,8 @@ def run_topology(
     is_live = not as_json and not log_json and sys.stderr.isatty()
     with logs.to_stderr(log_level, log_json, is_live):
         try:
-            status = _run(file, store, until, close, master, conf or (), py_files or (), take_over, is_live)
+            shipping = Shipping(py_files or (), data_files or ())
+            status = _run(file, store, until, close, master, conf or (), shipping, take_over, is_live)
         except Exception as error:
             if not log_json:
                 raise
@@ -76,7 +91,7 @@ def _run(
     close: bool,
     master: str,
     conf: Sequence[str],
-    py_files: Sequence[str],
+    shipping: Shipping,
     take_over: bool,
     is_live: bool,
 ) -> dict[str, Any]:
@@ -87,16 +102,18 @@ def _run(
     place = None if store is None else open_store(store)
 
     from holdfast.cli.show import follow
-    from holdfast.runtime.engines.spark.shipping import check_files, shipped
+    from holdfast.runtime.api import check_early
+    from holdfast.runtime.engines.spark.shipping import check_data, check_files, shipped
 
-    files = check_files(py_files)
+    files, data = check_files(shipping.py_files), check_data(shipping.files)
     session = LazySession("holdfast run", master, settings_of(conf))
     try:
         topology = load_topology(file, session.start)
         if place is not None:
             place.check(topology.name, take_over=take_over)
+        check_early(topology)
         with (
-            shipped(session.start(), program, files),
+            shipped(session.start(), program, files, data),
             follow(enabled=is_live) as on_start,
         ):
             status = topology.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +11,12 @@ import pyarrow as pa
 from holdfast.compiler.analyse import Analyser, analyse
 from holdfast.compiler.composites import mark_composites
 from holdfast.compiler.contexts import check_contexts
+from holdfast.compiler.eventual import check_eventual
 from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
 from holdfast.compiler.loss_budgets import check_budgets, made_consistent
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.paired import keep_pairs
+from holdfast.compiler.persisted import put_logs
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
 from holdfast.compiler.timing import settle_times
@@ -33,11 +36,13 @@ def compile_graph(
     consistent: Collection[OperatorName] = frozenset(),
     *,
     has_store: bool = True,
+    logs: Path | None = None,
 ) -> Plan:
     """Compile a graph; raises TopologyError, naming operator and cure, if it cannot run. `consistent`: operators whose streams have
-    lost more than they may and are consistent from now on. Without a store nothing can be kept."""
+    lost more than they may and are consistent from now on. Without a store nothing can be kept. `logs`: where the logs of persisted
+    streams are whose place nobody gave."""
     validate(graph)
-    graph = mark_composites(graph)
+    graph = put_logs(mark_composites(graph), logs)
     before = find_regions(graph).of if consistent else {}
     if consistent:
         graph = made_consistent(graph, consistent)
@@ -52,9 +57,11 @@ def compile_graph(
     schemas = analyse(graph, analyser)
     regions, elements = independent(regions, fuse(graph, regions))
     connections = connect(graph, regions, elements)
+    planned_elements = tuple(_element(graph, element, connections) for element in elements)
+    check_eventual(graph, planned_elements)
     return Plan(
         graph=graph,
-        elements=tuple(_element(graph, element, connections) for element in elements),
+        elements=planned_elements,
         connections=connections,
         regions=tuple(plan_region(graph, region, elements, connections) for region in regions.regions),
         stamped=stamped,

@@ -4,10 +4,12 @@ become visible."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from holdfast.compiler.eventual import is_eventual
 from holdfast.compiler.paired import pairs_kept_by
+from holdfast.compiler.persisted import Persisted, persisted_in
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import Edge, edges, sinks_behind
 from holdfast.ids import OperatorName
@@ -28,13 +30,19 @@ Names = Mapping[OperatorName, str]
 def explain_text(plan: Plan) -> str:
     """Regions with members, elements, operators, and every sink's guarantee, as aligned tables."""
     parts = [_headline(plan)]
-    parts += [_region(region, _without_store(plan, region)) for region in plan.regions]
+    parts += [_region(plan, region, _without_store(plan, region)) for region in plan.regions]
     parts.append(_titled("elements", ("element", "region", "operators", "reads from"), _element_rows(plan)))
     parts.append(_titled("operators", ("operator", "kind", "what", "order"), _operator_rows(plan)))
     budgets = list(_budget_rows(plan))
     if budgets:
         parts.append(_titled("loss budgets", ("stream of", "may lose", "then"), budgets))
-    sinks = [(each.sink, each.guarantee, each.visible, each.reason) for each in guarantees(plan)]
+    logs = list(_log_rows(plan))
+    if logs:
+        header = ("stream", "written by", "read by", "guarantee", "log", "reason")
+        parts.append(_titled("persistent connections", header, logs))
+    hidden = {each.into for each in persisted_in(plan)}
+    shown = [each for each in guarantees(plan) if each.sink not in hidden]
+    sinks = [(each.sink, each.guarantee, each.visible, each.reason) for each in shown]
     if sinks:
         parts.append(_titled("sinks", ("sink", "guarantee", "visible", "reason"), sinks))
     return "\n\n".join(parts) + "\n"
@@ -42,7 +50,7 @@ def explain_text(plan: Plan) -> str:
 
 def _headline(plan: Plan) -> str:
     counts = [
-        _count(len(plan.graph.operators), "operator"),
+        _count(len(plan.graph.operators) - len(persisted_in(plan)), "operator"),
         _count(len(plan.elements), "element"),
         _count(len(plan.regions), "region"),
     ]
@@ -65,7 +73,13 @@ def _without_store(plan: Plan, region: RegionPlan) -> list[str]:
     ]
 
 
-def _region(region: RegionPlan, more: Sequence[str]) -> str:
+def _names(plan: Plan, names: Iterable[OperatorName]) -> str:
+    """Operators for people: a persisted stream is one, whatever stands for it."""
+    into = {each.into: f"into {each.name}" for each in persisted_in(plan)}
+    return ", ".join(into.get(name, str(name)) for name in names)
+
+
+def _region(plan: Plan, region: RegionPlan, more: Sequence[str]) -> str:
     settings = region.settings
     every = f"every {settings.period_s:g} s"
     when = {"periodic": every, "aware": f"trigger aware, once {every}"}.get(
@@ -76,7 +90,7 @@ def _region(region: RegionPlan, more: Sequence[str]) -> str:
         [
             f"region {region.name}: mode {settings.mode}, {when}{alone}",
             f"  starts   {', '.join(region.starts)}",
-            f"  members  {', '.join(region.members)}",
+            f"  members  {_names(plan, region.members)}",
             *more,
         ]
     )
@@ -85,15 +99,43 @@ def _region(region: RegionPlan, more: Sequence[str]) -> str:
 def _element_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     for element in plan.elements:
         reads = [f"{c.stream}{' (control)' if c.control else ''}" for c in element.inputs]
-        names = ", ".join(operator.name for operator in element.operators)
+        reads += [f"{each.name} (log)" for each in persisted_in(plan) if each.name in _members(element)]
+        names = _names(plan, _members(element))
         yield element.name, element.region or "-", names, ", ".join(reads) or "-"
+
+
+def _members(element: ElementPlan) -> list[OperatorName]:
+    return [operator.name for operator in element.operators]
+
+
+def _log_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    home = {op.name: element for element in plan.elements for op in element.operators}
+    for each in persisted_in(plan):
+        writer, reader = (
+            f"element {home[name].name}" if region is None else f"region {region}"
+            for name, region in ((each.into, each.writing), (each.name, each.reading))
+        )
+        guarantee = "exactly-once" if each.is_exact else "best effort"
+        yield str(each.name), writer, reader, guarantee, each.sink.describe(), _why(each, writer)
+
+
+def _why(each: Persisted, writer: str) -> str:
+    if each.writing is not None:
+        return f"{writer} seals its rows with each epoch, and who reads sees sealed rows only"
+    if each.recovers:
+        return f"{writer} needs no checkpoint: after any failure it goes on behind the last rows in the log"
+    return "rows come at most once, those lost are counted"
 
 
 def _operator_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     ordered = {stream.operator for stream in plan.stamped}
+    logs = persisted_in(plan)
+    into, read = {each.into for each in logs}, {each.name for each in logs}
     for operator in plan.graph.operators.values():
-        order = "positions" if operator.name in ordered else "-"
-        yield operator.name, operator.kind, kind_of(operator).what(operator), order
+        if operator.name not in into:
+            order = "positions" if operator.name in ordered else "-"
+            kind = "persist" if operator.name in read else operator.kind
+            yield operator.name, kind, kind_of(operator).what(operator), order
 
 
 def _budget_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
@@ -122,6 +164,9 @@ def explain_mermaid(plan: Plan) -> str:
         name: "<br/>".join(_quoted(text) for text in (name, operator.kind, notes.get(name, "")) if text)
         for name, operator in plan.graph.operators.items()
     }
+    for log in persisted_in(plan):
+        labels[log.into] = _quoted(f"into {log.name}")
+        labels[log.name] = f"{_quoted(log.name)}<br/>persist"
     lines = ["flowchart LR"]
     for index, region in enumerate(plan.regions):
         inside = [element for element in plan.elements if element.region == region.name]
@@ -135,6 +180,7 @@ def explain_mermaid(plan: Plan) -> str:
         if element.region is None:
             lines += _box(plan, element, ids, labels)
     lines += [f"  {ids[edge.source]} {_arrow(plan, edge)} {ids[edge.target]}" for edge in edges(plan.graph)]
+    lines += [f"  {ids[each.into]} == log ==> {ids[each.name]}" for each in persisted_in(plan)]
     return "\n".join(lines) + "\n"
 
 
@@ -174,12 +220,28 @@ class SinkGuarantee:
 def guarantees(plan: Plan) -> tuple[SinkGuarantee, ...]:
     """The guarantee of every sink, in the order they were written."""
     region_of = {member: region for region in plan.regions for member in region.members}
-    behind = sinks_behind(plan.graph)
+    behind = sinks_behind(plan.graph, logs=False)
     return tuple(
-        _guarantee(plan, operator, operator.spec, region_of.get(operator.name), behind)
+        _through_logs(plan, _guarantee(plan, operator, operator.spec, region_of.get(operator.name), behind))
         for operator in plan.graph.operators.values()
         if isinstance(operator.spec, SinkSpec)
     )
+
+
+def _through_logs(plan: Plan, found: SinkGuarantee) -> SinkGuarantee:
+    """The promise with what the logs before the sink make of it."""
+    behind = sinks_behind(plan.graph)
+    before = [log for log in persisted_in(plan) if found.sink in behind[log.name] and log.into != found.sink]
+    losing = [log.name for log in before if not log.is_exact]
+    if not before:
+        return found
+    names = ", ".join(losing or [log.name for log in before])
+    more = (
+        f"but into the log of {names} rows come at most once, those lost are counted"
+        if losing
+        else f"every row is in the log of {names} once"
+    )
+    return replace(found, reason=f"{found.reason}; {more}")
 
 
 Behind = Mapping[OperatorName, tuple[OperatorName, ...]]
@@ -189,6 +251,12 @@ Behind = Mapping[OperatorName, tuple[OperatorName, ...]]
 def _guarantee(
     plan: Plan, operator: Operator, spec: SinkSpec, region: RegionPlan | None, behind: Behind
 ) -> SinkGuarantee:
+    if region is None and any(is_eventual(op) for op in _before(plan, operator)):
+        reason = (
+            "records of windows stand in the log beside the results, and a failure goes back to what they tell; no store is"
+            " needed for it"
+        )
+        return SinkGuarantee(operator.name, "exactly-once", reason, "at once")
     if region is None:
         reason = "; ".join(filter(None, [_alone(plan, operator, behind), spec.sink.alone]))
         return SinkGuarantee(operator.name, "best effort", reason, "at once")
@@ -215,6 +283,11 @@ def _guarantee(
         visible = spec.sink.when_visible(epoch_delay(region.settings))
         return SinkGuarantee(operator.name, promised, reason, visible)
     return SinkGuarantee(operator.name, "at-least-once", reason, "at once")
+
+
+def _before(plan: Plan, operator: Operator) -> list[Operator]:
+    """Who makes what an operator reads."""
+    return [plan.graph.operators[s.operator] for port in operator.inputs for s in port.streams]
 
 
 def _alone(plan: Plan, sink: Operator, behind: Behind) -> str:

@@ -58,10 +58,28 @@ class _Ports:
 
 def settle_times(graph: Graph) -> Settled:
     """Tell every operator what it was not told itself; TopologyError if nobody said it."""
+    operators, _, ports, handing = _walk(graph)
+    settled = replace(graph, operators=operators)
+    timed, clocked = _timed(settled, ports, handing)
+    return Settled(settled, frozenset(ports.taking), frozenset(ports.aside), ports.offsets, timed, clocked)
+
+
+def stream_timings(graph: Graph) -> Timings:
+    """The event time of every stream."""
+    return _walk(graph)[1]
+
+
+Handing = dict[OperatorName, Mapping[int, Timing]]
+
+
+def _walk(
+    graph: Graph,
+) -> tuple[dict[OperatorName, Operator], dict[StreamRef, Timing | None], _Ports, Handing]:
+    """(operators that know their event time, that of each stream, of ports, of operators that hand it on)"""
     operators = dict(graph.operators)
     timings: dict[StreamRef, Timing | None] = {}
     ports = _Ports()
-    handing: dict[OperatorName, Mapping[int, Timing]] = {}
+    handing: Handing = {}
     origins = find_origins(graph)
     for name in topological(graph):
         op = operators[name]
@@ -78,9 +96,7 @@ def settle_times(graph: Graph) -> Settled:
                 data = [(port, timing) for port, timing in enumerate(given) if not op.inputs[port].control]
                 handing[name] = {port: timing for port, timing in data if timing is not None}
         timings.update({StreamRef(name, port): each for port, each in enumerate(made)})
-    settled = replace(graph, operators=operators)
-    timed, clocked = _timed(settled, ports, handing)
-    return Settled(settled, frozenset(ports.taking), frozenset(ports.aside), ports.offsets, timed, clocked)
+    return operators, timings, ports, handing
 
 
 def at_port(port: InputPort, timings: Timings) -> Timing | None:

@@ -103,9 +103,18 @@ def reachable(
     return frozenset(found)
 
 
-def sinks_behind(graph: Graph) -> Mapping[OperatorName, tuple[OperatorName, ...]]:
-    """Of each operator the sinks that its rows lead to, itself included."""
-    leaving = edges_from(edges(graph))
+def _leading(graph: Graph) -> Mapping[OperatorName, list[Edge]]:
+    """Edges by the operator they leave; what a log leads to is behind its sink."""
+    found = list(edges(graph))
+    for name, operator in graph.operators.items():
+        if isinstance(operator.spec, SinkSpec) and operator.spec.sink.leads_to is not None:
+            found.append(Edge(StreamRef(name), OperatorName(operator.spec.sink.leads_to), 0, False, True))
+    return edges_from(found)
+
+
+def sinks_behind(graph: Graph, logs: bool = True) -> Mapping[OperatorName, tuple[OperatorName, ...]]:
+    """Of each operator the sinks that its rows lead to, itself included. `logs`: also by way of logs."""
+    leaving = _leading(graph) if logs else edges_from(edges(graph))
     sinks = {name for name, operator in graph.operators.items() if isinstance(operator.spec, SinkSpec)}
     return {name: tuple(sorted(sinks & reachable(name, leaving, lambda _: True))) for name in graph.operators}
 
@@ -113,7 +122,7 @@ def sinks_behind(graph: Graph) -> Mapping[OperatorName, tuple[OperatorName, ...]
 def counted_behind(graph: Graph) -> Mapping[OperatorName, tuple[OperatorName, ...]]:
     """Of each operator all for which is counted what its rows cost if they are lost: the sinks that they lead to, and the streams with
     a loss budget, under `budget_key`. Itself included."""
-    leaving, sinks = edges_from(edges(graph)), sinks_behind(graph)
+    leaving, sinks = _leading(graph), sinks_behind(graph)
     limited = {
         name for name, operator in graph.operators.items() if operator.annotations.may_lose is not None
     }

@@ -102,6 +102,10 @@ class Source(ABC):
     def use_schema(self, schema: pa.Schema) -> None:
         """A stored schema from an earlier run: use it instead of inferring."""
 
+    def check(self) -> None:
+        """Raise if there cannot be anything to read (no such directory). Called before Spark is started for the run, so
+        that this is told at once: quick, and without Spark."""
+
     def cut_smaller(self, rows: int) -> None:
         """Let slices hold at most so many rows. Called before `open`, by those who want to see more steps; a source that cannot
         be cut so stays as it is."""
@@ -113,6 +117,18 @@ class Source(ABC):
         """A run begins; comes before `seek`. A source that receives rows by itself (over a network, say) calls `wake` from any
         thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and
         need no `wake`. Never call it while holding a lock that `next_slice` takes."""
+
+    def attached(self, topology: str, name: str) -> None:
+        """A run begins in which the source has this name; comes before `open`."""
+
+    def awaits_more(self) -> bool:
+        """Whether rows that belong to a bounded run are still to come by themselves: another part of the run makes them, or they come
+        at a pace. Asked before and after `next_slice`: its None means the end if both answers are no."""
+        return False
+
+    def kept(self, snapshots: Sequence[Any], epoch: int | None) -> None:
+        """The run may go back to these snapshots, as of `epoch` (None: outside of regions), and to none before. Called now and
+        then, by another thread than the others are; must not fail for want of space."""
 
     def finish(self) -> bool:
         """The run is to end in order. A source that receives rows by itself takes in nothing more and answers True: it is asked
@@ -131,14 +147,14 @@ class Source(ABC):
     def next_slice(self) -> Slice | None:
         """The next rows after the current position, which moves behind them. None: nothing there now."""
 
-    def more_comes(self) -> bool:
-        """Asked after `next_slice` answered None in a run that ends with the input: True if rows are yet to come by themselves, since the
-        source gives them at a pace."""
-        return False
-
     @abstractmethod
     def snapshot(self) -> Any:
         """Position and memory (files seen, …) as plain data: what `seek` needs to go on behind the last slice."""
+
+    def snapshot_with(self, piece: Slice) -> Any:
+        """The same, but after `seek` the last slice, `piece`, can be read once more: for a step that may be done again. Sources
+        that can read what lies before their position need not say more than `snapshot`."""
+        return self.snapshot()
 
     @abstractmethod
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
@@ -203,6 +219,8 @@ class SinkContext:
         fn(i) for i in items
     ]
     """Run an importable function over items where the data lies (Spark tasks), in background priority."""
+    must_end: Callable[[], bool] = lambda: False
+    """True when the run ends: a sink that waits for something waits no more."""
     refuse: Callable[[Any, Exception | str], None] = _refuse_nothing
     """Called within `write_*`: this row (a mapping or a Row) was not written and will not be; why. With on_error="stream" it is
     in the stream of errors, with the step; else the error is raised."""
@@ -230,6 +248,10 @@ class Sink(ABC):
     """Why, for `explain()`."""
     alone: ClassVar[str] = ""
     """What is particular to the sink outside of regions, for `explain()`."""
+    keeps_notes: ClassVar[bool] = False
+    """True if it is a log, in which an operator can keep what it must not forget beside its rows."""
+    leads_to: str | None = None
+    """The operator of the same topology that reads what is written: this is one end of a persisted stream."""
     wants_positions: bool = False
     """True if rows should come with their positions, where they have any: it keeps the last row of a key."""
 

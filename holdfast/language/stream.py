@@ -35,6 +35,7 @@ from holdfast.language.operators.hosted_python import HostedVerbs
 from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
+from holdfast.language.operators.persist import PersistVerbs
 from holdfast.language.operators.preserve import PreserveVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.poison import Poison, PoisonThen, checked_poison
@@ -55,6 +56,7 @@ class Stream(
     KeyedVerbs,
     HostedVerbs,
     AsyncVerbs,
+    PersistVerbs,
     PreserveVerbs,
 ):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""

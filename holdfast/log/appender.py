@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from holdfast import durable
 from holdfast.clock import Clock
-from holdfast.durable import checksum
-from holdfast.errors import ConfigError, HoldfastError, InputError, NoSpaceError, StoreError
+from holdfast.errors import ConfigError, HoldfastError, NoSpaceError, StoreError
 from holdfast.failpoints import fp
-from holdfast.log import recovery, refusals, segments
+from holdfast.log import place, recovery, refusals, segments
 from holdfast.log.format import frame as frames
+from holdfast.log.format.body import Body, body_of, control
 from holdfast.log.format.frame import NO_EPOCH, NO_TIME, Frame, Kind
 from holdfast.log.format.index import Index
 from holdfast.log.format.names import SegmentName
@@ -39,6 +39,7 @@ from holdfast.log.machines.writer_machine import (
     UnderWay,
     WriterMachine,
 )
+from holdfast.log.notes import in_segment
 from holdfast.log.pending import Appended, Pending
 from holdfast.log.place import LogFacts
 from holdfast.log.recent import Recent
@@ -59,20 +60,6 @@ class Sizes:
     segment_s: float = 600.0
     memory_bytes: int = MEMORY_BYTES
     """What is kept of each partition for readers that have caught up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """What a frame carries, ready to be written."""
-
-    payload: pa.Buffer
-    crc: int
-    t_min: int
-    t_max: int
-    wall: int
-
-
-NOTHING = pa.py_buffer(b"")
 
 
 class Appender:
@@ -97,7 +84,11 @@ class Appender:
         self._sizes = sizes
         self._changed = changed
         self.state, self._tail, self.low = recovery.take_up(facts, partition, lease)
+        self._notes = self._tail.header.notes.copied()
+        self._format = facts.format
         self._index = _index_of(self._tail.header)
+        self._rows_end = self._tail.header.bytes
+        """The offset behind the last frame with rows: notes behind it go along into the next tail."""
         self._rolled_at = clock.monotonic()
         self.required = required_columns(facts.schema)
         self._machine = WriterMachine(self.state)
@@ -115,21 +106,20 @@ class Appender:
 
     # --- appending ---
     def append(
-        self, writer: str, sequence: int | None, rows: pa.RecordBatch, bounds: tuple[int, int], epoch: int, window: int,
-        timeout_s: float | None = None, inline: bool = False,
+        self, writer: str, sequence: int | None, rows: pa.RecordBatch | None, bounds: tuple[int, int], epoch: int, window: int,
+        timeout_s: float | None = None, inline: bool = False, note: bytes | None = None,
     ) -> Pending:  # fmt: skip
-        """Queue rows; waits while the writer's window is full. `inline`: the caller will `help`."""
-        payload = rows.serialize()
-        if payload.size > frames.PAYLOAD_BYTES_MAX:
-            raise InputError(
-                f"an append of {payload.size} bytes is too large.", cure="Append at most 1 GiB at once."
-            )
-        body = Body(payload, checksum(memoryview(payload)), *bounds, wall=round(self._clock.wall() * 1e6))
+        """Queue rows, a note, or both; waits while the writer's window is full. `inline`: the caller will `help`."""
+        kind, body = body_of(rows, note, bounds, round(self._clock.wall() * 1e6))
+        count = 0 if rows is None else rows.num_rows
+        if kind is Kind.NOTE and self._format < place.FORMAT:
+            place.raise_format(self.facts, self._lease)
+            self._format = place.FORMAT
         with self._changed:
             deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
             while self._machine.outstanding(writer) >= window and self._failure is None and not self._closing:
                 self._wait(deadline)
-            return self._submit(Kind.ROWS, writer, sequence, rows.num_rows, body, epoch, window, inline)
+            return self._submit(kind, writer, sequence, count, body, epoch, window, inline)
 
     def _wait(self, deadline: float | None) -> None:
         left = None if deadline is None else deadline - self._clock.monotonic()
@@ -141,9 +131,8 @@ class Appender:
 
     def control(self, kind: Kind, epoch: int) -> Pending:
         """Queue a frame without rows."""
-        body = Body(NOTHING, 0, NO_TIME, NO_TIME, round(self._clock.wall() * 1e6))
         with self._changed:
-            return self._submit(kind, CONTROL, None, 0, body, epoch)
+            return self._submit(kind, CONTROL, None, 0, control(round(self._clock.wall() * 1e6)), epoch)
 
     def _submit(
         self, kind: Kind, writer: str, sequence: int | None, rows: int, body: Body, epoch: int,
@@ -151,7 +140,7 @@ class Appender:
     ) -> Pending:  # fmt: skip
         self._refuse_if_over()
         share = max(1, window // 4)  # the rest is made ready while this is written
-        answer = self._machine.submit(kind, writer, sequence, rows, body.payload.size, epoch, share)
+        answer = self._machine.submit(kind, writer, sequence, rows, body.size, epoch, share)
         match answer:
             case Entry():
                 self._bodies[answer.ticket] = body
@@ -216,8 +205,8 @@ class Appender:
         tail = self._tail
         buffers: list[Any] = []
         for _, frame, body in made:
-            buffers.append(frames.pack(frame))
-            buffers.append(memoryview(body.payload))
+            buffers.append(frames.pack(frame) + body.head)
+            buffers.append(memoryview(body.rows))
         fp("log.write")
         tail.write(buffers)
         fp("log.written")
@@ -241,7 +230,7 @@ class Appender:
             run_max = max(run_max, body.t_max)
             frame = Frame(
                 entry.kind, log, self.partition, entry.position, entry.rows, token, entry.writer, entry.sequence,
-                self._tail.end, entry.epoch, body.t_min, body.t_max, run_max, body.wall, body.payload.size, body.crc,
+                self._tail.end, entry.epoch, body.t_min, body.t_max, run_max, body.wall, body.size, body.crc,
             )  # fmt: skip
             made.append((entry, frame, body))
         return made
@@ -252,7 +241,9 @@ class Appender:
             self._index.add(Placed(self._tail.end, frame))
             self._tail.end += frame.bytes
             if frame.rows:
-                self._recent.add(frame, body.payload)
+                self._recent.add(frame, body.rows)
+                self._rows_end = self._tail.end
+            self._notes.apply(frame, memoryview(body.head))
         self._tail.confirm(self.state.next, self.state.committed)
         self.groups += 1
         for entry in self._machine.done():
@@ -277,8 +268,10 @@ class Appender:
             return  # no row came since
         with self._changed:
             self.state.forget_below(self.low)
-            header = replace(old.header, name=name, state=_copied(self.state))
-        made = TailFile.make(self.facts.directory(self.partition), header, self._lease)
+            header = replace(old.header, name=name, state=_copied(self.state), notes=self._notes.copied())
+        edge = in_segment.behind_rows(old.path, self.facts, header, self._rows_end, old.end)
+        made = TailFile.make(self.facts.directory(self.partition), header, self._lease, edge)
+        self._rows_end = made.header.bytes
         index, self._index = self._index, _index_of(made.header)
         made.confirm(self.state.next, self.state.committed)
         with self._changed:
@@ -349,6 +342,12 @@ class Appender:
             return self._tail.end
 
     @property
+    def edge(self) -> tuple[SegmentName, int]:
+        """The newest tail, and the offset up to which it counts."""
+        with self._changed:
+            return self._tail.header.name, self._tail.end
+
+    @property
     def failure(self) -> HoldfastError | None:
         return self._failure
 
@@ -366,9 +365,7 @@ class Appender:
         with self._changed:
             if not self._closing and self._failure is None:
                 try:
-                    self._submit(
-                        Kind.END, CONTROL, None, 0, Body(NOTHING, 0, NO_TIME, NO_TIME, NO_TIME), NO_EPOCH
-                    )
+                    self._submit(Kind.END, CONTROL, None, 0, control(NO_TIME), NO_EPOCH)
                 except HoldfastError:
                     pass
             self._closing = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +20,11 @@ from holdfast.log.appender import MEMORY_BYTES, SEGMENT_BYTES, Appender, Sizes
 from holdfast.log.consumers import Registered
 from holdfast.log.disk_view import DiskView
 from holdfast.log.format.frame import NO_EPOCH, Kind
+from holdfast.log.format.note import Note
 from holdfast.log.machines.partition_state import PartitionState
 from holdfast.log.machines.reader_machine import Facts
 from holdfast.log.machines.retention import Decision, Keep
+from holdfast.log.notes.newest_first import newest_first
 from holdfast.log.owner import Owner
 from holdfast.log.pending import Appended, Pending
 from holdfast.log.place import LogFacts, Origin
@@ -249,6 +251,14 @@ class Log(LogQueries):
                 path = self.facts.directory(partition) / str(each.name)
                 found.append(SegmentRange(str(path), self.facts.id, begin, behind, now.withdrawn))
         return found
+
+    def notes(
+        self, writer: str, *, backwards: bool = True, partition: int = 0, committed: bool = True
+    ) -> Iterator[Note]:
+        """What a writer noted, from the newest to the oldest, read as it is asked for. Notes before what was trimmed are gone,
+        but for the newest one. Not `backwards`: the oldest first, after all have been read."""
+        found = newest_first(self._source_of(partition), writer, committed)
+        return found if backwards else iter(list(found)[::-1])
 
     def bounds(self, partition: int = 0, *, committed: bool = True) -> Facts:
         """How a partition stands now."""

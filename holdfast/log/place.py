@@ -20,12 +20,15 @@ import pyarrow as pa
 
 from holdfast import durable
 from holdfast.errors import ConfigError, DamagedError, MismatchError, StoreError
+from holdfast.failpoints import fp
 from holdfast.log.format.names import parse
 from holdfast.log.format.tail import decode_schema, encode_schema
 from holdfast.store import sealed_file
 from holdfast.store.files.lease import Lease
 
-FORMAT = 1
+FORMAT = 2
+"""1: no notes. A log of format 1 becomes one of format 2 before its first note is written: programs that know nothing of notes
+then refuse it, and do not take a note for the torn end of a tail."""
 IDENTITY = "identity"
 CONSUMERS = "consumers"
 PINS = "pins"
@@ -54,6 +57,7 @@ class LogFacts:
     time: str | None
     partitions: int
     origin: Origin
+    format: int = FORMAT
 
     def directory(self, partition: int) -> Path:
         return Path(self.root) / f"p{partition:05d}"
@@ -89,7 +93,9 @@ def load(root: Path) -> LogFacts | None:
             cure="Use the holdfast version that wrote it, or a newer one. Nothing was changed.",
         )
     schema = decode_schema(found["schema"])
-    return LogFacts(str(root), job, schema, found["time"], found["partitions"], Origin(**found["origin"]))
+    return LogFacts(
+        str(root), job, schema, found["time"], found["partitions"], Origin(**found["origin"]), found["format"]
+    )
 
 
 def create(root: Path, schema: pa.Schema, time: str | None, partitions: int, origin: Origin) -> LogFacts:
@@ -123,6 +129,18 @@ def create(root: Path, schema: pa.Schema, time: str | None, partitions: int, ori
     if made is None:
         raise StoreError(f"the log {root} could not be made.")
     return made
+
+
+def raise_format(facts: LogFacts, lease: Lease) -> None:
+    """Make it a log of the present format, durable when this returns."""
+    path = Path(facts.root) / IDENTITY
+    data = sealed_file.read_sealed(path, "log", facts.id, IDENTITY)
+    if data is None:
+        raise DamagedError(f"{path} is gone.", cure="Restore it from a backup.")
+    found = {**json.loads(data), "format": FORMAT}
+    sealed = sealed_file.seal("log", facts.id, IDENTITY, json.dumps(found, indent=1).encode())
+    durable.write_file(path, sealed, temporary=lease.temporary())
+    fp("log.format.raised")
 
 
 def read_low(facts: LogFacts, partition: int) -> Low:

@@ -43,6 +43,11 @@ class Source(Protocol):
     @property
     def tail_name(self) -> SegmentName | None: ...
 
+    @property
+    def edge(self) -> tuple[SegmentName, int] | None:
+        """The newest tail, and the offset up to which it counts."""
+        ...
+
 
 class TrimmedError(InputError):
     """Rows that a reader needs next are not there any more."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.errors import DamagedError
@@ -17,8 +18,10 @@ from holdfast.log import place
 from holdfast.log.format import names, tail
 from holdfast.log.format.file_bytes import FileBytes
 from holdfast.log.format.names import SegmentName, Stretch
+from holdfast.log.format.note import NewestNotes
 from holdfast.log.format.tail import TailHeader
 from holdfast.log.machines.partition_state import PartitionState
+from holdfast.log.notes import in_segment
 from holdfast.log.place import LogFacts
 from holdfast.log.tail_file import TailFile
 from holdfast.store import sealed_file
@@ -50,13 +53,26 @@ def layout(facts: LogFacts, partition: int) -> list[Stretch]:
     raise AssertionError("looked at least once")
 
 
-def look_up(facts: LogFacts, partition: int, low: int) -> PartitionState:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is of a partition."""
+
+    state: PartitionState = field(default_factory=PartitionState)
+    notes: NewestNotes = field(default_factory=NewestNotes)
+    path: Path | None = None
+    """The newest tail."""
+    rows_end: int = 0
+    """The offset in it behind the last frame with rows."""
+    end: int = 0
+
+
+def look_up(facts: LogFacts, partition: int, low: int) -> Found:
     """What is there, made durable."""
     found = layout(facts, partition)
     if not found:
         if low:
             raise no_tail(facts.directory(partition))
-        return PartitionState()
+        return Found()
     newest = found[-1].name
     if not newest.is_tail:
         raise no_tail(facts.directory(partition))
@@ -66,29 +82,36 @@ def look_up(facts: LogFacts, partition: int, low: int) -> PartitionState:
         return read_tail(file, path, facts, newest)
 
 
-def read_tail(file: FileBytes, path: Path, facts: LogFacts, name: SegmentName) -> PartitionState:
-    """The state behind the last whole frame. DamagedError: something before acknowledged frames is not whole."""
+def read_tail(file: FileBytes, path: Path, facts: LogFacts, name: SegmentName) -> Found:
+    """How it stands behind the last whole frame. DamagedError: something before acknowledged frames is not whole."""
     header = tail.decode_header(file, path, facts.id, name)
-    state, offset = header.state, header.bytes
+    state, offset, rows_end, newest = header.state, header.bytes, header.bytes, header.notes
     for placed in tail.scan(file, file.size, tail.first_frame(header), facts.id_bytes):
         state.apply(placed.frame)
         offset = placed.offset + placed.frame.bytes
+        rows_end = offset if placed.frame.rows else rows_end
+        newest.apply(placed.frame, tail.payload_of(file, placed))
     if offset < file.size:
         if tail.proof_of_damage(file, file.size, offset, facts.id_bytes) is not None:
             raise tail.damaged(path, offset, state.next)
         logger.info("%s: %d torn bytes at the end do not count", path, file.size - offset)
-    return state
+    return Found(state, newest, path, rows_end, offset)
 
 
 def take_up(facts: LogFacts, partition: int, lease: Lease) -> tuple[PartitionState, TailFile, int]:
     """A partition as its new owner goes on with it: state, tail, and the lowest position."""
     low = place.read_low(facts, partition).position
-    state = look_up(facts, partition, low)
+    found = look_up(facts, partition, low)
+    state = found.state
     state.forget_below(low)
-    header = TailHeader(
-        facts.id, partition, SegmentName(state.next, int(lease.token)), facts.schema, facts.time, state
+    name = SegmentName(state.next, int(lease.token))
+    header = TailHeader(facts.id, partition, name, facts.schema, facts.time, state, notes=found.notes)
+    edge = (
+        []
+        if found.path is None
+        else in_segment.behind_rows(found.path, facts, header, found.rows_end, found.end)
     )
-    made = TailFile.make(facts.directory(partition), header, lease)
+    made = TailFile.make(facts.directory(partition), header, lease, edge)
     made.confirm(state.next, state.committed)
     fp("log.recovered")
     remove_superfluous(facts, partition, lease)

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.errors import DamagedError
+from holdfast.log.format import frame as frames
 from holdfast.log.format import index as indexes
 from holdfast.log.format import parquet_segment, tail
 from holdfast.log.format.file_bytes import FileBytes
-from holdfast.log.format.frame import NO_TIME, Kind
+from holdfast.log.format.frame import NO_TIME
 from holdfast.log.format.index import Index
 from holdfast.log.format.names import TAIL, SegmentName, index_name, parse
 from holdfast.log.format.tail import Placed, TailHeader
@@ -68,7 +69,8 @@ def read_range(where: SegmentRange, columns: list[str] | None = None) -> Iterato
 
 
 def decode_rows(header: TailHeader, placed: Placed, payload: memoryview) -> LogBatch:
-    rows = pa.ipc.read_record_batch(pa.py_buffer(payload), header.schema)
+    message = frames.rows_of(placed.frame, payload)
+    rows = pa.ipc.read_record_batch(pa.py_buffer(message), header.schema)
     return LogBatch(
         header.partition, placed.frame.position, rows, times_of(rows, header.time, placed.frame.t_max)
     )
@@ -98,7 +100,7 @@ class TailCursor:
         at = _at(self.header, (self._offset, self._position))
         for placed in tail.scan(self._file, self._file.size, at, self._log, payloads=False):
             self._offset, self._position = placed.offset + placed.frame.bytes, placed.frame.next
-            if placed.frame.kind is not Kind.ROWS or placed.frame.next <= start:
+            if not placed.frame.rows or placed.frame.next <= start:
                 continue
             if not tail.is_whole(self._file, placed.offset, placed.frame):
                 raise tail.damaged(self.path, placed.offset, placed.frame.position)
@@ -253,12 +255,7 @@ def _time_in_tail(where: SegmentRange, time: int) -> int | None:
             frame = placed.frame
             if frame.position >= where.end:
                 return None
-            if (
-                frame.kind is Kind.ROWS
-                and frame.t_max != NO_TIME
-                and frame.t_max >= time
-                and frame.next > where.start
-            ):
+            if frame.rows and frame.t_max != NO_TIME and frame.t_max >= time and frame.next > where.start:
                 payload = file(placed.offset + frame.head_bytes, frame.payload_bytes)
                 batch = decode_rows(header, placed, payload).cut(where.start, where.end)
                 at = first_not_before(batch.times, time)

@@ -19,6 +19,7 @@ from holdfast.errors import StoreError
 from holdfast.failpoints import fp
 from holdfast.log.format import tail
 from holdfast.log.format.names import SegmentName, live_name
+from holdfast.log.format.note import Carried
 from holdfast.log.format.tail import TailHeader
 from holdfast.store.files.lease import Lease
 
@@ -49,9 +50,12 @@ class TailFile:
         self._live_fd = live_fd
 
     @staticmethod
-    def make(directory: Path, header: TailHeader, lease: Lease) -> TailFile:
-        """A new tail, durable with its name. FileNotFoundError: a newer owner took this one's private directory."""
+    def make(directory: Path, header: TailHeader, lease: Lease, edge: Sequence[Carried] = ()) -> TailFile:
+        """A new tail, durable with its name and the notes at its `edge`, which it takes over from the one before.
+        FileNotFoundError: a newer owner took this one's private directory."""
         data = tail.encode_header(header)
+        begin = len(data)
+        data += b"".join(each.placed_in(begin) for each in edge)
         path = directory / str(header.name)
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -65,7 +69,9 @@ class TailFile:
             lease.discard(path)
             durable.fsync_directory(directory)
             raise
-        return TailFile(path, replace(header, bytes=len(data)), fd, live)
+        made = TailFile(path, replace(header, bytes=begin), fd, live)
+        made.end = len(data)
+        return made
 
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:
         durable.write_many(self._fd, buffers)

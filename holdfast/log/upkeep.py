@@ -18,9 +18,11 @@ from holdfast.failpoints import fp
 from holdfast.log import consumers, place, recovery, segments
 from holdfast.log.appender import Appender
 from holdfast.log.format.frame import NO_TIME
-from holdfast.log.format.names import SegmentName, Stretch, index_name, live_name
+from holdfast.log.format.names import SegmentName, Stretch, index_name, live_name, notes_name
+from holdfast.log.format.notes_file import write_notes
 from holdfast.log.format.parquet_segment import Footer, SegmentWriter
 from holdfast.log.machines.retention import Decision, Holder, Keep, SegmentFacts, decide
+from holdfast.log.notes.in_segment import Wanted, notes_in
 from holdfast.log.place import LogFacts, Low
 from holdfast.log.segments import SegmentRange
 from holdfast.store.files.lease import Lease
@@ -104,9 +106,10 @@ def _merge(
     assert end is not None
     t_before = segments.time_before(directory, facts.id, chosen[0].name)
     t_run_max = segments.time_behind(directory, facts.id, chosen[-1].name, end)
-    footer = Footer(facts.id, partition, first, end, t_before, t_run_max, facts.time, ())
-    temporary = lease.temporary()
+    temporary, with_notes = lease.temporary(), lease.temporary()
     with durable.translate_os_errors(str(directory)):
+        notes = _merge_notes(facts, partition, chosen, low, withdrawn, with_notes)
+        footer = Footer(facts.id, partition, first, end, t_before, t_run_max, facts.time, (), notes)
         writer = SegmentWriter(temporary, facts.schema, footer)
         try:
             for stretch in chosen:
@@ -122,11 +125,15 @@ def _merge(
             crc, footer_crc = writer.finish()
         except BaseException:
             durable.remove_quietly(temporary)
+            durable.remove_quietly(with_notes)
             raise
         finally:
             writer.close()
         fp("log.merge.written")
         name = SegmentName(first, int(lease.token), end, crc, footer_crc)
+        if notes is not None:
+            durable.rename_into_place(with_notes, directory / notes_name(name))
+            fp("log.notes.shown")
         durable.rename_into_place(temporary, directory / str(name))
         durable.fsync_directory(directory)
         fp("log.merge.shown")
@@ -137,9 +144,30 @@ def _merge(
     return name
 
 
+def _merge_notes(
+    facts: LogFacts,
+    partition: int,
+    chosen: Sequence[Stretch],
+    low: int,
+    withdrawn: tuple[tuple[int, int], ...],
+    path: Path,
+) -> tuple[int, int] | None:
+    """The notes of segments, made durable in one file. None: there are none."""
+    wanted = Wanted(None, low, chosen[-1].end or 0, withdrawn, backwards=False)
+    found = (pair for stretch in chosen for pair in notes_in(facts, partition, stretch, wanted))
+    try:
+        made = write_notes(path, found)
+    except BaseException:
+        durable.remove_quietly(path)
+        raise
+    if made is not None:
+        fp("log.notes.written")
+    return made
+
+
 def remove_segment(directory: Path, name: SegmentName, lease: Lease) -> None:
     lease.discard(directory / str(name))
-    for side in (index_name(name), *([live_name(name)] if name.is_tail else [])):
+    for side in (index_name(name), live_name(name) if name.is_tail else notes_name(name)):
         lease.discard(directory / side)
 
 

@@ -56,10 +56,12 @@ class LogWriter:
         epoch: int = NO_EPOCH,
         timeout_s: float | None = None,
         wait: bool = False,
+        note: bytes | None = None,
     ) -> Pending:
         """Hand rows over. `sequence`: a number of the caller's that only grows; rows whose number is not above the last one
         are there already and are not stored again. `time`: when they happened, if no column says so. `epoch`: they count
-        once this epoch is sealed; without one, as soon as they are durable. `wait`: return when they are."""
+        once this epoch is sealed; without one, as soon as they are durable. `wait`: return when they are. `note`: bytes for
+        `log.notes` that become durable, count or are withdrawn together with the rows: never one without the other."""
         if isinstance(rows, Sequence) and not rows and self._log._facts is None:
             raise InputError(
                 "the first append must have rows, or the log a schema.", cure="Give Log a schema."
@@ -70,16 +72,37 @@ class LogWriter:
             given = rows.schema
         appender = self._appender(given)
         batch = fitted(rows, appender.facts.schema, appender.required)
-        pending = appender.append(
-            self.name,
-            sequence,
-            batch,
-            self._bounds(batch, time, appender.facts.time),
-            epoch,
-            self.window,
-            timeout_s,
+        if note is not None and not batch.num_rows:
+            if epoch != NO_EPOCH:
+                raise ConfigError("a note without rows belongs to no epoch.", cure="Leave epoch= out.")
+            return self.note(note, sequence=sequence, timeout_s=timeout_s, wait=wait)
+        bounds = self._bounds(batch, time, appender.facts.time)
+        return self._handed_over(
+            appender,
+            appender.append(self.name, sequence, batch, bounds, epoch, self.window, timeout_s, wait, note),
             wait,
         )
+
+    def note(
+        self,
+        payload: bytes,
+        *,
+        sequence: int | None = None,
+        timeout_s: float | None = None,
+        wait: bool = False,
+    ) -> Pending:
+        """Hand over a note alone, in the order of appends and with a sequence like them. Only `log.notes` shows it."""
+        appender = self._appender(None)
+        bounds = (NO_TIME, NO_TIME)
+        return self._handed_over(
+            appender,
+            appender.append(
+                self.name, sequence, None, bounds, NO_EPOCH, self.window, timeout_s, wait, payload
+            ),
+            wait,
+        )
+
+    def _handed_over(self, appender: Appender, pending: Pending, wait: bool) -> Pending:
         if wait:
             appender.help(pending)
             pending.result()

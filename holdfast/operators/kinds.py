@@ -10,6 +10,7 @@ from holdfast.errors import TopologyError
 from holdfast.language.graph import Operator
 from holdfast.operators import ends as ends
 from holdfast.operators import lookup as lookup
+from holdfast.operators import persisted as persisted
 from holdfast.operators import stateless as stateless
 from holdfast.operators.aggregates import aggregate as aggregate
 from holdfast.operators.fingerprint import Fingerprint

@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ElementName, OwnerToken, RegionName
 from holdfast.language.graph import Graph, SourceSpec
 from holdfast.language.run import ElementStatus, RegionStatus, Run, RunState, RunStatus, Until
-from holdfast.runtime.element.alone_life import AloneLife
+from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.ending import Ending, ending_last
 from holdfast.runtime.engines.engine import Engine
@@ -96,8 +96,9 @@ class Job(Run):
         try:
             self._use_stored_schemas()
             consistent = become_consistent(self.graph, self._store)
-            has_store = self._store is not None
-            self.plan = compile_graph(self.graph, self._engine.analyser(), consistent, has_store=has_store)
+            has_store, logs = self._store is not None, None if self._store is None else self._store.logs
+            analyser = self._engine.analyser()
+            self.plan = compile_graph(self.graph, analyser, consistent, has_store=has_store, logs=logs)
             if self.plan.regions and self._store is None:
                 names = ", ".join(repr(str(region.name)) for region in self.plan.regions)
                 raise ConfigError(
@@ -289,7 +290,7 @@ class Job(Run):
                 self._wiring.connections[connection.id].close()
 
     def _autonomous_over(self) -> bool:
-        return all(loop.finished for loop in self.loops.values() if isinstance(loop.life, AloneLife))
+        return all(loop.finished for loop in self.loops.values() if isinstance(loop.life, OutsideLife))
 
     def _read_mail(self) -> None:
         if self._store is None or not self._mail.due():

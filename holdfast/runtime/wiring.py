@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import Clock
+from holdfast.compiler.persisted import recovers_from_log
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
 from holdfast.compiler.regions import can_read_again
 from holdfast.compiler.traverse import sinks_behind
@@ -29,6 +30,8 @@ from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.borders import KnownBorders, kept_bytes, replayed_inputs, stored_borders
 from holdfast.runtime.element.epochs.repeating import Repeating
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
+from holdfast.runtime.element.eventual.life import EventualLife, recording_of
+from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
@@ -38,6 +41,8 @@ from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.preserved_queue import PreservedQueue, WhenParked
 from holdfast.runtime.links.queue import Queue
 from holdfast.runtime.loss_budgets import LossBudgets
+from holdfast.runtime.persisted.recovering_life import RecoveringLife
+from holdfast.runtime.persisted.streams import PersistedStreams
 from holdfast.runtime.poisoned_elements import PoisonedElements
 from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.aware_trigger import AwareTrigger
@@ -82,6 +87,7 @@ class Wiring:
         self.connections: dict[ConnectionId, Connection] = {
             c.id: self._connection(c) for c in plan.connections
         }
+        self._persisted = PersistedStreams(plan, around.store)
         self._repeated: list[tuple[ConnectionPlan, int]] = []
         self.budgets = LossBudgets(
             graph, plan, around.store, around.feed.announce, self._use_of, self._park, self._keep_all
@@ -106,8 +112,7 @@ class Wiring:
     def let_all_in(self) -> bool:
         """The run ends: senders need not wait for parked regions that keep their input. True if one did."""
         queues = [each for each in self.connections.values() if isinstance(each, PreservedQueue)]
-        waited = [queue.let_all_in() for queue in queues]
-        return any(waited)
+        return sum(queue.let_all_in() for queue in queues) > 0
 
     @property
     def in_regions(self) -> list[RegionLife]:
@@ -115,14 +120,17 @@ class Wiring:
         return [life for region in self.regions.values() for life in region.lives.values()]
 
     @property
-    def alone(self) -> list[AloneLife]:
+    def alone(self) -> list[OutsideLife]:
         """The lives of elements outside of regions."""
-        return [loop.life for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
+        return [loop.life for loop in self.loops.values() if isinstance(loop.life, OutsideLife)]
 
     # --- building -----------------------------------------------------------------------------------------------
 
     def wire(self) -> None:
         around, by_name = self._around, {region.name: region for region in self.plan.regions}
+        for op in self.plan.graph.operators.values():
+            if isinstance(op.spec, SourceSpec):
+                op.spec.source.attached(self.plan.graph.name, op.name)
         self._open_sinks()
         for region in self.plan.regions:
             self._add_region(region)
@@ -136,6 +144,8 @@ class Wiring:
             around.feed.subscribe(loop.metrics.on_event)
             if element.region is not None:
                 self._live_in_region(loop, by_name[element.region])
+        self._persisted.connect(self.loops, self.regions)
+        around.feed.subscribe(self._persisted.on_event)
 
     def _open_sinks(self) -> None:
         around = self._around
@@ -151,9 +161,14 @@ class Wiring:
                     token=around.token,
                     check_owner=around.store.check_owner if around.store is not None else lambda: None,
                     run_tasks=around.engine.run_tasks,
+                    must_end=partial(self._must_end, op.name),
                     refuse=partial(self._refuse, op.name),
                 )
                 op.spec.sink.open(context)
+
+    def _must_end(self, sink: OperatorName) -> bool:
+        loops = (loop for loop in self.loops.values() if any(run.name == sink for run in loop.worker.sinks))
+        return any(loop.stopping for loop in loops)
 
     def _refuse(self, sink: OperatorName, row: Any, error: Exception | str) -> None:
         """A sink cannot write a row: its element, which is wired after it was opened, tells of it."""
@@ -163,8 +178,8 @@ class Wiring:
     def _add_region(self, plan: RegionPlan) -> None:
         around = self._around
         assert around.store is not None
-        live = around.engine.live
-        epochs = RegionEpochs(self.plan, plan, around.store, around.identity, around.token, live)
+        identity = (around.identity, around.token)
+        epochs = RegionEpochs(self.plan, plan, around.store, *identity, around.engine.live)
         region = Region(plan, epochs, around.signals, around.clock, around.feed.announce, around.fail)
         self.regions[plan.name] = region
         around.feed.subscribe(region.metrics.on_event)
@@ -187,8 +202,7 @@ class Wiring:
         with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
         if isinstance(side.trigger, AwareTrigger) and with_state:
             report = partial(side.turned, loop.name)
-            by_itself = bool(loop.worker.threaded)
-            life.sizes = SizeWatch(with_state, self._around.clock, report, by_itself)
+            life.sizes = SizeWatch(with_state, self._around.clock, report, bool(loop.worker.threaded))
             side.trigger.watches[loop.name] = life.sizes
 
     # --- where everything goes on -------------------------------------------------------------------------------
@@ -196,6 +210,7 @@ class Wiring:
     def find_beginnings(self, bounded: bool) -> None:
         """Find where sources, regions and elements outside of them go on. Writes nothing before all is found."""
         self._books.read()
+        self._persisted.check()
         self._place_sources()
         for region in self.regions.values():
             region.look()
@@ -214,6 +229,7 @@ class Wiring:
         told = [region.change for region in self.regions.values() if region.change is not None]
         self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
         self._books.begin()
+        self._persisted.remember()
         self._create_entries()
         for life in self.alone:
             life.on_loss = self.budgets.check
@@ -238,9 +254,13 @@ class Wiring:
 
     def _live_alone(self, loop: ElementLoop, bounded: bool) -> None:
         around = self._around
+        seam = (around.engine, around.feed.announce, around.fail)
+        if (recording := recording_of(loop.worker)) is not None:
+            EventualLife(loop, recording, self._books.account_of(loop.name), *seam).bounded = bounded
+            return
         own = OwnCheckpoints(loop.worker, around.store, around.clock, around.feed.announce)
-        life = AloneLife(loop, self._books, own, around.engine, around.feed.announce, around.fail)
-        life.bounded = bounded
+        made = RecoveringLife if recovers_from_log(loop.plan) else AloneLife
+        made(loop, self._books, own, *seam).bounded = bounded
 
     def _epochs(self) -> dict[ElementName, Epoch]:
         """The newest epochs of the elements' regions."""
@@ -300,9 +320,9 @@ class Wiring:
 
     def more_status(self) -> dict[str, Any]:
         """For the status: how the program differs from the one before, and loss budgets."""
-        change, budgets = self.program_change, self.budgets.status()
+        change, budgets, logs = self.program_change, self.budgets.status(), self._persisted.status()
         told: dict[str, Any] = {} if change is None else {"program_changed": list(change.changes)}
-        return {**told, **({"loss_budgets": budgets} if budgets else {})}
+        return {**told, **({"loss_budgets": budgets} if budgets else {}), **({"logs": logs} if logs else {})}
 
     def how_it_begins(self, until: str | None) -> Iterator[RunEvent]:
         """What is told when all is found and the threads start."""
@@ -326,7 +346,8 @@ class Wiring:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]
         if region is not None and region.epoch:
             return f"epoch {region.epoch}"
-        return "the beginning" if run.beginning is None else "where an earlier run left it"
+        known = "the beginning" if run.beginning is None else "where an earlier run left it"
+        return "where the log of its results says" if isinstance(loop.life, EventualLife) else known
 
     # --- what was lost ------------------------------------------------------------------------------------------
 
@@ -349,7 +370,7 @@ class Wiring:
 
     def _park(self, element: ElementName, now: bool, why: str = "losses") -> None:
         life, reasons = self.loops[element].life, self._parked_for.setdefault(element, set())
-        assert isinstance(life, AloneLife)
+        assert isinstance(life, OutsideLife)
         (reasons.add if now else reasons.discard)(why)
         life.park(bool(reasons))
 

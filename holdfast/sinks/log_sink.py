@@ -7,6 +7,8 @@ numbers too. So nothing is staged elsewhere: prepare waits until what was append
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +20,7 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch
 from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId
 from holdfast.log.format.frame import NO_EPOCH
+from holdfast.log.format.note import Note
 from holdfast.log.log import Log
 from holdfast.log.pending import Pending
 from holdfast.log.place import Origin
@@ -26,6 +29,12 @@ from holdfast.sinks.staged import StagedSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def _payloads(first: Note, others: Iterator[Note]) -> Iterator[bytes]:
+    yield first.payload
+    for note in others:
+        yield note.payload
 
 
 class LogSink(StagedSink):
@@ -40,6 +49,7 @@ class LogSink(StagedSink):
     `keep_bytes`: older rows go, but for those that consumers need. One run at a time writes a log.
     """
 
+    keeps_notes: ClassVar[bool] = True
     reason: ClassVar[str] = "rows count in the log once their epoch is sealed, which is one write"
     elsewhere = "write into another log"
 
@@ -58,9 +68,13 @@ class LogSink(StagedSink):
         self._schema: pa.Schema | None = None
         self._log: Log | None = None
         self._writer: LogWriter | None = None
+        self._making = threading.RLock()
+        """A step may write its first rows while an epoch without any is sealed: one of them makes the log."""
         self._under_way: list[Pending] = []
         self._tag = 1
         """The first epoch that may cover what is written now."""
+        self.note: bytes | None = None
+        """What is written together with rows, if anything."""
 
     def check_columns(self, schema: pa.Schema) -> None:
         self._schema = pa.schema([field for field in schema if field.name not in POSITION_COLUMNS])
@@ -76,17 +90,19 @@ class LogSink(StagedSink):
 
     def _reopen(self) -> None:
         """Without becoming the writer: that comes with the first change."""
-        self.close()
-        self._log, self._writer = self._at_path(), None
+        with self._making:
+            self.close()
+            self._log, self._writer = self._at_path(), None
 
     def _appending(self, schema: pa.Schema) -> LogWriter:
         """Ready to append. The log is made now if it is not there."""
-        if self._writer is None:
-            if not self._opened.exists:
-                self._log = self._at_path(schema=schema, origin=self._origin)
-            self._refuse_others()
-            self._writer = self._opened.writer(self._run.sink)
-        return self._writer
+        with self._making:
+            if self._writer is None:
+                if not self._opened.exists:
+                    self._log = self._at_path(schema=schema, origin=self._origin)
+                self._refuse_others()
+                self._writer = self._opened.writer(self._run.sink)
+            return self._writer
 
     def _at_path(self, **settings: Any) -> Log:
         return Log(self._path, time=self._time, take_over=self.is_staged, **self._limits, **settings)
@@ -116,13 +132,16 @@ class LogSink(StagedSink):
         kept = table.drop_columns([name for name in POSITION_COLUMNS if name in table.column_names])
         try:
             writer = self._appending(kept.schema)
+            note = self.note
             if kept.num_rows:
-                pending = writer.append(kept, epoch=self._tag if self.is_staged else NO_EPOCH)
+                pending = writer.append(kept, epoch=self._tag if self.is_staged else NO_EPOCH, note=note)
                 if self.is_staged:
                     self.stage(pending)
                     self._under_way = [each for each in self._under_way if not each.is_done] + [pending]
                 else:
                     pending.result()
+            elif note is not None:
+                writer.note(note)
         except HoldfastError:
             if not self.is_staged:
                 self._reopen()
@@ -137,6 +156,41 @@ class LogSink(StagedSink):
         if self._log is not None:
             self._log.close()
         self._log = self._writer = None
+
+    # --- notes of an operator that keeps its checkpoints in the log ---
+
+    def take_notes(self) -> Iterator[bytes]:
+        """What was noted, from the newest to the oldest; in a log that nobody else writes from now on. Rows and notes that may be on
+        their way are there, or will never be, when it returns."""
+        assert self._schema is not None, "check_columns() comes first"
+        self._reopen()
+        self._appending(self._schema)
+        self._opened.owner()
+        found = self._opened.notes(self._run.sink)
+        first = next(found, None)
+        if first is None and self._opened.bounds().end:
+            raise MismatchError(
+                f"the log {self._path} has rows, but nothing that tells how the operator stood behind them.",
+                cure="Write into another log.",
+            )
+        return iter(()) if first is None else _payloads(first, found)
+
+    def append_noted(self, table: pa.Table, notes: Sequence[bytes]) -> int:
+        """Notes, and with the last one rows, of which there may be none: either all of that is durable when it returns, or the last
+        note and the rows are not there. Returns the position of the first row."""
+        assert self._schema is not None
+        writer = self._appending(self._schema)
+        fp("eventual.note")
+        for note in notes[:-1]:
+            writer.note(note)
+        done = writer.append(table.select(self._schema.names), note=notes[-1], wait=True).result()
+        fp("eventual.noted")
+        return int(done.position or 0)
+
+    def keep_from(self, position: int) -> None:
+        """Notes and rows from this position on stay, whatever limits say and whoever has them behind."""
+        self._opened.pin(self._run.sink, position)
+        fp("eventual.pinned")
 
     # --- an epoch ---
 

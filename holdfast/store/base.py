@@ -66,6 +66,8 @@ class Store(OwnedPlace):
     """A place for epochs. See the module's docstring for what must hold; who may write: ownership.py."""
 
     url: str
+    logs: Path | None = None
+    """Where logs that belong to the store are kept; None: it has no directory for them."""
     value_limit = VALUE_LIMIT
     executors_may_write = False
     """True if tasks on executors can write segments (`segment_writer`); else the driver writes them."""

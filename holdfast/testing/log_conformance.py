@@ -11,8 +11,6 @@ and a second writer look. Crashes, full disks and damage depend on how bytes are
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,26 +20,11 @@ import pytest
 
 from holdfast.errors import ConfigError, FencedError, InputError, MismatchError, OwnedError, StoreError
 from holdfast.testing.log_interface import BEGIN, SCHEMA, LogLike, numbers, some
+from holdfast.testing.log_notes_conformance import LogNotes
 
 
-class LogConformance(ABC):
+class LogConformance(LogNotes):
     """Inherit, supply `make_log`, and keep the tests green."""
-
-    @abstractmethod
-    def make_log(self, path: Path, **settings: Any) -> LogLike:
-        """A new object for the log at `path`. Settings: schema, time, partitions, keep, keep_bytes, take_over, segment_bytes."""
-
-    @pytest.fixture(autouse=True)
-    def closed_behind(self) -> Iterator[None]:
-        self._opened: list[LogLike] = []
-        yield
-        for log in self._opened:
-            log.close()
-
-    def open(self, tmp_path: Path, **settings: Any) -> LogLike:
-        made = self.make_log(tmp_path / "log", **settings)
-        self._opened.append(made)
-        return made
 
     # --- append and read ---
     def test_rows_come_back_in_order_with_their_positions(self, tmp_path: Path) -> None:

@@ -22,6 +22,10 @@ class LogLike(Protocol):
         self, from_: Any = "beginning", *, committed: bool = True, partitions: list[int] | None = None
     ) -> Any: ...
 
+    def notes(
+        self, writer: str, *, backwards: bool = True, partition: int = 0, committed: bool = True
+    ) -> Any: ...
+
     def seal_epoch(self, epoch: int) -> None: ...
 
     def withdraw_after(self, epoch: int) -> None: ...
@@ -48,6 +52,11 @@ class LogLike(Protocol):
 
 def some(start: int, count: int) -> list[dict[str, Any]]:
     return [{"n": n, "word": f"w{n}"} for n in range(start, start + count)]
+
+
+def noted(log: LogLike, writer: str, **settings: Any) -> list[tuple[int, int, bytes]]:
+    """What a writer noted, the newest first."""
+    return [tuple(note)[:3] for note in log.notes(writer, **settings)]
 
 
 def numbers(reader: Any) -> list[int]:

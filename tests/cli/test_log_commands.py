@@ -102,6 +102,7 @@ def test_damage_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "segments": 6,
         "rows": 60,
         "bytes": told("verify", log)["bytes"],
+        "notes": 0,
         "problems": [],
     }
     assert "all of it is what was written" in said("verify", log)

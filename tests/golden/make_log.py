@@ -1,7 +1,7 @@
 """Makes the golden log of the present format: `.venv/bin/python tests/golden/make_log.py`. Kept for ever, like golden stores.
 
 It holds what a log can hold: segments of several owners, a Parquet segment, a closed tail with its index, a torn tail, two partitions, sealed,
-withdrawn and open epochs, trimmed rows, a consumer and a pin.
+withdrawn and open epochs, trimmed rows, a consumer and a pin; notes with rows and alone, in every kind of segment and of every fate.
 """
 
 from __future__ import annotations
@@ -51,23 +51,29 @@ def opened(root: Path, **settings: Any) -> hf.Log:
 def fill(root: Path) -> None:
     with opened(root) as log:
         for n in range(5):
-            log.writer("feed").append(rows(4 * n), time=at(n), sequence=10 * n + 10, wait=True)
+            log.writer("feed").append(
+                rows(4 * n), time=at(n), sequence=10 * n + 10, wait=True, note=b"feed %d" % n
+            )
             log.append(rows(100 + 4 * n), time=at(n), partition=1, epoch=n // 2)
+            log.writer("clerk").note(b"alone %d" % n, wait=True)
         log.seal_epoch(1)  # the rows of epoch 2 are open
     with opened(root) as log:
         log.compact()
         log.withdraw_after(1)
-        log.append(rows(116, 2), time=at(6), partition=1, epoch=2)
+        clerk = log.writer("clerk", partition=1)
+        clerk.append(rows(116, 2), time=at(6), epoch=2, wait=True, note=bytes(range(256)))
         log.seal_epoch(2)
     with opened(root, segment_bytes=2500) as log:
         for n in range(5, 14):
             log.append(rows(4 * n), time=at(n))
+            log.writer("clerk").note(b"alone %d" % n, wait=True)
         log.consumer("report", {0: 12, 1: 5}, epoch=3, expires="1 day")
         log.pin("before-upgrade", {0: 9, 1: 2})
         log.trim({0: 6})
     log = opened(root)
     log.append(rows(56), time=at(20))
-    log.append(rows(118, 3), time=at(21), partition=1, epoch=3)
+    clerk = log.writer("clerk", partition=1)
+    clerk.append(rows(118, 3), time=at(21), epoch=3, wait=True, note=b"open")
     tail = max((root / "p00000").glob("*.tail"))
     kept = tail.read_bytes()
     log.append(rows(60), time=at(22))
@@ -79,7 +85,7 @@ def fill(root: Path) -> None:
 def content(root: Path) -> dict[str, Any]:
     """What a reader of the copy must find."""
     log = hf.Log(root)
-    return {
+    found: dict[str, Any] = {
         which: {
             str(partition): [
                 [batch.position + n, json.loads(json.dumps(row, default=str)), time.isoformat()]
@@ -92,6 +98,17 @@ def content(root: Path) -> dict[str, Any]:
         }
         for which in ("committed", "all")
     }
+    if log.facts.format > 1:
+        found["notes"] = {
+            f"{writer} {partition} {which}": [
+                [note.position, note.sequence, note.rows, note.payload.decode("latin-1")]
+                for note in log.notes(writer, partition=partition, committed=which == "committed")
+            ]
+            for writer in ("feed", "clerk")
+            for partition in range(2)
+            for which in ("committed", "all")
+        }
+    return found
 
 
 def main() -> None:

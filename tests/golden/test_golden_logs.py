@@ -11,7 +11,9 @@ import make_log
 import pytest
 
 import holdfast as hf
+from holdfast import failpoints
 from holdfast.errors import MismatchError
+from holdfast.failpoints import FaultInjected
 from holdfast.log.look.printer import print_segment
 from holdfast.log.look.verify import verify
 from holdfast.log.place import FORMAT, Origin
@@ -55,6 +57,46 @@ def test_what_is_expected_is_what_was_appended() -> None:
         assert [row[1]["n"] for row in found["1"]] == [*range(100, 116), 116, 117]
 
 
+def test_the_notes_that_are_expected_are_those_that_were_written() -> None:
+    """Those before position 6 were trimmed with the rows; one that came with rows which no seal covers does not count yet."""
+    found = json.loads((HERE / "log-2/expected.json").read_text())["notes"]
+    assert [note[3] for note in found["feed 0 committed"]] == ["feed 4", "feed 3", "feed 2"]
+    assert [note[0] for note in found["feed 0 committed"]] == [16, 12, 8]
+    alone = [*range(13, 4, -1), 4, 3, 2, 1]
+    assert [note[3] for note in found["clerk 0 all"]] == [f"alone {n}" for n in alone]
+    assert [note[0] for note in found["clerk 0 all"]] == [4 * n + 4 for n in alone]
+    assert [note[3] for note in found["clerk 1 committed"]] == [bytes(range(256)).decode("latin-1")]
+    assert [note[3] for note in found["clerk 1 all"]] == ["open", bytes(range(256)).decode("latin-1")]
+
+
+def test_a_log_of_format_1_becomes_one_of_format_2_before_its_first_note(tmp_path: Path) -> None:
+    root = tmp_path / "log"
+    shutil.copytree(HERE / "log-1/log", root)
+    expected = json.loads((HERE / "log-1/expected.json").read_text())
+    with hf.Log(root, upkeep_every=None) as log:
+        log.append(make_log.rows(60), time=make_log.at(30))
+    assert hf.Log(root).facts.format == 1  # older programs go on with it as long as nothing new is in it
+    failpoints.arm("log.format.raised=raise")
+    try:
+        with hf.Log(root, upkeep_every=None) as log, pytest.raises(FaultInjected):
+            log.writer("clerk").note(b"first")
+        assert failpoints.fired() == {"log.format.raised": 1}
+    finally:
+        failpoints.disarm()
+    assert hf.Log(root).facts.format == 2
+    assert list(hf.Log(root).notes("clerk")) == []
+    with hf.Log(root, upkeep_every=None) as log:
+        log.writer("clerk").append(make_log.rows(64), time=make_log.at(31), note=b"second", wait=True)
+        log.compact()
+    log = hf.Log(root)
+    assert [note.payload for note in log.notes("clerk")] == [b"second"]
+    assert (
+        make_log.content(root)["committed"]["0"][: len(expected["committed"]["0"])]
+        == expected["committed"]["0"]
+    )
+    assert verify(log.facts).problems == []
+
+
 def test_a_golden_log_goes_on(golden: tuple[Path, dict[str, Any]]) -> None:
     root, expected = golden
     with hf.Log(root, upkeep_every=None) as log:
@@ -67,6 +109,9 @@ def test_a_golden_log_goes_on(golden: tuple[Path, dict[str, Any]]) -> None:
     assert found["0"][:-4] == expected["committed"]["0"]
     assert [row[1]["n"] for row in found["0"][-4:]] == [60, 61, 62, 63]
     assert found["1"] == expected["all"]["1"]
+    if "notes" in expected:
+        notes = make_log.content(root)["notes"]
+        assert notes == {**expected["notes"], "clerk 1 committed": expected["notes"]["clerk 1 all"]}
     assert verify(hf.Log(root).facts).problems == []
 
 

@@ -3,7 +3,8 @@
     python log_program.py DIR
 
 Its consumer copies what it reads into DIR/seen-<partition>, a line per batch: position, then numbers. Whatever happens, those
-files hold every number once, in order, and each at its position.
+files hold every number once, in order, and each at its position. Every append has a note with its sequence, and another writer notes
+it alone, behind it.
 """
 
 from __future__ import annotations
@@ -73,18 +74,20 @@ def main(here: Path) -> None:
     )
     log.owner()
     writers = [log.writer("w", window=3, partition=partition) for partition in range(PARTITIONS)]
-    first = min(writer.last_sequence for writer in writers) + 1
+    clerks = [log.writer("clerk", window=3, partition=partition) for partition in range(PARTITIONS)]
+    first = min(writer.last_sequence for writer in (*writers, *clerks)) + 1
     consume(log, here)
     for sequence in range(first, APPENDS + 1):
         for writer in writers:
-            writer.append(rows(writer.partition, sequence), sequence=sequence)
+            writer.append(rows(writer.partition, sequence), sequence=sequence, note=b"%d" % sequence)
+            clerks[writer.partition].note(b"behind %d" % sequence, sequence=sequence)
         if sequence % 8 == 0:
-            for writer in writers:
+            for writer in (*writers, *clerks):
                 writer.flush()
             consume(log, here)
             log.compact(6000)
             log.retain()
-    for writer in writers:
+    for writer in (*writers, *clerks):
         writer.flush()
     consume(log, here)
     log.compact(6000)

@@ -172,7 +172,7 @@ def pieces_of(source: ReplaySource, clock: ManualClock) -> list[tuple[float, int
         piece = source.next_slice()
         if piece is not None:
             found.append((round(clock.monotonic(), 3), piece.start, piece.end))
-        elif source.more_comes():
+        elif source.awaits_more():
             clock.advance(0.01)
         else:
             return found

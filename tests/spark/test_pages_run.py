@@ -102,7 +102,12 @@ def run_shop(spark: Any, *savepoints: str) -> None:
     run.stop()
 
 
+RELATIVE = re.compile(r'(\b(?:save|load|start)\(|"checkpointLocation", )"(\w+)"')
+"""Paths that Spark's JVM looks up in its own working directory, which is not the test's."""
+
+
 def execute(text: str, spark: Any) -> dict[str, Any]:
+    text = RELATIVE.sub(lambda found: f'{found[1]}"{Path.cwd() / found[2]}"', text)
     names = surroundings(spark, text)
     exec(compile(text, "page", "exec"), names)
     if names["shop"].graph().operators:

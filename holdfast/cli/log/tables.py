@@ -91,6 +91,8 @@ def show_file(found: Mapping[str, Any]) -> None:
         for each in found["frames"]:
             table.add_row(*("—" if value is None else str(value) for value in each.values()))
         console.print(table)
+    for line in found.get("notes", ()):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print(found["end"], soft_wrap=True)
 
 

@@ -2,8 +2,8 @@
 
     header (HEADER_BYTES) | writer's name | zeros up to a multiple of 8 | payload
 
-The payload of rows is one Arrow IPC record batch message; the schema stands at the beginning of the tail. The header's
-checksum covers the header and the name, and the payload's checksum is part of the header. Page: docs/formats/log.md.
+The payload of rows is one Arrow IPC record batch message; the schema stands at the beginning of the tail. A note stands in front
+of the rows it belongs to, in one payload with one checksum: neither is ever there without the other. The header's checksum covers the header and the name, and the payload's checksum is part of the header. Page: docs/formats/log.md.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ NO_EPOCH = -1
 """Rows of no epoch: they count as soon as they are acknowledged."""
 NAME_BYTES_MAX = 100
 PAYLOAD_BYTES_MAX = 1 << 30
+NOTE_BYTES_MAX = 16 << 20
 
 _HEADER = struct.Struct("<4sBBHII16sQQQQqqqqqHHII")
 HEADER_BYTES = _HEADER.size
 _CRC = struct.Struct("<I")
+_NOTE = struct.Struct("<II")
 
 
 class Kind(IntEnum):
@@ -39,6 +41,8 @@ class Kind(IntEnum):
     """Rows of epochs above this one that no seal covers were never meant to be."""
     END = 4
     """The tail was closed in order: nothing is missing behind this frame."""
+    NOTE = 5
+    """Bytes that the writer wants to find again, with rows or alone. Who reads rows does not see them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,26 @@ def unpack(data: memoryview) -> Frame | None:
         Kind(kind), log, partition, position, rows, token, writer, sequence, stable, epoch,
         t_min, t_max, t_run_max, wall, payload_bytes, payload_crc,
     )  # fmt: skip
+
+
+def note_head(note: bytes) -> bytes:
+    """What stands in the payload of a note in front of its rows."""
+    size = _NOTE.size + len(note)
+    return _NOTE.pack(len(note), 0) + note + bytes(_padded(size) - size)
+
+
+def note_of(payload: memoryview) -> bytes:
+    """The note in a payload that is whole."""
+    (size, _) = _NOTE.unpack_from(payload)
+    return bytes(payload[_NOTE.size : _NOTE.size + size])
+
+
+def rows_of(frame: Frame, payload: memoryview) -> memoryview:
+    """The record batch message in a payload that is whole."""
+    if frame.kind is not Kind.NOTE:
+        return payload
+    (size, _) = _NOTE.unpack_from(payload)
+    return payload[_padded(_NOTE.size + size) :]
 
 
 HEAD_BYTES_MAX = HEADER_BYTES + NAME_BYTES_MAX + ALIGN

@@ -20,6 +20,7 @@ TAIL = ".tail"
 LIVE = ".live"
 PARQUET = ".parquet"
 INDEX = ".index"
+NOTES = ".notes"
 
 _TAIL = re.compile(r"(\d{20})-(\d{10})\.tail")
 _PARQUET = re.compile(r"(\d{20})-(\d{20})-(\d{10})-([0-9a-f]{8})-([0-9a-f]{8})\.parquet")
@@ -75,6 +76,11 @@ def index_name(segment: SegmentName) -> str:
     return str(segment) + INDEX
 
 
+def notes_name(segment: SegmentName) -> str:
+    """Where the notes of a Parquet segment are, if it has any."""
+    return str(segment) + NOTES
+
+
 def lay_out(names: Iterable[str]) -> list[Stretch]:
     """The segments that count, in order of positions.
 
@@ -116,7 +122,8 @@ def superfluous(names: Iterable[str], stretches: Sequence[Stretch]) -> list[str]
     used = {str(each.name) for each in stretches}
     used |= {live_name(each.name) for each in stretches if each.name.is_tail}
     used |= {index_name(each.name) for each in stretches}
-    ours = (INDEX, LIVE, TAIL, PARQUET)
+    used |= {notes_name(each.name) for each in stretches}
+    ours = (INDEX, LIVE, NOTES, TAIL, PARQUET)
     return sorted(name for name in listed if name.endswith(ours) and name not in used)
 
 

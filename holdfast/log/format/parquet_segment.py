@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ class Footer:
     """The same up to its end."""
     time: str | None
     groups: tuple[Group, ...]
+    notes: tuple[int, int] | None = None
+    """Of the file with its notes: how many, and the checksum of its footer. None: there are none."""
 
     def encode(self) -> bytes:
         data = {
@@ -57,6 +59,8 @@ class Footer:
             "t_before": self.t_before, "t_run_max": self.t_run_max, "time": self.time,
             "groups": [[list(map(list, g.runs)), g.t_min, g.t_max] for g in self.groups],
         }  # fmt: skip
+        if self.notes is not None:
+            data["notes"] = list(self.notes)
         payload = json.dumps(data, separators=(",", ":")).encode()
         return sealed_file.seal(KIND, self.log, f"{self.first}-{self.end}", payload)
 
@@ -65,9 +69,10 @@ class Footer:
         payload = sealed_file.unseal(data, str(path), KIND, log, f"{first}-{end}")
         found: dict[str, Any] = json.loads(payload)
         groups = tuple(Group(tuple((a, n) for a, n in runs), low, top) for runs, low, top in found["groups"])
+        notes = (found["notes"][0], found["notes"][1]) if "notes" in found else None
         return Footer(
             found["log"], found["partition"], found["first"], found["end"],
-            found["t_before"], found["t_run_max"], found["time"], groups,
+            found["t_before"], found["t_run_max"], found["time"], groups, notes,
         )  # fmt: skip
 
 
@@ -114,10 +119,7 @@ class SegmentWriter:
         """The checksums of all bytes, which are durable now, and of the footer."""
         if self._waiting:
             self._write_group()
-        last = self._footer
-        footer = Footer(
-            last.log, last.partition, last.first, last.end, last.t_before, last.t_run_max, last.time, tuple(self._groups)
-        )  # fmt: skip
+        footer = replace(self._footer, groups=tuple(self._groups))
         self._writer.add_key_value_metadata({KEY: footer.encode()})
         self._writer.close()
         os.fsync(self._fd)

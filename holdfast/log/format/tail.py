@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from holdfast.errors import DamagedError
 from holdfast.log.format import frame as frames
 from holdfast.log.format.frame import ALIGN, HEAD_BYTES_MAX, Frame
 from holdfast.log.format.names import TAIL, SegmentName
+from holdfast.log.format.note import NewestNotes
 from holdfast.log.machines.partition_state import PartitionState
 from holdfast.store import sealed_file
 
@@ -49,6 +50,8 @@ class TailHeader:
     """At the first position."""
     bytes: int = 0
     """Where the first frame begins; 0 before it is written."""
+    notes: NewestNotes = field(default_factory=NewestNotes)
+    """Before this tail. They are kept here however old they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def encode_header(header: TailHeader) -> bytes:
         "time": header.time,
         "state": header.state.snapshot(),
     }
+    if header.notes != NewestNotes():
+        data["notes"] = header.notes.encode()
     payload = json.dumps(data, separators=(",", ":")).encode()
     name = _stem(header.name)
     while len(sealed := sealed_file.seal(KIND, header.log, name, payload)) % ALIGN:
@@ -89,6 +94,7 @@ def decode_header(read: ReadAt, path: object, log: str, name: SegmentName) -> Ta
         data["time"],
         PartitionState.restored(data["state"]),
         len(whole),
+        NewestNotes.decode(data["notes"]) if "notes" in data else NewestNotes(),
     )
 
 
@@ -141,6 +147,10 @@ def is_whole(read: ReadAt, offset: int, found: Frame) -> bool:
     return len(payload) == found.payload_bytes and checksum(payload) == found.payload_crc
 
 
+def payload_of(read: ReadAt, placed: Placed) -> memoryview:
+    return read(placed.offset + placed.frame.head_bytes, placed.frame.payload_bytes)
+
+
 def proof_of_damage(read: ReadAt, size: int, offset: int, log: bytes) -> Placed | None:
     """A frame behind `offset` that says all up to behind `offset` was durable when it was written. None: what is there was
     torn."""
@@ -181,6 +191,6 @@ def summary(header: TailHeader) -> dict[str, Any]:
         "first": header.name.first,
         "token": header.name.token,
         "time": header.time,
-        "columns": {field.name: str(field.type) for field in header.schema},
+        "columns": {column.name: str(column.type) for column in header.schema},
         "state": header.state.snapshot(),
     }

@@ -14,6 +14,7 @@ from holdfast.log import consumers, place, recovery
 from holdfast.log.disk_view import DiskView
 from holdfast.log.format.names import Stretch
 from holdfast.log.machines.partition_state import PartitionState
+from holdfast.log.notes.in_segment import Wanted, notes_in
 from holdfast.log.place import LogFacts
 from holdfast.log.rows import shown_time
 from holdfast.log.segments import SegmentRange, read_range, time_behind
@@ -31,6 +32,7 @@ class Verified:
     segments: int = 0
     rows: int = 0
     bytes: int = 0
+    notes: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -68,6 +70,7 @@ def verify(facts: LogFacts, progress: Progress = lambda _: None) -> Verified:
         except HoldfastError as error:
             found.problems.append(error.message)
             continue
+        wanted = Wanted(None, 0, state.next, tuple(state.withdrawn), backwards=False)
         for stretch in stretches:
             end = state.next if stretch.end is None else stretch.end
             start = max(stretch.start, 0)
@@ -80,6 +83,7 @@ def verify(facts: LogFacts, progress: Progress = lambda _: None) -> Verified:
                 where = SegmentRange(str(path), facts.id, start, end, tuple(state.withdrawn))
                 if start < end:
                     found.rows += sum(batch.rows.num_rows for batch in read_range(where))
+                found.notes += sum(1 for _ in notes_in(facts, partition, stretch, wanted))
                 progress(size)
             except HoldfastError as error:
                 found.problems.append(error.message)

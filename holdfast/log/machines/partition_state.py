@@ -37,7 +37,7 @@ class PartitionState:
         return self.pending[0][1] if self.pending else self.next
 
     def apply(self, frame: Frame) -> None:
-        if frame.kind is Kind.ROWS:
+        if frame.kind in (Kind.ROWS, Kind.NOTE):
             self._rows(frame)
         elif frame.kind is Kind.SEAL:
             self.pending = [each for each in self.pending if each[0] > frame.epoch]
@@ -51,7 +51,8 @@ class PartitionState:
             self.pending.append((frame.epoch, frame.position))
         self.next = frame.next
         self.t_run_max = max(self.t_run_max, frame.t_run_max)
-        self.writers[frame.writer] = (frame.sequence, frame.next)
+        if frame.sequence >= self.writers.get(frame.writer, (0, 0))[0]:
+            self.writers[frame.writer] = (frame.sequence, frame.next)
 
     def _withdraw(self, epoch: int, position: int) -> None:
         gone = [first for at, first in self.pending if at > epoch]

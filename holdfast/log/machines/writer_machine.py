@@ -124,7 +124,7 @@ class WriterMachine:
         """`sequence` None: the next one."""
         if self.phase is not Phase.OPEN:
             return Refused(f"the writer is {self.phase.value}")
-        if kind is Kind.ROWS:
+        if kind in (Kind.ROWS, Kind.NOTE):
             if writer in self._untold or CONTROL in self._untold:
                 return Behind()
             last = self.last_sequence(writer)
@@ -186,7 +186,7 @@ class WriterMachine:
         done, self._flying = self._flying, ()
         for entry in done:
             self._in_window[entry.writer] -= 1
-        rows = [entry for entry in done if entry.kind is Kind.ROWS]
+        rows = [entry for entry in done if entry.kind in (Kind.ROWS, Kind.NOTE)]
         assert not rows or rows[-1].next == self._durable.next, "acknowledged what is not in the state"
         return done
 

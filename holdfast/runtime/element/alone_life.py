@@ -9,31 +9,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from holdfast.errors import NoSpaceError, PoisonFound
-from holdfast.errors import StepFailed as StepFailedError
+from holdfast.errors import PoisonFound
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
 from holdfast.protocol import autonomous
 from holdfast.protocol.accounts import Account, Covered
 from holdfast.runtime.element.account_books import AccountBooks, Uncounted, told
 from holdfast.runtime.element.evaluation import Work
-from holdfast.runtime.element.life import Life
-from holdfast.runtime.element.loop import ElementLoop
+from holdfast.runtime.element.life import OutsideLife
+from holdfast.runtime.element.loop import ElementLoop, until_space
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now, uncounted_of
 from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import OperatorsKilled, check_engine, gave_up, is_fatal, own_failure, story_of
-from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING
+from holdfast.runtime.runs.source_seats import LettingGo, positions_of
 from holdfast.runtime.source_positions import KnownPosition
-from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, ElementGaveUp, ElementPaused
+from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, ElementGaveUp
 from holdfast.runtime.telling.feed import Announce
 
-SPACE_PROBE_S = 0.5
 RETRY_S = 0.1
 """How long to wait after sources or operators could not be made ready; twice as long after each further failure."""
 UNCOUNTED_MAX = 256
@@ -42,8 +41,8 @@ HUNG_S = 180.0
 """After this time a call into the user's code counts as failed: nobody else would end it."""
 
 
-class AloneLife(Life):
-    """`stop_when_possible` may be called from any thread; the rest by the element's."""
+class AloneLife(OutsideLife):
+    """Best effort."""
 
     def __init__(
         self,
@@ -56,15 +55,10 @@ class AloneLife(Life):
     ) -> None:
         account = books.account_of(loop.name)
         self.machine = autonomous.AutonomousMachine(account, tuple(own.runs), own.kept)
-        self.failure: StepFailedError | None = None
         self._error: Exception | None = None
-        self.on_loss: Callable[[], None] = lambda: None
-        """Called when rows were counted as lost: somebody may have a budget for them."""
-        self.on_poison: Callable[[PoisonFound], None] = lambda error: None
-        """Called when a row was found that the user wants to look at."""
+        self.on_loss = lambda: None
+        self.on_poison = lambda error: None
         self._is_to_park = False
-        self.bounded = False
-        """True if the element ends when its bounded sources are dry."""
         self._loop = loop
         self._books = books
         self._own = own
@@ -75,6 +69,7 @@ class AloneLife(Life):
         self._work = Work()
         self._uncounted: list[tuple[OperatorName, Slice]] = []
         """Slices whose rows operators have absorbed and nobody has counted."""
+        self._let_go = LettingGo(loop.worker.sources, loop.clock)
         self._seats: dict[OperatorName, Any] = {}
         """Positions of the sources behind all that was taken."""
         self._astray: tuple[OperatorName, ...] = ()
@@ -85,17 +80,14 @@ class AloneLife(Life):
         loop.metrics.lost_rows = account.lost_rows
 
     def stop_when_possible(self) -> None:
-        """Read from sources no more than what they have received and could not give again; end when the inputs are closed and empty."""
         self._draining = True
         self._loop.wake()
 
     def park(self, now: bool) -> None:
-        """Take nothing, from the next turn on; or go on. Any thread may call it."""
         self._is_to_park = now
         self._loop.wake()
 
     def keep_all(self) -> None:
-        """All operators store their states, now and at the end: they will go on in a region. Any thread may call it."""
         self._own.keep_all()
         self.machine.keeps(self._own.kept)
         self._loop.wake()
@@ -109,13 +101,11 @@ class AloneLife(Life):
         return self.machine.account
 
     def last_account(self) -> Account:
-        """The account when the thread has ended, with what nobody had counted."""
         self._recount()
         rows = sum(count_now(self._loop.worker, *each) for each in uncounted_of(self._work))
         return replace(self.account, in_flight=self.account.in_flight + rows)
 
     def count(self, account: Account) -> None:
-        """The run is over; `account` tells what its end cost as well."""
         self.machine.account = account
         self._loop.metrics.lost_rows = account.lost_rows
 
@@ -137,13 +127,17 @@ class AloneLife(Life):
         return True
 
     def begin(self) -> None:
-        known = self._books.ledger.positions
         for run in self._loop.worker.sources:
             run.dry = run.closed = False
-            self._seats[run.name] = known[run.name].state if run.name in known else None
+            self._seats[run.name] = self._beginning(run.name)
             run.source.seek(self._seats[run.name])
         self._own.aging.taken_s = self._books.ledger.taken_s.get(self._loop.name)
         self._feed(autonomous.Begin())
+
+    def _beginning(self, name: OperatorName) -> Any:
+        """Where a source goes on; None: at its beginning."""
+        known = self._books.ledger.positions
+        return known[name].state if name in known else None
 
     def turn(self) -> bool:
         is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
@@ -188,7 +182,11 @@ class AloneLife(Life):
         self._own.aging.took_rows()
         at = self._loop.clock.wall()
         places = {id: self._loop.ends.inputs[id].taken for id in work.parcels}
-        self._feed(autonomous.Gathered(places, work.rows, at))
+        self._feed(autonomous.Gathered(places, self._at_risk(work), at))
+
+    def _at_risk(self, work: Work) -> int:
+        """Rows that are lost if the step does not come to its end."""
+        return work.rows
 
     def must_give_up(self) -> bool:
         return self._loop.stopping
@@ -235,7 +233,6 @@ class AloneLife(Life):
         return all(run.permits.closed and not run.pending for run in self._loop.worker.threaded)
 
     def is_starved(self, silent: Collection[ConnectionId]) -> bool:
-        """True if nothing more comes by itself; along connections in `silent` nothing will. Any thread may ask."""
         ends, sources = self._loop.ends, self._loop.worker.sources
         dry = self.bounded and all(run.dry for run in sources)
         begins = self._loop.worker.begins
@@ -252,6 +249,7 @@ class AloneLife(Life):
         self._recount()
         self._feed(autonomous.InputsOver())
         self._note_uploads(wait=True)
+        self._let_go(self._seats, at_once=True)
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
@@ -375,23 +373,15 @@ class AloneLife(Life):
 
     def _save(self, account: Account) -> None:
         """A full disk stops this element until there is space again; it neither loses rows nor ends the run."""
-        positions = {
-            run.name: KnownPosition(run.source.snapshot(), run.source.describe())
-            for run in self._loop.worker.sources
-        }
+        positions = positions_of(self._loop.worker.sources)
         self._seats = {name: known.state for name, known in positions.items()}
         uncounted = [Uncounted(name, piece.detail, True) for name, piece in self._uncounted]
         uncounted += [Uncounted(name, piece.detail, False) for name, piece in uncounted_of(self._work)]
-        waited = False
-        while True:
-            try:
-                self._books.save(account, positions, uncounted, self._own.aging.taken_s)
-                return
-            except NoSpaceError as error:
-                if self._loop.stopping:
-                    raise Interrupted from error  # rows whose position is not saved must not be handed out
-                if not waited:
-                    self._announce(ElementPaused(self._loop.name, str(error)))
-                waited = True
-                self._loop.metrics.waiting = "space in the store"
-                time.sleep(SPACE_PROBE_S)
+        self._keep(account, positions, uncounted)
+        self._let_go(self._seats)
+
+    def _keep(
+        self, account: Account, positions: dict[OperatorName, KnownPosition], uncounted: list[Uncounted]
+    ) -> None:
+        save = partial(self._books.save, account, positions, uncounted, self._own.aging.taken_s)
+        until_space(save, self._loop, self._announce)

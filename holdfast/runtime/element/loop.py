@@ -6,7 +6,7 @@ The worker works, the life decides, this file connects them. Nothing happens to 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from holdfast.clock import Clock
 from holdfast.compiler.plan import ElementPlan
+from holdfast.errors import NoSpaceError
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.language.connectors import Slice
+from holdfast.operators.shared.timed import TIMELESS
 from holdfast.runtime.element.evaluation import Outcome, Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.row_counting import count_later
@@ -24,14 +26,24 @@ from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.runs.keyed_run import KeyedRun
-from holdfast.runtime.telling.events import GroupSizeChosen, RowsLate, RowsMalformed
+from holdfast.runtime.telling.events import (
+    ElementPaused,
+    GroupSizeChosen,
+    RowsLate,
+    RowsMalformed,
+    RowsTimeless,
+)
+from holdfast.runtime.telling.feed import Announce
 
 ROWS_PER_STEP = 1_000_000
 REST_S = 0.05
 """How long an element with nothing to do rests, unless something wakes it, before it asks its sources again."""
+SPACE_PROBE_S = 0.5
 LONG_S = 2.0
 """A call into the user's code that takes longer is named in the status."""
-LEFT_OUT: Mapping[str, type[RowsLate] | type[RowsMalformed]] = {"late": RowsLate, "malformed": RowsMalformed}
+LEFT_OUT: Mapping[str, type[RowsLate | RowsTimeless | RowsMalformed]] = {
+    "late": RowsLate, TIMELESS: RowsTimeless, "malformed": RowsMalformed,
+}  # fmt: skip
 """What operators and sources count of rows that they leave out → how it is told."""
 
 
@@ -113,8 +125,8 @@ class ElementLoop:
                 told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
         return told
 
-    def left_out(self) -> Iterator[RowsLate | RowsMalformed | GroupSizeChosen]:
-        """Late and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
+    def left_out(self) -> Iterator[RowsLate | RowsTimeless | RowsMalformed | GroupSizeChosen]:
+        """Late, timeless and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
         for run in self.worker.runs.values():
             if isinstance(run, KeyedRun) and run.groups is not None:
                 told = {str(rows): round(s, 6) for rows, s in run.groups.seconds_by_rows.items()}
@@ -256,6 +268,23 @@ class ElementLoop:
                 self.ends.signals.condition.wait(self._rest_s)
                 self.resting = False
             self._woken = False  # a turn follows, so nothing is missed
+
+
+def until_space(save: Callable[[], None], loop: ElementLoop, announce: Announce) -> None:
+    """Save something in the store. A full disk stops the element until there is space again; it neither loses rows nor ends the run."""
+    waited = False
+    while True:
+        try:
+            save()
+            return
+        except NoSpaceError as error:
+            if loop.stopping:
+                raise Interrupted from error  # rows whose position is not saved must not be handed out
+            if not waited:
+                announce(ElementPaused(loop.name, str(error)))
+            waited = True
+            loop.metrics.waiting = "space in the store"
+            time.sleep(SPACE_PROBE_S)
 
 
 def left_out_of(counts: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:

@@ -38,6 +38,7 @@ from holdfast.language.graph import SinkSpec
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.links.batch import Batch, batch_of
+from holdfast.runtime.persisted.kept_positions import KeptPositions
 from holdfast.runtime.region.topology_fit import change_since, check_fit, fingerprint_of, numbers_of
 from holdfast.runtime.source_positions import RegionThen
 from holdfast.runtime.telling.events import TopologyChanged
@@ -66,6 +67,7 @@ class RegionEpochs:
         self.live = live
         settings = region.settings
         self._collector = Collector(store, region.name, Retention(settings.keep, settings.keep_for_s))
+        self._positions = KeptPositions(plan, region, store, self.read)
         self.savepoints = Savepoints(store, region.name)
         self.seen = SeenPairs(store)
         """What was read to verify the epoch to begin with, for restoring it."""
@@ -227,6 +229,7 @@ class RegionEpochs:
             sink.commit(epoch, codec.decode(get_blob(self.store, operators[name].blob)))
         self.store.check_owner()
         self._collector.collect(self.current.wall)
+        self._positions.tell_sources(epoch)
 
 
 def _accepts_writes(live: Path) -> bool:

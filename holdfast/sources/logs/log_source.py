@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from holdfast.errors import ConfigError, InputError, StateError
+from holdfast.errors import ConfigError, InputError, NoSpaceError, StateError
+from holdfast.ids import is_safe_name
 from holdfast.language.connectors import POSITION_FIELDS, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.log.log import From, Log
@@ -38,20 +39,33 @@ class LogSource(Source):
     `from_`: where the first run begins: "beginning", "now", a position, or a datetime; later runs go on where they were. A log
     with several partitions is read by one source for each (`partition=`), since there is no order between them. `schema`: needed
     if the log is not there yet. With `until="available"` the run ends with the rows that count when it begins.
+
+    `consumer`: a name under which the source tells the log what it still needs: rows behind what the epochs and savepoints of its region
+    may go back to (outside of regions: behind what was taken). The log then keeps those, and lets go what all its consumers have
+    behind them, if it was not told to keep more (`keep=`). Without a name nothing is kept or let go because of this source.
     """
 
     def __init__(
         self,
-        path: str | Path | Log,
+        path: str | Path | Log | None,
         *,
         from_: From = "beginning",
         partition: int | None = None,
         rows_per_step: int = ROWS_PER_STEP,
         schema: pa.Schema | str | None = None,
+        consumer: str | None = None,
     ) -> None:
+        if consumer is not None and not is_safe_name(consumer):
+            raise ConfigError(
+                f"{consumer!r} cannot be the name of a consumer.",
+                cure="Use letters, digits and _.- only, at most 100.",
+            )
         if rows_per_step < 1:
             raise ConfigError(f"a step cannot hold {rows_per_step} rows.", cure="Give at least 1.")
-        self._log = path if isinstance(path, Log) else Log(path)
+        self._opened = path if isinstance(path, Log) or path is None else Log(path)
+        self._consumer = consumer
+        self._registered: int | None = None
+        """What the consumer was last known to need."""
         self._from = from_
         self._wanted = partition
         self._rows = rows_per_step
@@ -60,6 +74,11 @@ class LogSource(Source):
         """None: the log was not there yet."""
         self._end: int | None = None
         self._facts: Callable[[], Facts] | None = None
+
+    @property
+    def _log(self) -> Log:
+        assert self._opened is not None, "nobody said where the log is"
+        return self._opened
 
     # --- what it is ---
 
@@ -107,6 +126,7 @@ class LogSource(Source):
     def seek(self, state: Any | None) -> None:
         if state is None:
             self._next = self._first() if self._log.exists else None
+            self._hold(self._next)
             return
         if not isinstance(state, dict) or not {"log", "partition", "next"} <= state.keys():
             raise StateError("the snapshot is not one of a log.", cure="Check the store.")
@@ -123,6 +143,33 @@ class LogSource(Source):
                 f"{self._log.path} is not the log that was read before.",
                 cure="Give the path of that log, or begin with another store.",
             )
+        self._hold(self._next)
+
+    def _hold(self, position: int | None) -> None:
+        """Before the first row is read: what comes now stays until it is not needed any more."""
+        if self._consumer is None or position is None or self._registered is not None:
+            return
+        known = {each.name: each for each in self._log.consumers()}.get(self._consumer)
+        at = None if known is None else known.positions.get(self._partition)
+        if at is None or at > position:
+            self._log.consumer(self._consumer, {self._partition: position})
+            at = position
+        self._registered = at
+
+    def kept(self, snapshots: Sequence[Any], epoch: int | None) -> None:
+        found = [
+            each["next"] for each in snapshots if isinstance(each, dict) and each.get("next") is not None
+        ]
+        if self._consumer is None or not found or not self._log.exists:
+            return
+        position = min(found)
+        if self._registered is not None and position <= self._registered:
+            return
+        try:
+            self._log.consumer(self._consumer, {self._partition: position}, epoch=epoch)
+            self._registered = position
+        except NoSpaceError:
+            pass  # more is kept than needed, until the next time
 
     def _first(self) -> int:
         self._check_partition()
@@ -134,6 +181,7 @@ class LogSource(Source):
             if not self._log.exists:
                 return None
             self._next = 0 if self._from == "now" else self._first()  # all of it came after this run began
+            self._hold(self._next)
         if self._facts is None:
             self._facts = self._log.following(self._partition)
         now = self._facts()
@@ -163,7 +211,7 @@ class LogSource(Source):
 
     def use_log(self, log: Log) -> None:
         """The same log, opened anew."""
-        self._log, self._facts = log, None
+        self._opened, self._facts = log, None
 
     # --- reading ---
 

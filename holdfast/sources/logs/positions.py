@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,8 @@ from holdfast.log.rows import LogBatch
 from holdfast.log.segments import SegmentRange, read_range
 from holdfast.sources.schemas import spark_type
 
+PATIENCE_S = 60.0
+PAUSE_S = 0.002
 TRIES = 5
 """Segments may be merged between looking and reading, but not again and again."""
 
@@ -74,8 +77,18 @@ def look(log: Log, partition: int, start: int, end: int, id: str | None = None) 
             f"rows {start} to {low - 1} of the log {log.path} were let go before they were read here.",
             cure="Let the log keep more, or register a consumer that holds them; to go on without them, begin with another store.",
         )
-    ranges = log.ranges(start, end, partition=partition)
-    return Positions(str(log.path), log.facts.id, partition, start, end, tuple(ranges))
+    # Between a writer and the next one less may be seen than before: what was not acknowledged counts when the next one has found it.
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        ranges = log.ranges(start, end, partition=partition)
+        if start >= end or (ranges and ranges[-1].end == end):
+            return Positions(str(log.path), log.facts.id, partition, start, end, tuple(ranges))
+        if time.monotonic() > deadline:
+            raise InputError(
+                f"the log {log.path} had rows up to {end} a while ago, and has not now.",
+                cure="Look whether its files were changed; run again when somebody has opened it for writing.",
+            )
+        time.sleep(PAUSE_S)
 
 
 def schema_of(log: pa.Schema) -> pa.Schema:

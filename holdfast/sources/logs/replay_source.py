@@ -128,7 +128,7 @@ class ReplaySource(LogSource):
         origin, greatest = self._before if self._cut is not None else self._ticks.place
         return {**super().snapshot(), "ticks": [origin, greatest]}
 
-    def more_comes(self) -> bool:
+    def awaits_more(self) -> bool:
         return self._cut is not None
 
     def next_slice(self) -> Slice | None:

@@ -48,6 +48,7 @@ class FileStore(Store):
         self.root = Path(os.path.abspath(path))
         self.place = str(self.root)
         self.url = f"file:{self.root}"
+        self.logs = self.root / "logs"
         self._claimed: lease.Lease | None = None
         self._chains: dict[str, Chain] = {}
         self._lock = threading.RLock()

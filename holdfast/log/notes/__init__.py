@@ -1,0 +1,1 @@
+"""Notes: bytes that a writer of a log wants to find again, as they are found in its segments."""
