@@ -154,6 +154,18 @@ def test_sources_that_are_not_replayed(tmp_path: Path) -> None:
     assert MemorySink.rows("never") == []
 
 
+def test_logs_of_the_real_run_are_not_written(tmp_path: Path) -> None:
+    make_log(tmp_path / "log", 60)
+    made = hf.Topology("logs")
+    kept = made.source(replay_program.Live(), name="orders").consistent("in")
+    kept = kept.persist("kept", path=tmp_path / "real-kept")
+    windows = kept.aggregate("k", window=hf.tumbling(rows=5), times=hf.count(), name="windows")
+    windows.checkpoint(form=hf.eventual(every=1)).sink(hf.LogSink(tmp_path / "real-windows"), name="out")
+    hf.replay(made, tmp_path / "log", into=tmp_path / "into", format="parquet", engine=LocalEngine(2))
+    assert len(written(tmp_path / "into", "out")) == 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["into", "log"]
+
+
 def test_progress_is_told(golden: tuple[Path, dict[str, list[Any]]]) -> None:
     here, _ = golden
     told: list[hf.ReplayProgress] = []
