@@ -17,6 +17,7 @@ from faults import fired
 
 import holdfast as hf
 from holdfast import failpoints
+from holdfast.cli.main import run_command
 from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
@@ -311,7 +312,9 @@ def test_a_run_that_is_stopped_leaves_the_rest_in_the_log_for_the_next_one(tmp_p
     gate.touch()
     job.stop()
     job.close()
-    assert len(numbers(tmp_path / "out")) < len(numbers(log))
+    stored = numbers(log)
+    assert len(stored) < 1500, "the run was stopped in the middle"
+    assert numbers(tmp_path / "out") == stored[: len(numbers(tmp_path / "out"))]
     run_local(topology(), store=f"file:{tmp_path}/store")
     assert numbers(tmp_path / "out") == numbers(log) == list(range(1500))
 
@@ -434,6 +437,17 @@ def test_what_a_consumer_has_behind_it_goes(tmp_path: Path) -> None:
         assert found.low == len(persist_program.kept())
     status = persist_program.run("sr", tmp_path)
     assert status.as_dict()["logs"]["middle"]["rows"] == 1
+
+
+def test_status_shows_who_holds_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    persist_program.run("sr", tmp_path)
+    log = hf.Log(tmp_path / "store/logs/middle")
+    log.pin("audit", 7)
+    persist_program.run("sr", tmp_path)
+    assert run_command(["status", str(tmp_path / "store")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "log of middle: 225 rows, 0 not read yet; held by middle from row" in said
+    assert "pin audit from row 7 on" in said
 
 
 # --- edited programs ---
