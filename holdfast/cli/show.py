@@ -55,14 +55,14 @@ def show_store(found: dict[str, Any]) -> None:
 def status_tables(status: Mapping[str, Any]) -> Group:
     """Regions, elements, and rows that were left out, of one status."""
     regions = _table(
-        "region", "mode", "phase", "epoch", "age", "last epoch", "late", "restore", "resets",
+        "region", "mode", "phase", "epoch", "age", "last epoch", "slow", "restore", "resets",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)",
     )  # fmt: skip
     said = list(status.get("program_changed", ()))
     for name, region in status["regions"].items():
         regions.add_row(
             name, _mode(region), region["phase"], str(region["epoch"]), _seconds(region["age_s"]),
-            _millis(region["last_epoch_ms"]), str(region.get("epochs_late", 0)), _seconds(region.get("restore_next_s")),
+            _millis(region["last_epoch_ms"]), str(region.get("epochs_slow", 0)), _seconds(region.get("restore_next_s")),
             str(region["resets"]),
         )  # fmt: skip
         said += [f"region {name}: {region['reason']}"] if region["reason"] else []

@@ -11,6 +11,7 @@ import pyarrow as pa
 from holdfast.compiler.analyse import Analyser, analyse
 from holdfast.compiler.composites import mark_composites
 from holdfast.compiler.contexts import check_contexts
+from holdfast.compiler.eventual import check_eventual
 from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
 from holdfast.compiler.loss_budgets import check_budgets, made_consistent
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
@@ -56,9 +57,11 @@ def compile_graph(
     schemas = analyse(graph, analyser)
     regions, elements = independent(regions, fuse(graph, regions))
     connections = connect(graph, regions, elements)
+    planned_elements = tuple(_element(graph, element, connections) for element in elements)
+    check_eventual(graph, planned_elements)
     return Plan(
         graph=graph,
-        elements=tuple(_element(graph, element, connections) for element in elements),
+        elements=planned_elements,
         connections=connections,
         regions=tuple(plan_region(graph, region, elements, connections) for region in regions.regions),
         stamped=stamped,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from holdfast.compiler.eventual import is_eventual
 from holdfast.compiler.paired import pairs_kept_by
 from holdfast.compiler.persisted import Persisted, persisted_in
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
@@ -250,6 +251,12 @@ Behind = Mapping[OperatorName, tuple[OperatorName, ...]]
 def _guarantee(
     plan: Plan, operator: Operator, spec: SinkSpec, region: RegionPlan | None, behind: Behind
 ) -> SinkGuarantee:
+    if region is None and any(is_eventual(op) for op in _before(plan, operator)):
+        reason = (
+            "records of windows stand in the log beside the results, and a failure goes back to what they tell; no store is"
+            " needed for it"
+        )
+        return SinkGuarantee(operator.name, "exactly-once", reason, "at once")
     if region is None:
         reason = "; ".join(filter(None, [_alone(plan, operator, behind), spec.sink.alone]))
         return SinkGuarantee(operator.name, "best effort", reason, "at once")
@@ -276,6 +283,11 @@ def _guarantee(
         visible = spec.sink.when_visible(epoch_delay(region.settings))
         return SinkGuarantee(operator.name, promised, reason, visible)
     return SinkGuarantee(operator.name, "at-least-once", reason, "at once")
+
+
+def _before(plan: Plan, operator: Operator) -> list[Operator]:
+    """Who makes what an operator reads."""
+    return [plan.graph.operators[s.operator] for port in operator.inputs for s in port.streams]
 
 
 def _alone(plan: Plan, sink: Operator, behind: Behind) -> str:

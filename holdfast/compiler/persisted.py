@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from holdfast.compiler.eventual import is_eventual
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.compiler.regions import reach_of_marks
 from holdfast.compiler.timing import stream_timings
@@ -170,7 +171,8 @@ def persisted_in(plan: Plan) -> tuple[Persisted, ...]:
             name = OperatorName(op.spec.sink.leads_to)
             source = plan.graph.operators[name].spec
             assert isinstance(source, SourceSpec)
-            recovers = recovers_from_log(element_of[op.name])
+            element = element_of[op.name]
+            recovers = recovers_from_log(element) or any(map(is_eventual, element.operators))
             found.append(
                 Persisted(
                     name,

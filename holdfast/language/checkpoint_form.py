@@ -1,4 +1,4 @@
-"""How the state of one operator is stored at an epoch: always whole, or as a base and deltas behind it."""
+"""How the state of one operator is stored: always whole, as a base and deltas behind it, in groups; or window by window in its output log."""
 
 from __future__ import annotations
 
@@ -11,16 +11,27 @@ from holdfast.language.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointForm:
-    """What `full()`, `incremental()` and `groups()` make. The bounds hold for incremental checkpoints; None: no such bound."""
+class Eventual:
+    """When windows are checked."""
 
-    kind: Literal["full", "incremental", "groups"] = "incremental"
+    every_s: float | None
+    slow_after_s: float
+    shots: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointForm:
+    """What `full()`, `incremental()`, `groups()` and `eventual()` make. The bounds hold for incremental checkpoints; None: no such
+    bound."""
+
+    kind: Literal["full", "incremental", "groups", "eventual"] = "incremental"
     ratio: float | None = 1.5
     """Bytes of all deltas behind a base, over those of the base."""
     max_deltas: int | None = None
     restore_within_s: float | None = None
     group_rows: int | None = None
     """Rows of a window that are stored together; None: as many as suit the steps."""
+    eventual: Eventual | None = None
 
 
 INCREMENTAL = CheckpointForm()
@@ -55,12 +66,36 @@ def groups(rows: int) -> CheckpointForm:
     return CheckpointForm("groups", None, group_rows=rows)
 
 
+def eventual(
+    every: Duration | None = 10, *, slow_after: Duration | None = None, shots: int = 10
+) -> CheckpointForm:
+    """For windowed aggregates outside of regions that go into a log: records of windows stand in that log beside the results, and
+    there is no other checkpoint. Results are in the log exactly once.
+
+    Example::
+
+        totals = trades.aggregate("symbol", window=hf.tumbling(rows=1000), n=hf.count(), name="totals")
+        totals.checkpoint(form=hf.eventual(every="5 seconds")).sink(hf.LogSink("logs/totals"), name="log")
+
+    `every`: within this time each slow window is checked once, its state is written; None: never, after a failure rows are replayed
+    from where the oldest open window began. `slow_after`: a window is slow when it has been open for so long; default: `every`. Both
+    are event time for windows over time, else the clock's. `shots`: in so many portions, so that steps stay short."""
+    every_s = None if every is None else seconds(every, "every")
+    slow_s = (every_s or 0.0) if slow_after is None else seconds(slow_after, "slow_after", zero=True)
+    is_count = isinstance(shots, int) and not isinstance(shots, bool) and shots > 0
+    _check("shots", shots, is_count, "a whole number above 0")
+    return CheckpointForm("eventual", None, eventual=Eventual(every_s, slow_s, shots))
+
+
 def checked_form(form: Any) -> CheckpointForm:
     """What a user gave as `checkpoint=`; None: the default."""
     if form is None:
         return INCREMENTAL
     _check(
-        "checkpoint", form, isinstance(form, CheckpointForm), "hf.full(), hf.incremental(…) or hf.groups(…)"
+        "checkpoint",
+        form,
+        isinstance(form, CheckpointForm),
+        "hf.full(), hf.incremental(…), hf.groups(…) or hf.eventual(…)",
     )
     assert isinstance(form, CheckpointForm)
     return form

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from holdfast.compiler.plan import Plan
 from holdfast.ids import ConnectionId, ElementName, RegionName
-from holdfast.runtime.element.alone_life import AloneLife
+from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.region.region import Region
@@ -89,10 +89,10 @@ class Ending:
 
     def _parked_alone(self) -> list[ElementLoop]:
         """Elements outside of regions that take nothing, because too much was lost."""
-        return [loop for loop in self._alone() if isinstance(loop.life, AloneLife) and loop.life.is_parked]
+        return [loop for loop in self._alone() if isinstance(loop.life, OutsideLife) and loop.life.is_parked]
 
     def _alone(self) -> list[ElementLoop]:
-        return [loop for loop in self._loops.values() if isinstance(loop.life, AloneLife)]
+        return [loop for loop in self._loops.values() if isinstance(loop.life, OutsideLife)]
 
     def _silent(self) -> set[ElementName]:
         """Elements that send nothing any more: of parked regions, and those that only such ones could give something to do."""
@@ -135,5 +135,5 @@ class Ending:
 
     def _is_starved(self, loop: ElementLoop, silent: Set[ElementName]) -> bool:
         """True if an element outside of regions can only get more to do from elements that are silent."""
-        assert isinstance(loop.life, AloneLife)
+        assert isinstance(loop.life, OutsideLife)
         return loop.finished or loop.life.is_starved({c.id for c in loop.plan.inputs if c.source in silent})

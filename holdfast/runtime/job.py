@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ElementName, OwnerToken, RegionName
 from holdfast.language.graph import Graph, SourceSpec
 from holdfast.language.run import ElementStatus, RegionStatus, Run, RunState, RunStatus, Until
-from holdfast.runtime.element.alone_life import AloneLife
+from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.ending import Ending, ending_last
 from holdfast.runtime.engines.engine import Engine
@@ -290,7 +290,7 @@ class Job(Run):
                 self._wiring.connections[connection.id].close()
 
     def _autonomous_over(self) -> bool:
-        return all(loop.finished for loop in self.loops.values() if isinstance(loop.life, AloneLife))
+        return all(loop.finished for loop in self.loops.values() if isinstance(loop.life, OutsideLife))
 
     def _read_mail(self) -> None:
         if self._store is None or not self._mail.due():

@@ -30,6 +30,8 @@ from holdfast.runtime.element.alone_life import AloneLife
 from holdfast.runtime.element.borders import KnownBorders, kept_bytes, replayed_inputs, stored_borders
 from holdfast.runtime.element.epochs.repeating import Repeating
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
+from holdfast.runtime.element.eventual.life import EventualLife, recording_of
+from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop, Ends
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.region_life import RegionLife
@@ -110,8 +112,7 @@ class Wiring:
     def let_all_in(self) -> bool:
         """The run ends: senders need not wait for parked regions that keep their input. True if one did."""
         queues = [each for each in self.connections.values() if isinstance(each, PreservedQueue)]
-        waited = [queue.let_all_in() for queue in queues]
-        return any(waited)
+        return sum(queue.let_all_in() for queue in queues) > 0
 
     @property
     def in_regions(self) -> list[RegionLife]:
@@ -119,9 +120,9 @@ class Wiring:
         return [life for region in self.regions.values() for life in region.lives.values()]
 
     @property
-    def alone(self) -> list[AloneLife]:
+    def alone(self) -> list[OutsideLife]:
         """The lives of elements outside of regions."""
-        return [loop.life for loop in self.loops.values() if isinstance(loop.life, AloneLife)]
+        return [loop.life for loop in self.loops.values() if isinstance(loop.life, OutsideLife)]
 
     # --- building -----------------------------------------------------------------------------------------------
 
@@ -177,8 +178,8 @@ class Wiring:
     def _add_region(self, plan: RegionPlan) -> None:
         around = self._around
         assert around.store is not None
-        live = around.engine.live
-        epochs = RegionEpochs(self.plan, plan, around.store, around.identity, around.token, live)
+        identity = (around.identity, around.token)
+        epochs = RegionEpochs(self.plan, plan, around.store, *identity, around.engine.live)
         region = Region(plan, epochs, around.signals, around.clock, around.feed.announce, around.fail)
         self.regions[plan.name] = region
         around.feed.subscribe(region.metrics.on_event)
@@ -201,8 +202,7 @@ class Wiring:
         with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
         if isinstance(side.trigger, AwareTrigger) and with_state:
             report = partial(side.turned, loop.name)
-            by_itself = bool(loop.worker.threaded)
-            life.sizes = SizeWatch(with_state, self._around.clock, report, by_itself)
+            life.sizes = SizeWatch(with_state, self._around.clock, report, bool(loop.worker.threaded))
             side.trigger.watches[loop.name] = life.sizes
 
     # --- where everything goes on -------------------------------------------------------------------------------
@@ -254,10 +254,13 @@ class Wiring:
 
     def _live_alone(self, loop: ElementLoop, bounded: bool) -> None:
         around = self._around
+        seam = (around.engine, around.feed.announce, around.fail)
+        if (recording := recording_of(loop.worker)) is not None:
+            EventualLife(loop, recording, self._books.account_of(loop.name), *seam).bounded = bounded
+            return
         own = OwnCheckpoints(loop.worker, around.store, around.clock, around.feed.announce)
         made = RecoveringLife if recovers_from_log(loop.plan) else AloneLife
-        life = made(loop, self._books, own, around.engine, around.feed.announce, around.fail)
-        life.bounded = bounded
+        made(loop, self._books, own, *seam).bounded = bounded
 
     def _epochs(self) -> dict[ElementName, Epoch]:
         """The newest epochs of the elements' regions."""
@@ -343,7 +346,8 @@ class Wiring:
         region = None if loop.plan.region is None else self.regions[loop.plan.region]
         if region is not None and region.epoch:
             return f"epoch {region.epoch}"
-        return "the beginning" if run.beginning is None else "where an earlier run left it"
+        known = "the beginning" if run.beginning is None else "where an earlier run left it"
+        return "where the log of its results says" if isinstance(loop.life, EventualLife) else known
 
     # --- what was lost ------------------------------------------------------------------------------------------
 
@@ -366,7 +370,7 @@ class Wiring:
 
     def _park(self, element: ElementName, now: bool, why: str = "losses") -> None:
         life, reasons = self.loops[element].life, self._parked_for.setdefault(element, set())
-        assert isinstance(life, AloneLife)
+        assert isinstance(life, OutsideLife)
         (reasons.add if now else reasons.discard)(why)
         life.park(bool(reasons))
 

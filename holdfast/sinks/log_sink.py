@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +20,7 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch
 from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, StepId
 from holdfast.log.format.frame import NO_EPOCH
+from holdfast.log.format.note import Note
 from holdfast.log.log import Log
 from holdfast.log.pending import Pending
 from holdfast.log.place import Origin
@@ -27,6 +29,12 @@ from holdfast.sinks.staged import StagedSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def _payloads(first: Note, others: Iterator[Note]) -> Iterator[bytes]:
+    yield first.payload
+    for note in others:
+        yield note.payload
 
 
 class LogSink(StagedSink):
@@ -41,6 +49,7 @@ class LogSink(StagedSink):
     `keep_bytes`: older rows go, but for those that consumers need. One run at a time writes a log.
     """
 
+    keeps_notes: ClassVar[bool] = True
     reason: ClassVar[str] = "rows count in the log once their epoch is sealed, which is one write"
     elsewhere = "write into another log"
 
@@ -147,6 +156,41 @@ class LogSink(StagedSink):
         if self._log is not None:
             self._log.close()
         self._log = self._writer = None
+
+    # --- notes of an operator that keeps its checkpoints in the log ---
+
+    def take_notes(self) -> Iterator[bytes]:
+        """What was noted, from the newest to the oldest; in a log that nobody else writes from now on. Rows and notes that may be on
+        their way are there, or will never be, when it returns."""
+        assert self._schema is not None, "check_columns() comes first"
+        self._reopen()
+        self._appending(self._schema)
+        self._opened.owner()
+        found = self._opened.notes(self._run.sink)
+        first = next(found, None)
+        if first is None and self._opened.bounds().end:
+            raise MismatchError(
+                f"the log {self._path} has rows, but nothing that tells how the operator stood behind them.",
+                cure="Write into another log.",
+            )
+        return iter(()) if first is None else _payloads(first, found)
+
+    def append_noted(self, table: pa.Table, notes: Sequence[bytes]) -> int:
+        """Notes, and with the last one rows, of which there may be none: either all of that is durable when it returns, or the last
+        note and the rows are not there. Returns the position of the first row."""
+        assert self._schema is not None
+        writer = self._appending(self._schema)
+        fp("eventual.note")
+        for note in notes[:-1]:
+            writer.note(note)
+        done = writer.append(table.select(self._schema.names), note=notes[-1], wait=True).result()
+        fp("eventual.noted")
+        return int(done.position or 0)
+
+    def keep_from(self, position: int) -> None:
+        """Notes and rows from this position on stay, whatever limits say and whoever has them behind."""
+        self._opened.pin(self._run.sink, position)
+        fp("eventual.pinned")
 
     # --- an epoch ---
 

@@ -267,7 +267,7 @@ def test_outside_of_regions_rows_count_at_once(tmp_path: Path) -> None:
 KILLS = {
     "writing": ["sink.write=kill@7", "log.written=kill@3"],
     "sealing": ["sink.prepared=kill@1", "sink.commit.begin=kill@1", "sink.commit.applied=kill@1"],
-    "restoring": ["ckpt.epoch.published=kill@1", "reset.sink.rollback=kill@1", "step.end=kill@3"],
+    "restoring": ["step.end=kill@3", "ckpt.epoch.published=kill@1", "reset.sink.rollback=kill@1"],
 }
 
 

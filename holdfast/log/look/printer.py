@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.log.format import parquet_segment, tail
 from holdfast.log.format.file_bytes import FileBytes
-from holdfast.log.format.frame import NO_EPOCH
+from holdfast.log.format.frame import NO_EPOCH, Kind, note_of
 from holdfast.log.format.names import SegmentName, parse
 from holdfast.log.place import LogFacts
 from holdfast.log.rows import shown_time
+from holdfast.state.eventual import records
 
 
 def print_segment(path: Path, facts: LogFacts) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def print_segment(path: Path, facts: LogFacts) -> dict[str, Any]:
 
 
 def _tail(path: Path, facts: LogFacts, name: SegmentName) -> dict[str, Any]:
-    frames = []
+    frames, notes = [], []
     with FileBytes(path) as file:
         header = tail.decode_header(file, path, facts.id, name)
         offset, position = header.bytes, header.state.next
@@ -39,6 +40,8 @@ def _tail(path: Path, facts: LogFacts, name: SegmentName) -> dict[str, Any]:
                 "from": shown_time(frame.t_min), "to": shown_time(frame.t_max), "running maximum": shown_time(frame.t_run_max),
                 "stable": frame.stable, "bytes": frame.bytes, "crc": f"{frame.payload_crc:08x}",
             })  # fmt: skip
+            if frame.kind is Kind.NOTE:
+                notes += _note(placed.offset, note_of(tail.payload_of(file, placed)))
         size = file.size
         proof = None if offset == size else tail.proof_of_damage(file, size, offset, facts.id_bytes)
     if offset == size:
@@ -47,7 +50,17 @@ def _tail(path: Path, facts: LogFacts, name: SegmentName) -> dict[str, Any]:
         end = f"torn at byte {offset}, position {position}: {size - offset} bytes do not count"
     else:
         end = f"DAMAGED at byte {offset}, position {position}: the frame at byte {proof.offset} says it was durable"
-    return {"path": str(path), "head": tail.summary(header), "frames": frames, "end": end}
+    return {"path": str(path), "head": tail.summary(header), "frames": frames, "notes": notes, "end": end}
+
+
+def _note(offset: int, data: bytes) -> list[str]:
+    """What a note says, in lines: records of windows; of others how long it is."""
+    try:
+        part = records.decode(data)
+    except HoldfastError as error:
+        return [f"{offset}: {error.message}"]
+    lines = [f"{len(data)} bytes"] if part is None else list(records.described(part))
+    return [f"{offset}: {lines[0]}", *lines[1:]]
 
 
 def _parquet(path: Path, facts: LogFacts, name: SegmentName) -> dict[str, Any]:

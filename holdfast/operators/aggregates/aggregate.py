@@ -25,6 +25,7 @@ from holdfast.language.operators.values import (
 )
 from holdfast.language.operators.windows import attribute_of, window_schema
 from holdfast.operators.aggregates import running
+from holdfast.operators.aggregates.eventual import EventualCounted, EventualWindowed
 from holdfast.operators.aggregates.sessions import SessionAggregate
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
@@ -217,9 +218,12 @@ class WindowKind(AggregatingKind[WindowSpec]):
     def logic(self, planned: Planned[WindowSpec]) -> KeyedLogic:
         spec, (schema,) = planned.op.spec, planned.inputs
         of, made = (spec.by, spec.aggregates, schema), (planned.output, planned.stamped, spec.by)
+        form = planned.op.annotations.checkpoint_form
+        tells = form is not None and form.kind == "eventual"
         match spec.window:
             case CountWindow(size=size, every=every):
-                return running.CountedAggregate.over(CountWindows.plan(size, every, *of), *made)
+                counted = EventualCounted if tells else running.CountedAggregate
+                return counted.over(CountWindows.plan(size, every, *of), *made)
             case MarkedWindow(until=until):
                 return running.RowWindowAggregate.over(RunWindows.plan(until, *of), *made)
             case DeltaWindow(every=None) as window:
@@ -232,7 +236,8 @@ class WindowKind(AggregatingKind[WindowSpec]):
             case TimeWindow() as window:
                 windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, *of)
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
-                return WindowedAggregate(port, schema, planned.output, spec.late, planned.stamp, windows)
+                windowed = EventualWindowed if tells else WindowedAggregate
+                return windowed(port, schema, planned.output, spec.late, planned.stamp, windows)
             case SessionWindow() as window:
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
                 sessions = Sessions.plan(window.gap_us, *of)

@@ -19,7 +19,7 @@ from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.count_windows import CountWindows
 from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
-from holdfast.state.windows.row_windows import RowWindows
+from holdfast.state.windows.row_windows import RowWindows, Stepped
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class RowWindowAggregate(MapLogic):
     def present(self, rows: pa.Table) -> pa.Table:
         return self.windows.present(rows)
 
-    def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
+    def apply(self, segments: Segments, meta: Any, arrived: list[pa.Table], place: Place) -> Applied:
         rows = by_position(pa.concat_tables(arrived))
         done = self.windows.step(segments, rows)
         output = done.results
@@ -103,7 +103,12 @@ class RowWindowAggregate(MapLogic):
         schema = self.outputs[0]
         output = output.select(schema.names).cast(schema)
         after = self.advanced(segments, done.changed, place)
-        return Applied(after, (output,), counts=self.counted(rows.num_rows))
+        more = self.told(rows, done, after, meta)
+        return Applied(after, (output, *more), counts=self.counted(rows.num_rows))
+
+    def told(self, rows: pa.Table, done: Stepped, after: Segments, meta: Any) -> tuple[pa.Table, ...]:
+        """What goes to further outputs."""
+        return ()
 
     def counted(self, rows: int) -> Mapping[str, int]:
         """What a step with this number of rows adds to the counts."""

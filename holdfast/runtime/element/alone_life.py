@@ -13,14 +13,13 @@ from functools import partial
 from typing import Any
 
 from holdfast.errors import PoisonFound
-from holdfast.errors import StepFailed as StepFailedError
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
 from holdfast.protocol import autonomous
 from holdfast.protocol.accounts import Account, Covered
 from holdfast.runtime.element.account_books import AccountBooks, Uncounted, told
 from holdfast.runtime.element.evaluation import Work
-from holdfast.runtime.element.life import Life
+from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop, until_space
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now, uncounted_of
@@ -42,8 +41,8 @@ HUNG_S = 180.0
 """After this time a call into the user's code counts as failed: nobody else would end it."""
 
 
-class AloneLife(Life):
-    """`stop_when_possible` may be called from any thread; the rest by the element's."""
+class AloneLife(OutsideLife):
+    """Best effort."""
 
     def __init__(
         self,
@@ -56,15 +55,10 @@ class AloneLife(Life):
     ) -> None:
         account = books.account_of(loop.name)
         self.machine = autonomous.AutonomousMachine(account, tuple(own.runs), own.kept)
-        self.failure: StepFailedError | None = None
         self._error: Exception | None = None
-        self.on_loss: Callable[[], None] = lambda: None
-        """Called when rows were counted as lost: somebody may have a budget for them."""
-        self.on_poison: Callable[[PoisonFound], None] = lambda error: None
-        """Called when a row was found that the user wants to look at."""
+        self.on_loss = lambda: None
+        self.on_poison = lambda error: None
         self._is_to_park = False
-        self.bounded = False
-        """True if the element ends when its bounded sources are dry."""
         self._loop = loop
         self._books = books
         self._own = own
@@ -86,17 +80,14 @@ class AloneLife(Life):
         loop.metrics.lost_rows = account.lost_rows
 
     def stop_when_possible(self) -> None:
-        """Read from sources no more than what they have received and could not give again; end when the inputs are closed and empty."""
         self._draining = True
         self._loop.wake()
 
     def park(self, now: bool) -> None:
-        """Take nothing, from the next turn on; or go on. Any thread may call it."""
         self._is_to_park = now
         self._loop.wake()
 
     def keep_all(self) -> None:
-        """All operators store their states, now and at the end: they will go on in a region. Any thread may call it."""
         self._own.keep_all()
         self.machine.keeps(self._own.kept)
         self._loop.wake()
@@ -110,13 +101,11 @@ class AloneLife(Life):
         return self.machine.account
 
     def last_account(self) -> Account:
-        """The account when the thread has ended, with what nobody had counted."""
         self._recount()
         rows = sum(count_now(self._loop.worker, *each) for each in uncounted_of(self._work))
         return replace(self.account, in_flight=self.account.in_flight + rows)
 
     def count(self, account: Account) -> None:
-        """The run is over; `account` tells what its end cost as well."""
         self.machine.account = account
         self._loop.metrics.lost_rows = account.lost_rows
 
@@ -244,7 +233,6 @@ class AloneLife(Life):
         return all(run.permits.closed and not run.pending for run in self._loop.worker.threaded)
 
     def is_starved(self, silent: Collection[ConnectionId]) -> bool:
-        """True if nothing more comes by itself; along connections in `silent` nothing will. Any thread may ask."""
         ends, sources = self._loop.ends, self._loop.worker.sources
         dry = self.bounded and all(run.dry for run in sources)
         begins = self._loop.worker.begins

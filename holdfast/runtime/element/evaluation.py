@@ -202,10 +202,14 @@ class Evaluation:
         if letters is not None:
             self._add(StreamRef(op.name, op.outputs - 1), self._engine.from_table(letters))
 
-    def _keyed(self, op: Operator) -> None:
+    def arriving(self, op: Operator) -> dict[int, Frame]:
+        """What the step has for a keyed operator, by input port; under `times_at(port)` the times beside a port's rows."""
         found = {port: self._input(op, port) for port in range(len(op.inputs))}
         found.update({times_at(port): self._times(op, port) for port in range(len(op.inputs))})
-        frames = {port: frame for port, frame in found.items() if frame is not None}
+        return {port: frame for port, frame in found.items() if frame is not None}
+
+    def _keyed(self, op: Operator) -> None:
+        frames = self.arriving(op)
         if not frames:
             return
         run = self._worker.runs[op.name]
@@ -214,7 +218,9 @@ class Evaluation:
         # One moment for the whole step, stored with the state: what is in processing time is consistent in itself.
         now_us = int(self._worker.clock.wall() * 1e6)
         state = replace(run.state, meta=run.task.logic.at(run.state.meta, now_us))
-        if (poison := poison_of(op)) is None:
+        if (recording := self._worker.recordings.get(op.name)) is not None:
+            result = recording.step(state, frames, self._name)
+        elif (poison := poison_of(op)) is None:
             result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
         else:
             about = (self._worker, op, poison, run, state, frames, self._name)

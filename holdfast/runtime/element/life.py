@@ -7,9 +7,12 @@ performs its commands. The loop asks; it never decides.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
 from typing import Any
 
+from holdfast.errors import PoisonFound, StepFailed
 from holdfast.ids import ConnectionId
+from holdfast.protocol.accounts import Account
 from holdfast.runtime.element.evaluation import Outcome, Work
 from holdfast.runtime.engines.engine import StepName
 from holdfast.runtime.links.batch import Batch
@@ -90,3 +93,49 @@ class Life(ABC):
 
     def done(self, work: Work, outcome: Outcome) -> None:
         """For people: a step was counted."""
+
+
+class OutsideLife(Life):
+    """A life outside of regions: what the run asks of it. `stop_when_possible`, `park`, `keep_all` and `is_starved` may be called from
+    any thread."""
+
+    failure: StepFailed | None = None
+    """Why the element gave up."""
+    bounded: bool = False
+    """True if the element ends when its bounded sources are dry."""
+    on_loss: Callable[[], None]
+    """Called when rows were counted as lost: somebody may have a budget for them."""
+    on_poison: Callable[[PoisonFound], None]
+    """Called when a row was found that the user wants to look at."""
+
+    @abstractmethod
+    def stop_when_possible(self) -> None:
+        """Read from sources no more than what they have received and could not give again; end when the inputs are closed and empty."""
+
+    @abstractmethod
+    def park(self, now: bool) -> None:
+        """Take nothing, from the next turn on; or go on."""
+
+    @property
+    @abstractmethod
+    def is_parked(self) -> bool: ...
+
+    @abstractmethod
+    def keep_all(self) -> None:
+        """All operators store their states, now and at the end: they will go on in a region."""
+
+    @property
+    @abstractmethod
+    def account(self) -> Account: ...
+
+    @abstractmethod
+    def last_account(self) -> Account:
+        """The account when the thread has ended, with what nobody had counted."""
+
+    @abstractmethod
+    def count(self, account: Account) -> None:
+        """The run is over; `account` tells what its end cost as well."""
+
+    @abstractmethod
+    def is_starved(self, silent: Collection[ConnectionId]) -> bool:
+        """True if nothing more comes by itself; along connections in `silent` nothing will."""

@@ -37,6 +37,7 @@ from holdfast.operators.kinds import kind_of
 from holdfast.runtime.element.borders import BorderNumbers
 from holdfast.runtime.element.deliveries import delivery_of, uses_of
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work
+from holdfast.runtime.element.eventual.recording import Recording
 from holdfast.runtime.element.poisoned_step import poison_of
 from holdfast.runtime.engines.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.links.batch import Batch
@@ -124,6 +125,8 @@ class Worker:
             run for op in element.operators if not op.inputs for run in self.threaded if run.name == op.name
         ]
         """Those of them that have no input: rows begin there."""
+        self.recordings: dict[OperatorName, Recording] = {}
+        """Operators that keep their checkpoints in their output logs. Set before the first step."""
         self._stored_files: dict[str, SegmentRef] = {}
         """Files of batches that the newest epoch holds."""
         self._last_read: tuple[tuple[str, ...], pa.Table] = ((), None)

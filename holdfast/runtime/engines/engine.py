@@ -272,6 +272,14 @@ class Engine(ABC):
         """Bring stored segments to where steps will need them, verified. No segments: the initial state. `spare`
         tells what the operator can do without; without it damage is an error."""
 
+    def bring(self, segments: tuple[Segments, ...]) -> tuple[Segments, ...]:
+        """Live segments that the driver wrote, by partition, where steps will need them."""
+        return segments
+
+    @abstractmethod
+    def collect(self, frame: Frame, schema: pa.Schema) -> pa.Table:
+        """Rows that a keyed step emitted, in the driver; few. Runs no job."""
+
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store
     ) -> list[SegmentRef]:

@@ -21,6 +21,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, Sink, Slice
 from holdfast.language.graph import Operator
 from holdfast.operators.bad_rows import checked
 from holdfast.operators.kinds import stateless_kind
+from holdfast.operators.python.user_errors import naming_functions
 from holdfast.operators.shared.logic import Place, Segments, Share
 from holdfast.operators.shared.timed import rising, times_of
 from holdfast.runtime.engines import engine
@@ -148,7 +149,8 @@ class LocalEngine(Engine):
         for partition in sorted(shares):
             prefix = f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}"
             place = Place(self.live / engine.STATE, aged(prefix, state.pins))
-            applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
+            with naming_functions(f"operator {task.operator!r}"):
+                applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
             versions[partition], meta = applied.segments, applied.meta
             counts.append(applied.counts)
             for port, table in enumerate(applied.outputs):
@@ -163,6 +165,9 @@ class LocalEngine(Engine):
         spare: engine.Spare | None = None,
     ) -> engine.Loaded:
         return load_segments(task, segments, store, self.live / engine.STATE, self.partitions, spare)
+
+    def collect(self, frame: Frame, schema: pa.Schema) -> pa.Table:
+        return frame
 
     def run_tasks(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [fn(item) for item in items]

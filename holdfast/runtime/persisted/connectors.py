@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -106,6 +106,11 @@ class PersistSink(LogSink):
             fp("persist.appended")
             self._shared.wake()
         return written
+
+    def append_noted(self, table: pa.Table, notes: Sequence[bytes]) -> int:
+        position = super().append_noted(in_order(table), notes)
+        self._shared.wake()
+        return position
 
     def note_committed(self, epoch: Epoch) -> None:
         super().note_committed(epoch)

@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError, MismatchError
 from holdfast.ids import ElementName, RegionName
 from holdfast.language.graph import SinkSpec
 from holdfast.log.log import Log
-from holdfast.runtime.element.alone_life import AloneLife
+from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.persisted.connectors import PersistSink, SharedLog
 from holdfast.runtime.region.region import Region
@@ -79,7 +79,7 @@ class PersistedStreams:
             self._given_up.add(ElementName(event.element))
             for each in self.found:
                 loop = self._loops[self._element_of[each.name]]
-                if isinstance(loop.life, AloneLife) and self._is_useless(loop.plan):
+                if isinstance(loop.life, OutsideLife) and self._is_useless(loop.plan):
                     loop.life.stop_when_possible()
 
     def _is_useless(self, element: ElementPlan) -> bool:
@@ -98,7 +98,7 @@ class PersistedStreams:
 def _is_over(loop: ElementLoop, region: Region | None) -> bool:
     """A parked producer makes nothing before somebody resumes it: what comes then is for the next run."""
     is_parked = (
-        region.parked if region is not None else isinstance(loop.life, AloneLife) and loop.life.is_parked
+        region.parked if region is not None else isinstance(loop.life, OutsideLife) and loop.life.is_parked
     )
     return loop.finished or is_parked
 

@@ -41,7 +41,7 @@ class RunLog:
             level, text, about = line
             if isinstance(event, e.EpochPublished):
                 level = INFO if self._due[event.kind, event.region].due() else DEBUG
-            elif isinstance(event, e.RowsLate | e.RowsMalformed):
+            elif isinstance(event, e.RowsLate | e.RowsTimeless | e.RowsMalformed):
                 level = level if self._due[event.kind, event.operator].due() else DEBUG
             logger = logging.getLogger(f"holdfast.{logger_of(event)}")
             logger.log(level, text, *about, extra={"event": event})
@@ -89,6 +89,9 @@ def line_of(event: e.RunEvent) -> Line | None:
             return WARNING, text, (event.element, event.rows, ", ".join(event.sinks or ()) or "no sink")
         case e.RowsLate():
             return WARNING, "operator %r: %s late rows, %s in all", (event.operator, event.rows, event.total)
+        case e.RowsTimeless():
+            text = "operator %r: %s rows without an event time, %s in all"
+            return WARNING, text, (event.operator, event.rows, event.total)
         case e.RowsMalformed():
             text = "source %r leaves out %s malformed rows, %s in all"
             return WARNING, text, (event.operator, event.rows, event.total)
@@ -169,8 +172,9 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return WARNING if region is None else DEBUG, "element %r failed: %s", (element, reason)
         case e.ElementPaused(element, reason):
             return WARNING, "element %r waits for space: %s", (element, reason)
-        case e.ElementGaveUp(element, reason):
-            return ERROR, "element %r gives up, its input is thrown away: %s", (element, reason)
+        case e.ElementGaveUp(element, reason, keeps_input):
+            then = "nothing is lost" if keeps_input else "its input is thrown away"
+            return ERROR, "element %r gives up, %s: %s", (element, then, reason)
         case e.ElementParked(element, reason):
             return ERROR, "element %r is parked and waits for a person: %s", (element, reason)
         case e.ElementResumed(element):

@@ -11,6 +11,7 @@ import pyarrow as pa
 from holdfast.errors import InputError
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, Stamp
 from holdfast.log.log import Log
+from holdfast.log.query.wanted import Wanted
 from holdfast.log.rows import LogBatch
 from holdfast.log.segments import SegmentRange, read_range
 from holdfast.sources.schemas import spark_type
@@ -97,11 +98,13 @@ def schema_of(log: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class PositionsReader:
-    """Reads positions as a table, with columns that say where each row is in the log if there is a stamp."""
+    """Reads positions as a table, with columns that say where each row is in the log if there is a stamp; of those, if
+    somebody wants only some, the wanted rows."""
 
     positions: Positions
     schema: pa.Schema
     stamp: Stamp | None
+    wanted: Wanted | None = None
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         return pa.concat_tables([self._empty(columns), *self.tables(columns)])
@@ -110,7 +113,8 @@ class PositionsReader:
         wanted = [name for name in columns if name not in POSITION_COLUMNS]
         schema = pa.schema([self.schema.field(name) for name in wanted])
         for batch in self.positions.read(wanted):
-            table = pa.Table.from_batches([batch.rows]).select(wanted).cast(schema)
+            rows = batch.rows if self.wanted is None else self.wanted.of(batch)
+            table = pa.Table.from_batches([rows]).select(wanted).cast(schema)
             if len(wanted) != len(columns):
                 assert self.stamp is not None
                 table = self.stamp.put_on(table, batch.position, self.positions.partition)

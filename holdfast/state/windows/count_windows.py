@@ -30,7 +30,7 @@ from holdfast.state.columns.hashing import HASH_COLUMN, I64, KEY_GROUPS
 from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows import row_windows
-from holdfast.state.windows.row_windows import ROWS, Batch, Parts, RowWindows, Stepped, taken
+from holdfast.state.windows.row_windows import ROWS, Batch, Parts, RowWindows, Stepped, Touched, taken
 
 HEAD = 0
 _SLOT_STEP = np.int64(-7046029254386353131 // KEY_GROUPS * KEY_GROUPS)
@@ -59,7 +59,8 @@ class CountWindows(RowWindows):
         complete = _complete(self, batch, after, panes)
         schema = self.aggregation.state_schema
         results = finish(self.aggregation, batch.of_keys(complete.key, complete.parts, schema))
-        return Stepped(_changed(self, batch, after, panes), results, complete.last_item)
+        touched = Touched(batch.keys, batch.before, after, batch.grouping)
+        return Stepped(_changed(self, batch, after, panes), results, complete.last_item, touched)
 
     @cached_property
     def pane_rows(self) -> int:
@@ -73,6 +74,11 @@ class CountWindows(RowWindows):
     def slots(self, panes: I64) -> I64:
         """Where finished panes are kept."""
         return 1 + panes % max(self.panes - 1, 1)
+
+    def unslotted(self, hashes: I64, slots: I64) -> I64:
+        """The hashes of the heads of the keys to which slots belong."""
+        with np.errstate(over="ignore"):
+            return np.asarray(hashes - slots * _SLOT_STEP)
 
     def head(self, rows: I64) -> I64:
         """The pane that holds the last row of a key that has had `rows`; -1 if there are none."""

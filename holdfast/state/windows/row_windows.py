@@ -77,6 +77,17 @@ class Stepped:
     changed: pa.Table
     results: pa.Table
     completed_by: I64
+    touched: Touched | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The keys of a step: hash, slot and key columns; how many rows each had before and has now; and the step's rows key by key."""
+
+    keys: pa.Table
+    before: I64
+    after: I64
+    grouping: Grouping
 
 
 @dataclass(frozen=True, slots=True)

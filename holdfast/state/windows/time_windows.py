@@ -92,7 +92,7 @@ def sums(windows: Windows, rows: pa.Table, times: I64, first: I64) -> tuple[pa.T
     hashes = as_int64(single(rows.column(HASH_COLUMN)))
     rows = rows.drop_columns([HASH_COLUMN])
     rows = rows.append_column(PANE, pa.array(panes)).append_column(FROM, pa.array(begins))
-    rows = rows.append_column(HASH_COLUMN, pa.array(_mixed(hashes, panes, begins)))
+    rows = rows.append_column(HASH_COLUMN, pa.array(mixed(hashes, panes, begins)))
     return aggregation.partial(windows.aggregation, rows), late
 
 
@@ -117,7 +117,7 @@ def _of_windows(windows: Windows, table: pa.Table, lowest: int | None, highest: 
     hashes = as_int64(single(table.column(HASH_COLUMN)))
     keys = _unmixed(hashes, panes, begins)[rows]
     taken = table.take(pa.array(rows))
-    for name, values in ((HASH_COLUMN, _mixed(keys, numbers, zero)), (PANE, numbers), (FROM, zero)):
+    for name, values in ((HASH_COLUMN, mixed(keys, numbers, zero)), (PANE, numbers), (FROM, zero)):
         index = taken.schema.get_field_index(name)
         taken = taken.set_column(index, taken.schema.field(index), pa.array(values))
     return taken
@@ -161,7 +161,7 @@ def key_hashes(table: pa.Table) -> I64:
     return _unmixed(hashes, panes, begins)
 
 
-def _mixed(hashes: I64, panes: I64, begins: I64) -> I64:
+def mixed(hashes: I64, panes: I64, begins: I64) -> I64:
     """One number per (pane, first window, key). It wraps around: only equality and spread matter."""
     with np.errstate(over="ignore"):
         return np.asarray(hashes + panes * _PANE_STEP + begins * _FROM_STEP)

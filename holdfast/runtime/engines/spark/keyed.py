@@ -170,17 +170,21 @@ class KeyedJobs:
     ) -> engine.Loaded:
         """Verified live segments; in a cluster each partition's are copied to the executor that anchors it."""
         loaded = load_segments(task, segments, store, self._live / engine.STATE, self._partitions, spare)
+        return replace(loaded, partitions=self.bring(loaded.partitions))
+
+    def bring(self, partitions: tuple[Segments, ...]) -> tuple[Segments, ...]:
+        """Segments that the driver has; in a cluster each partition's are copied to the executor that anchors it."""
         if self._anchors is None:
-            return loaded
+            return partitions
         self._anchors.renew()
-        if not any(loaded.partitions):
-            return loaded
-        stage = LoadStage(loaded.partitions, LiveDirectory(None, self._live.name))
+        if not any(partitions):
+            return partitions
+        stage = LoadStage(partitions, LiveDirectory(None, self._live.name))
         rows = self._anchors.frame().mapInArrow(stage, RESULT).collect()
-        versions = list(loaded.partitions)
+        versions = list(partitions)
         for partition, result in rows:
             versions[partition] = tuple(Segment(*fields) for fields in json.loads(result))
-        return replace(loaded, partitions=tuple(versions))
+        return tuple(versions)
 
     def put_segments(
         self, entry: str, segments: Sequence[tuple[int, Segment]], store: Store

@@ -1,4 +1,4 @@
-"""`holdfast bench log`: appending to a log against writing the same bytes to one file and fsyncing as often. No Spark.
+"""Appending to a log against writing the same bytes to one file and fsyncing as often. No Spark.
 
 Our side begins with Arrow batches: encoding, checksums, rolling, upkeep and acknowledgements count. The other side has its bytes ready, and writes as
 many of them between two fsyncs as our groups had on average. Sides alternate; the bytes on disk are compared. Latency is that of
@@ -60,10 +60,9 @@ class Done:
         )
 
 
-def bench_log(work: Work = Work(), *, pairs: int, seconds: float, quiet: bool) -> dict[str, Any]:
+def bench_append(work: Work = Work(), *, pairs: int, seconds: float, quiet: bool) -> dict[str, Any]:
     console = Console(stderr=True, quiet=quiet)
     result: dict[str, Any] = {
-        "bench": "log",
         "configuration": {"window": work.window, "batch_bytes": work.batch_bytes},
     }
     shown: dict[str, Ratio] = {}

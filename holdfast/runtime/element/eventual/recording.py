@@ -1,0 +1,132 @@
+"""Steps of an operator that keeps its checkpoints in its output log: results and records of windows are appended at once.
+
+The append is the step's commit: what is in the log has happened, and nothing else has. The version of the state advances only behind
+it. So whatever fails, the log tells how the operator stood, and a restore asks nothing but the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.clock import Clock, Every
+from holdfast.ids import OperatorName
+from holdfast.language.checkpoint_form import Eventual
+from holdfast.language.connectors import Source
+from holdfast.operators.aggregates.eventual import CHECKS, MARKS, RESULTS, TellingLogic
+from holdfast.operators.aggregates.recording import Recorder
+from holdfast.runtime.engines.engine import (
+    Delivery,
+    Engine,
+    Frame,
+    KeyedOutput,
+    KeyedState,
+    KeyedTask,
+    StepName,
+)
+from holdfast.sinks.log_sink import LogSink
+from holdfast.state.eventual.books import Pace
+from holdfast.state.eventual.records import Standing
+from holdfast.state.eventual.scan import Restored
+
+ALL_PORTS = Delivery(kept=frozenset({RESULTS, MARKS, CHECKS}))
+PIN_S = 5.0
+"""How often retention is told what is needed no more."""
+
+
+class Recording:
+    """Of one operator. Called by the element's thread."""
+
+    def __init__(
+        self,
+        task: KeyedTask,
+        sink: LogSink,
+        source: Source,
+        engine: Engine,
+        clock: Clock,
+        form: Eventual,
+        made: str,
+    ) -> None:
+        assert isinstance(task.logic, TellingLogic)
+        self.task = task
+        self.logic = task.logic
+        self.sink = sink
+        self.recorder = Recorder(task.logic, pace_of(form), made)
+        self.before: Any = None
+        """The source's snapshot before the step that comes next, and behind it. Set before each step."""
+        self.after: Any = None
+        self._source = source
+        self._engine = engine
+        self._clock = clock
+        self._places: deque[tuple[int, int, Any]] = deque()
+        """(number, position in the log, the source's snapshot before it) of notes that may be needed."""
+        self._kept = -1
+        self._pins = Every(clock, PIN_S, at_once=False)
+
+    @property
+    def name(self) -> OperatorName:
+        return self.task.operator
+
+    def step(self, state: KeyedState, frames: Mapping[int, Frame], name: StepName) -> KeyedOutput:
+        """Apply what arrived and append what came of it. If it raises, only the log knows whether the step has happened."""
+        wall_us = int(self._clock.wall() * 1e6)
+        asked = replace(state, meta=self.recorder.asking(state.meta, wall_us))
+        made = self._engine.keyed_step(self.task, asked, frames, name, ALL_PORTS)
+        results, marks, checks = (self._collected(made, port) for port in (RESULTS, MARKS, CHECKS))
+        stands = (
+            Standing(self.before, self.logic.to_store(state.meta)),
+            Standing(self.after, made.state.meta),
+        )
+        has_results = bool(results.num_rows)
+        notes = self.recorder.noted(marks, checks, has_results, stands, made.state.counts, wall_us)
+        if notes:
+            self._append(results, notes)
+        return replace(made, frames={}, delivered=(self.sink,))
+
+    def _collected(self, made: KeyedOutput, port: int) -> pa.Table:
+        schema = self.logic.outputs[port]
+        frame = made.frames.get(port)
+        return schema.empty_table() if frame is None else self._engine.collect(frame, schema)
+
+    def _append(self, results: pa.Table, notes: list[bytes]) -> None:
+        position = self.sink.append_noted(results, notes)
+        self._places.append((self.recorder.number, position, self.before))
+        if self._pins.due():
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """What lies before the oldest note that a scan would read is needed no more, nor are rows of the input before its step."""
+        oldest = self.recorder.oldest_needed
+        while len(self._places) > 1 and self._places[1][0] <= oldest:
+            self._places.popleft()
+        number, position, snapshot = self._places[0]
+        if number <= oldest and position > self._kept:
+            self.sink.keep_from(position)
+            self._source.kept([snapshot], None)
+            self._kept = position
+
+    # --- restores ---
+
+    def scan(self) -> Restored | None:
+        """What the log tells; None: it is new."""
+        found = self.recorder.scan(self.sink.take_notes())
+        self.recorder.resume(found)
+        self._places.clear()
+        return found
+
+    def begin(self, snapshot: Any) -> None:
+        """Nothing was ever written: note where the source begins, so that another run begins there too."""
+        self.sink.keep_from(0)
+        self.before = snapshot
+        empty = [schema.empty_table() for schema in self.logic.outputs]
+        self._append(empty[RESULTS], self.recorder.first(Standing(snapshot)))
+
+
+def pace_of(form: Eventual) -> Pace:
+    """In microseconds."""
+    every = None if form.every_s is None else max(1, round(form.every_s * 1e6))
+    return Pace(every, round(form.slow_after_s * 1e6), form.shots)

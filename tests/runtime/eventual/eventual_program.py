@@ -1,0 +1,70 @@
+"""Aggregates with eventual checkpoints, killed anywhere: the results are in the log once.
+
+    python eventual_program.py rows|sliding|time [spark] DIR
+
+The input is a log of its own, DIR/input, made before; the results are in DIR/output. Without `spark` it runs without Spark.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import holdfast as hf
+from holdfast.testing import run_local
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+ROWS = 600
+FORM = hf.eventual(every=0.02, slow_after=0, shots=3)
+FORM_OF_TIME = hf.eventual(every=5, slow_after=2, shots=2)
+
+
+def row(number: int) -> dict[str, Any]:
+    second = number // 6 - (number % 11 == 0) * 3
+    key = (number * 7919) % 5 if number % 3 else 100 + number % 40
+    return {"k": key, "v": number % 97, "at": BEGIN + timedelta(seconds=second)}
+
+
+def fill(here: Path, rows: int = ROWS) -> None:
+    with hf.Log(here / "input", schema=SCHEMA) as log:
+        for first in range(0, rows, 50):
+            log.append([row(number) for number in range(first, min(first + 50, rows))])
+
+
+def topology(here: Path, what: str, rows_per_step: int = 23) -> hf.Topology:
+    made = hf.Topology("windows")
+    rows = made.source(hf.LogSource(here / "input", rows_per_step=rows_per_step), name="input")
+    computed = {"n": hf.count(), "total": hf.sum("v"), "top": hf.max("v")}
+    match what:
+        case "rows":
+            window, form = hf.tumbling(rows=7), FORM
+        case "sliding":
+            window, form = hf.sliding(rows=8, every=2), FORM
+        case _:
+            window, form = hf.tumbling("10 seconds", on="at", delay=4), FORM_OF_TIME
+    found = rows.aggregate("k", window=window, **computed, name="windows")
+    found.checkpoint(form=form).sink(hf.LogSink(here / "output"), name="output")
+    return made
+
+
+def results(here: Path) -> Counter[tuple[Any, ...]]:
+    log = hf.Log(here / "output")
+    found = log.reader().read_all().to_pylist() if log.exists else []
+    return Counter(tuple(row.values()) for row in found)
+
+
+if __name__ == "__main__":
+    *said, directory = sys.argv[1:]
+    made = topology(Path(directory), said[0], 100 if "spark" in said else 23)
+    if "spark" in said:
+        from holdfast.runtime.engines.spark.session import make_session
+
+        made.run(make_session("eventual", "local[2]", {}), until="available")
+    else:
+        run_local(made)
