@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.compiler.persisted import Persisted, persisted_in
+from holdfast.compiler.persisted.in_plan import Persisted, persisted_in
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.errors import HoldfastError, MismatchError
 from holdfast.ids import ElementName, RegionName
