@@ -208,6 +208,7 @@ class Wiring:
         """Find where sources, regions and elements outside of them go on. Writes nothing before all is found."""
         self._books.read()
         self._persisted.check()
+        self._books.ledger.positions.update(self._persisted.noted())
         self._place_sources()
         for region in self.regions.values():
             region.look()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
 from holdfast.errors import ConfigError, HoldfastError, MismatchError, StoreError, TopologyError
 from holdfast.log.log import MEMORY_BYTES
+from holdfast.runtime.engines.local import LocalEngine
 from holdfast.testing import MemorySink, run_local, submit_local
 
 NUMBERS = "n long"
@@ -126,6 +126,7 @@ def test_explain_shows_one_connection_and_says_the_truth_about_it() -> None:
         (lambda rows: rows.persist("middle", keep_bytes=-1), "keep_bytes"),
         (lambda rows: rows.persist("middle", keep=-1), "keep"),
         (lambda rows: rows.persist("middle").sink(MemorySink("m"), name="middle.log"), "there is an operator"),
+        (lambda rows: [rows.persist(n, path="log").sink(MemorySink(n), name=f"s{n}") for n in "ab"], "in one log"),
     ],
 )  # fmt: skip
 def test_what_has_no_meaning_is_refused(build: Callable[[Any], Any], said: str) -> None:
@@ -133,6 +134,29 @@ def test_what_has_no_meaning_is_refused(build: Callable[[Any], Any], said: str) 
     with pytest.raises(HoldfastError, match=said):
         build(source(made))
         plan_of(made)
+
+
+def test_a_cycle_through_a_log_is_refused() -> None:
+    made = hf.Topology("t")
+    back = made.feedback(NUMBERS)
+    joined = made.operator(
+        persist_program.Passed, [source(made)], control=[back.stream], schema=NUMBERS, name="joined"
+    )
+    behind = joined.persist("middle").apply(persist_program.Passed, NUMBERS, name="passed")
+    back.complete(behind)
+    with pytest.raises(TopologyError, match="cycle passes through the log of 'middle'"):
+        plan_of(made)
+
+
+def test_a_replay_writes_no_log_of_the_program(tmp_path: Path) -> None:
+    with hf.Log(tmp_path / "input") as log:
+        log.append([{"n": n} for n in range(10)])
+    made = hf.Topology("t")
+    source(made).persist("middle", path=tmp_path / "real").sink(MemorySink("real"), name="out")
+    hf.replay(made, tmp_path / "input", into=tmp_path / "tried", engine=LocalEngine(1))
+    assert not hf.Log(tmp_path / "real").exists
+    parts = list((tmp_path / "tried/out").glob("part-*"))
+    assert sum(len(part.read_text().splitlines()) for part in parts) == 10
 
 
 def test_a_run_without_a_directory_for_logs_is_told_to_name_one(tmp_path: Path) -> None:
@@ -448,64 +472,3 @@ def test_status_shows_who_holds_a_log(tmp_path: Path, capsys: pytest.CaptureFixt
     said = " ".join(capsys.readouterr().out.split())
     assert "log of middle: 225 rows, 0 not read yet; held by middle from row" in said
     assert "pin audit from row 7 on" in said
-
-
-# --- edited programs ---
-
-
-def edited(here: Path, persisted: bool, **settings: Any) -> hf.Topology:
-    made = hf.Topology("t")
-    rows = source(made)
-    rows = rows.persist(settings.pop("name", "middle"), **settings) if persisted else rows
-    rows.isolate().map_arrow(lambda table: table, NUMBERS, name="same").sink(
-        hf.LogSink(here / "out"), name="out"
-    )
-    return made
-
-
-def test_rows_in_a_log_that_the_program_has_no_use_for_any_more_are_not_forgotten(tmp_path: Path) -> None:
-    run_local(edited(tmp_path, True), store=f"file:{tmp_path}/store")
-    with hf.Log(tmp_path / "store/logs/middle") as log:
-        log.append([{"n": n} for n in range(60, 65)])  # as if the run had ended before they were read
-    for other in (edited(tmp_path, False), edited(tmp_path, True, name="another")):
-        with pytest.raises(MismatchError, match="'middle' is not persisted any more, and 5 rows"):
-            run_local(other, store=f"file:{tmp_path}/store")
-    with pytest.raises(MismatchError, match="goes through another log now"):
-        run_local(edited(tmp_path, True, path=tmp_path / "elsewhere"), store=f"file:{tmp_path}/store")
-    run_local(edited(tmp_path, True), store=f"file:{tmp_path}/store")
-    assert numbers(tmp_path / "out") == list(range(65))
-    run_local(edited(tmp_path, False), store=f"file:{tmp_path}/store")  # all of it was read
-    assert numbers(tmp_path / "out") == list(range(65))
-
-
-def test_persist_put_into_a_region_that_has_epochs_is_refused_by_name(tmp_path: Path) -> None:
-    def topology(persisted: bool) -> hf.Topology:
-        made = hf.Topology("t")
-        rows = source(made).consistent("r")
-        rows = rows.persist("middle") if persisted else rows
-        rows.apply(persist_program.Numbered, "n long, count long, total long", name="numbered").sink(
-            hf.LogSink(tmp_path / "out"), name="out"
-        )
-        return made
-
-    run_local(topology(False), store=f"file:{tmp_path}/store")
-    with pytest.raises(MismatchError, match=r"'middle\.log'|'numbered'|'out'"):
-        run_local(topology(True), store=f"file:{tmp_path}/store")
-    shutil.rmtree(tmp_path / "out")
-    run_local(topology(True), store=f"file:{tmp_path}/other")
-    with pytest.raises(MismatchError, match=r"'middle\.log'|'numbered'|'out'"):
-        run_local(topology(False), store=f"file:{tmp_path}/other")
-
-
-def test_the_log_of_another_stream_is_refused_and_a_store_that_was_moved_is_not(tmp_path: Path) -> None:
-    run_local(edited(tmp_path, True), store=f"file:{tmp_path}/store")
-    shutil.move(tmp_path / "store", tmp_path / "moved")
-    run_local(edited(tmp_path, True), store=f"file:{tmp_path}/moved")
-    assert numbers(tmp_path / "out") == list(range(60))
-    log = tmp_path / "moved/logs/middle"
-    with pytest.raises(MismatchError, match="output of 'middle'"):
-        run_local(edited(tmp_path, True, name="another", path=log), store=f"file:{tmp_path}/third")
-    assert numbers(log) == list(range(60))
-    shutil.rmtree(log)
-    with pytest.raises(HoldfastError, match="not the log that was read before"):
-        run_local(edited(tmp_path, True), store=f"file:{tmp_path}/moved")

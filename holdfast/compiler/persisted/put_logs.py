@@ -8,13 +8,13 @@ settings; names, marks and readers of the stream stay those of the source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from holdfast.compiler.regions import reach_of_marks
 from holdfast.compiler.timing import stream_timings
-from holdfast.compiler.traverse import edges
+from holdfast.compiler.traverse import edges, edges_from, reachable
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import (
@@ -42,6 +42,7 @@ def put_logs(graph: Graph, logs: Path | None) -> Graph:
     found = [op for op in graph.operators.values() if isinstance(op.spec, PersistSpec)]
     if not found:
         return graph
+    _check_apart(graph, found)
     timings = stream_timings(graph)
     inherited = _inherited(graph)
     made: dict[OperatorName, Operator] = {}
@@ -60,6 +61,25 @@ def put_logs(graph: Graph, logs: Path | None) -> Graph:
         for mark in graph.feedback
     )
     return replace(graph, operators=operators, feedback=marks)
+
+
+def _check_apart(graph: Graph, found: Sequence[Operator]) -> None:
+    """Each has a log of its own, and none waits for what it feeds."""
+    paths: dict[str, OperatorName] = {}
+    leaving = edges_from(edges(graph))
+    for op in found:
+        path = op.spec.path if isinstance(op.spec, PersistSpec) else None
+        if path is not None and (other := paths.setdefault(path, op.name)) != op.name:
+            raise TopologyError(
+                f"The streams {other!r} and {op.name!r} are persisted in one log, {path}.",
+                cure="Give each a log of its own, or union them before.",
+            )
+        behind = (reachable(edge.target, leaving, lambda _: True) for edge in leaving.get(op.name, ()))
+        if any(op.name in each for each in behind):
+            raise TopologyError(
+                f"A cycle passes through the log of {op.name!r}: a run that reads to the end would never find it.",
+                cure="Persist a stream that does not flow back.",
+            )
 
 
 def _ends(

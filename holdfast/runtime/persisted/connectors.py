@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from holdfast.errors import ConfigError, HoldfastError, NoSpaceError
 from holdfast.failpoints import fp
-from holdfast.ids import Epoch
+from holdfast.ids import Epoch, OperatorName
 from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, Slice, Source, Stamp, StepId
 from holdfast.language.operators.persist import PersistSpec
 from holdfast.log.log import Log
@@ -24,9 +24,12 @@ from holdfast.log.place import Origin
 from holdfast.sinks.log_sink import LogSink
 from holdfast.sources.logs.log_source import LogSource
 from holdfast.sources.logs.positions import schema_of
+from holdfast.state.values import codec
 
 PROBE_S = 0.2
 """How often it is tried again to append when there was no space."""
+SOURCES = b"holdfast sources 1\n"
+"""Begins a note of where sources are."""
 NOWHERE = Path("logs")
 """Of logs in a store that nobody has named yet."""
 
@@ -124,13 +127,22 @@ class PersistSink(LogSink):
         super().note_committed(epoch)
         self._shared.wake()
 
-    def newest_note(self) -> bytes | None:
-        """What was written with the last rows that are there for good; None: nothing ever was."""
+    def note_sources(self, seats: Mapping[OperatorName, Any]) -> None:
+        """With the rows of the next step the log has where the sources are behind them."""
+        self.note = SOURCES + codec.encode(dict(seats))
+
+    def noted_sources(self) -> dict[OperatorName, Any]:
+        """Where the sources are behind the last rows. Empty: the log does not tell; rows may have come from a program that was another
+        then."""
         if self._shared.path is None or not self._opened.exists:
-            return None
+            return {}
         self._refuse_others()
         found = next(iter(self._opened.notes(self._run.sink)), None)
-        return None if found is None else found.payload
+        is_last = found is not None and found.sequence == self._opened.last_sequence(self._run.sink)
+        if found is None or not is_last or not found.payload.startswith(SOURCES):
+            return {}
+        states: dict[OperatorName, Any] = codec.decode(found.payload.removeprefix(SOURCES))
+        return states
 
     def describe(self) -> str:
         return self._shared.described()

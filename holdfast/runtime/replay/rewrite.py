@@ -21,6 +21,7 @@ from holdfast.language.graph import (
     SourceSpec,
     StreamRef,
 )
+from holdfast.language.operators.persist import PersistSpec
 from holdfast.language.operators.stateless import ReplayableSpec
 from holdfast.operators.kinds import kind_of
 
@@ -51,7 +52,7 @@ def replayed(
     passed = {
         name: operator.inputs[0].streams[0]
         for name, operator in graph.operators.items()
-        if isinstance(operator.spec, ReplayableSpec)
+        if isinstance(operator.spec, ReplayableSpec | PersistSpec)
     }
     operators = {
         name: _rewritten(operator, source, instead, sink_for, settings, passed)
@@ -91,7 +92,7 @@ def _rewritten(
 
 
 def _rewired(port: InputPort, passed: Mapping[OperatorName, StreamRef]) -> InputPort:
-    """`.replayable()` has nothing to do where all can be read again: who reads it reads what it read."""
+    """`.replayable()` and `.persist()` have nothing to do where all can be read again: who reads them reads what they read."""
 
     def real(stream: StreamRef) -> StreamRef:
         while stream.operator in passed:
