@@ -7,6 +7,7 @@ element: they meet in `SharedLog` only.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,12 +23,15 @@ from holdfast.language.operators.persist import PersistSpec
 from holdfast.log.log import Log
 from holdfast.log.place import Origin
 from holdfast.sinks.log_sink import LogSink
-from holdfast.sources.logs.log_source import LogSource
+from holdfast.sources.logs.log_source import ROWS_PER_STEP, LogSource
 from holdfast.sources.logs.positions import schema_of
 from holdfast.state.values import codec
 
 PROBE_S = 0.2
 """How often it is tried again to append when there was no space."""
+BYTES_PER_STEP = 64 << 20
+FEW = 1000
+"""So many rows are read without a look at how large they are."""
 SOURCES = b"holdfast sources 1\n"
 """Begins a note of where sources are."""
 NOWHERE = Path("logs")
@@ -49,6 +53,8 @@ class SharedLog:
         self.is_over: Callable[[], bool] = lambda: True
         """Whether nothing more comes in this run."""
         self.source: PersistedSource | None = None
+        self.log: Log | None = None
+        """As the sink has it open; None: not yet."""
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -61,6 +67,7 @@ class SharedLog:
 
     def use(self, log: Log) -> None:
         """The sink has opened it, perhaps anew: what was read from the one before is read on from this one."""
+        self.log = log
         if self.source is not None:
             self.source.use_log(log)
 
@@ -168,6 +175,17 @@ class PersistedSource(LogSource):
 
     def open(self, wake: Callable[[], None]) -> None:
         self._shared.wake = wake
+
+    def next_slice(self) -> Slice | None:
+        """After an outage there may be much: a step takes no more than fits into memory."""
+        if self._facts is not None and self._next is not None:
+            now = self._facts()
+            if now.end - self._next > FEW:
+                directory = self._log.facts.directory(self._partition)
+                stored = sum(entry.stat().st_size for entry in os.scandir(directory))
+                per_row = max(1.0, stored / max(1, now.end - now.low))
+                self._rows = max(1, min(ROWS_PER_STEP, round(BYTES_PER_STEP / per_row)))
+        return super().next_slice()
 
     def bound(self) -> None:
         """What the other end still writes belongs to the run."""

@@ -142,7 +142,7 @@ def unread(path: Path, consumer: str) -> int:
 def _standing(shared: SharedLog, consumer: str) -> dict[str, Any]:
     assert shared.path is not None
     try:
-        log = Log(shared.path)
+        log = shared.log or Log(shared.path)
         if not log.exists:
             return {"log": str(shared.path), "rows": 0, "waiting": 0, "held_by": {}}
         bounds = log.bounds()
