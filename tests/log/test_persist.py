@@ -110,7 +110,7 @@ def test_explain_shows_one_connection_and_says_the_truth_about_it() -> None:
     assert "best effort" in lines["plain"]  # its element has another end: what failed there would be lost
     assert "at most once" in lines["lossy"]
     assert "exactly-once" in lines["exact"]
-    assert "region first seals" in lines["exact"]
+    assert "in region first; rows count in the log once their epoch is sealed" in lines["exact"]
     assert "but into the log of lossy rows come at most once" in lines["y"]
     assert "every row is in the log of exact once" in lines["z"]
     alone = hf.Topology("t")

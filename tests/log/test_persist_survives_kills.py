@@ -68,7 +68,7 @@ def check_counted(here: Path, lost: int) -> None:
     assert len(missing) <= lost
 
 
-@pytest.mark.parametrize("shape", ["rr", "sr", "rb", "sb", "br"])
+@pytest.mark.parametrize("shape", ["rr", "sr", "cr", "rb", "sb", "br"])
 def test_an_undisturbed_run_is_what_all_others_are_compared_with(shape: str, tmp_path: Path) -> None:
     status = persist_program.run(shape, tmp_path).as_dict()
     check_exact(tmp_path, shape)
@@ -80,7 +80,7 @@ def test_an_undisturbed_run_is_what_all_others_are_compared_with(shape: str, tmp
 
 def test_killed_with_both_ends_exactly_once(extent: Extent, tmp_path: Path) -> None:
     cases = [("rr", kill) for kill in (*PRODUCER, *EPOCHS, *CONSUMER)]
-    cases += [("sr", kill) for kill in (*PRODUCER, *ALONE, *EPOCHS, *CONSUMER)]
+    cases += [(shape, kill) for shape in ("sr", "cr") for kill in (*PRODUCER, *ALONE, *EPOCHS, *CONSUMER)]
     for number, (shape, kill) in enumerate(extent.of(cases, 1, per=lambda case: case[0])):
         here = tmp_path / str(number)
         killed_and_finished(PROGRAM, here, twice(kill), shape)
