@@ -57,7 +57,6 @@ STREAM: Mapping[str, str] = {
     "repartition": "Say partitions=… to run(…) or submit(…).",
     "coalesce": "Say partitions=… to run(…) or submit(…).",
     "cache": "Nothing to write: every stream may have many readers.",
-    "persist": "Nothing to write: every stream may have many readers.",
     "checkpointLocation": _CONSISTENT,
     "count": f"{_NO_END} A number that runs on is aggregate('k', n=hf.count()).",
     "sum": "Write group_by('k').agg(total=hf.sum('x')).",
