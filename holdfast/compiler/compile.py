@@ -11,8 +11,8 @@ import pyarrow as pa
 from holdfast.compiler.analyse import Analyser, analyse
 from holdfast.compiler.composites import mark_composites
 from holdfast.compiler.contexts import check_contexts
-from holdfast.compiler.eventual import check_eventual
 from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_region
+from holdfast.compiler.logs.eventual import check_eventual
 from holdfast.compiler.loss_budgets import check_budgets, made_consistent
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.paired import keep_pairs

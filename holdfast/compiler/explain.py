@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.compiler.eventual import is_eventual
+from holdfast.compiler.logs.eventual import is_eventual
 from holdfast.compiler.paired import pairs_kept_by
 from holdfast.compiler.persisted import Persisted, persisted_in
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.compiler.eventual import is_eventual
+from holdfast.compiler.logs.eventual import is_eventual
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.compiler.regions import reach_of_marks
 from holdfast.compiler.timing import stream_timings
