@@ -6,8 +6,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
-# Two processes: many tests wait for others' processes. A file stays together, with what it shares.
-SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes on two cores: many tests wait for others' processes. A file stays together, with what it shares.
+SIDE_BY_SIDE ?= -n 3 --dist loadfile --no-loadscope-reorder
 CHAOS_TABLE ?= build/chaos.md
 CODE := $(wildcard holdfast tests examples scripts)
 # Most of a short-lived JVM's life goes into loading the same classes of Spark; here they lie ready.
@@ -22,7 +22,7 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
 WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
 	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
 
-.PHONY: help setup demo test check format chaos bench clean
+.PHONY: help setup demo test again check format chaos bench clean
 
 help: ## list these targets
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,12 +34,16 @@ demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/holdfast demo
 
 # Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
-test: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
-test chaos: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
+test again: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
+test again chaos: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
 # Many short-lived Pythons, too: none of them shall compile what another one has compiled.
-test chaos: export PYTHONDONTWRITEBYTECODE :=
+test again chaos: export PYTHONDONTWRITEBYTECODE :=
 test: check $(CLASSES) ## run the checks, then all tests but the chaos ones
 	@$(WITH_JAVA) $(PYTHON) -m pytest $(SIDE_BY_SIDE) --durations=10 $(PYTEST_ARGS)
+
+# One by one, with the draws of HOLDFAST_SAMPLE; fails if nothing had failed, for then something else was wrong.
+again: setup ## run once more, alone, what failed in the last `make test`
+	@$(WITH_JAVA) $(PYTHON) -m pytest --last-failed --last-failed-no-failures none -v
 
 $(CLASSES): requirements.txt | setup
 	@echo "making a class archive for the tests' JVMs, once"
@@ -56,7 +60,8 @@ format: setup ## format the code and repair what lint can repair
 	@$(PYTHON) -m ruff check --fix $(CODE)
 
 chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/chaos.md
-	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) --tables build/chaos-tables.txt tests $(PYTEST_ARGS)
+	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on) \
+		--tables build/chaos-tables.txt tests $(PYTEST_ARGS)
 
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless

@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     from holdfast.language.topology import Topology as Topology
     from holdfast.log.log import Log as Log
     from holdfast.runtime.engines.spark.state_reader import read_state as read_state
+    from holdfast.runtime.replay.replay import Replayed as Replayed
+    from holdfast.runtime.replay.replay import ReplayProgress as ReplayProgress
+    from holdfast.runtime.replay.replay import replay as replay
     from holdfast.sinks import ConsoleSink as ConsoleSink
     from holdfast.sinks import DatabaseSink as DatabaseSink
     from holdfast.sinks import FileSink as FileSink
@@ -91,6 +94,7 @@ if TYPE_CHECKING:
     from holdfast.sources import Preserved as Preserved
     from holdfast.sources import Rows as Rows
     from holdfast.sources import TcpLines as TcpLines
+    from holdfast.sources import UdpLines as UdpLines
     from holdfast.sources.logs.from_spark import from_spark as from_spark
     from holdfast.sources.logs.spark_format import register_log_format as register_log_format
     from holdfast.state.values.user_classes import register_dataclass as register_dataclass
@@ -119,9 +123,10 @@ _NAMES = {
     "language.checkpoint_form": "eventual full groups incremental",
     "runtime.engines.spark.state_reader": "read_state",
     "log.log": "Log",
+    "runtime.replay.replay": "replay Replayed ReplayProgress",
     "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
     "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
-    "sources": "Files Beacon Rows TcpLines HttpLines LogSource Preserved",
+    "sources": "Files Beacon Rows TcpLines UdpLines HttpLines LogSource Preserved",
     "sources.logs.from_spark": "from_spark",
     "sources.logs.spark_format": "register_log_format",
     "sinks": "FileSink DatabaseSink LogSink MemorySink ConsoleSink ForeachBatch",

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 SEED = "HOLDFAST_SAMPLE"
-CAMPAIGNS_S = 150
+CAMPAIGNS_S = 90
 """What `make test` spends on campaigns, in seconds of one process."""
 
 Case = TypeVar("Case")

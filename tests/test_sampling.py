@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos_table import FAULTS, Table
+from chaos_table import FAULTS, Table, passed, read_cases
 from sampling import CAMPAIGNS_S, SEED, Extent, drawn_campaigns
 
 HERE = Path(__file__).parent
@@ -93,3 +93,39 @@ def test_the_table_has_a_row_per_test_and_names_the_cases_that_failed(tmp_path: 
         "| some/thing | it holds | 4 × killed | 1 failed, 1 passed; failed: second | 3 |",
         "| other | a | – | 1 skipped | 1 |",
     ]
+
+
+def test_a_run_goes_on_with_what_an_earlier_one_has_told(tmp_path: Path) -> None:
+    path = tmp_path / "table.md"
+    nodes = [f"tests/test_thing.py::test_it_holds[{case}]" for case in "abc"]
+    for go_on, told in ((False, {"a": "passed", "b": "failed"}), (True, {"b": "passed", "c": "failed"})):
+        table = Table(path, go_on)
+        for case, outcome in told.items():
+            node = nodes["abc".index(case)]
+            table.pytest_runtest_logreport(report(node, "setup"))
+            table.pytest_runtest_logreport(report(node, "call", outcome))
+            table.pytest_runtest_logreport(report(node, "teardown", killed=1))
+    assert passed(read_cases(path)) == nodes[:2]
+    assert "1 failed, 2 passed, 3 faults counted" in path.read_text()
+
+
+def test_what_has_passed_is_left_out_when_a_run_goes_on(tmp_path: Path) -> None:
+    table = Table(tmp_path / "table.md")
+    here = "tests/test_sampling.py"
+    for when in ("setup", "call", "teardown"):
+        table.pytest_runtest_logreport(report(f"{here}::test_a_run_is_told[a]", when))
+    path = tmp_path / "test_small.py"
+    path.write_text("def test_one(): pass\ndef test_two(): pass\n")
+    told = (
+        (tmp_path / "table.json")
+        .read_text()
+        .replace(f"{here}::test_a_run_is_told[a]", "test_small.py::test_two")
+    )
+    (tmp_path / "table.json").write_text(told)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "chaos_table", "-q", "--collect-only", "--go-on", "--rootdir", tmp_path,
+         "--chaos-table", tmp_path / "table.md", path],
+        env={**os.environ, "PYTHONPATH": str(HERE)}, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "test_small.py::test_one" in done.stdout
+    assert "test_small.py::test_two" not in done.stdout

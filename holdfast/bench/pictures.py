@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.bench.checkpoints import plots
+from holdfast.bench.logs.plots import draw_logs
 from holdfast.bench.meteor.plots import draw_meteor
 from holdfast.bench.regions.plots import draw_regions
 from holdfast.bench.subjects.cec_plot import draw_cec
@@ -18,6 +19,8 @@ def draw(result: Mapping[str, Any], directory: Path) -> list[Path]:
         return draw_meteor(result, directory)
     if result["bench"] == "regions":
         return draw_regions(result, directory)
+    if result["bench"] == "log":
+        return draw_logs(result, directory)
     if result["bench"] == "cec":
         return draw_cec(result, directory)
     return plots.draw(result, directory)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.bench.checkpoints.all import PARTS, bench_checkpoint
+from holdfast.bench.logs.all import bench_log
 from holdfast.bench.losses.partial import bench_partial
 from holdfast.bench.meteor.bench import LOCAL, bench_meteor
 from holdfast.bench.regions.bench import bench_regions
@@ -14,7 +15,6 @@ from holdfast.bench.subjects.cec import bench_cec
 from holdfast.bench.subjects.database import bench_database
 from holdfast.bench.subjects.join import bench_join
 from holdfast.bench.subjects.keyed import WORKLOADS, bench_keyed
-from holdfast.bench.subjects.log import bench_log
 from holdfast.bench.subjects.state_growth import bench_state_growth
 from holdfast.bench.subjects.stateless import bench_stateless
 from holdfast.bench.subjects.stream_join import bench_stream_join
@@ -40,8 +40,8 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-CHOOSE = ("regions",)
-"""Those of which parts can be chosen: `periods`, `only`."""
+CHOOSE = {"regions": ("periods", "only"), "log": ("only", "scale")}
+"""Those of which something can be chosen, and what."""
 
 
 def run_bench(
@@ -52,16 +52,17 @@ def run_bench(
     quiet: bool,
     periods: Sequence[float] | None = None,
     only: Sequence[str] | None = None,
+    scale: float | None = None,
 ) -> dict[str, Any]:
     """Run a benchmark; the result is plain data."""
     bench = BENCHES.get(name)
     if bench is None:
         raise ConfigError(f"there is no benchmark {name!r}.", cure=f"There are: {', '.join(BENCHES)}.")
-    chosen = {key: value for key, value in (("periods", periods), ("only", only)) if value is not None}
-    if chosen and name not in CHOOSE:
-        raise ConfigError(
-            f"benchmark {name!r} has no parts to choose.", cure=f"Leave out --{next(iter(chosen))}."
-        )
+    given = {"periods": periods, "only": only, "scale": scale}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    foreign = next((key for key in chosen if key not in CHOOSE.get(name, ())), None)
+    if foreign is not None:
+        raise ConfigError(f"benchmark {name!r} takes no --{foreign}.", cure="Leave it out.")
     return bench(pairs=pairs, seconds=seconds, quiet=quiet, **chosen)
 
 

@@ -110,7 +110,10 @@ def bench(
         str | None, typer.Option(help="Seconds between epochs, as 2,4,8 (regions only).")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="Programs to measure, as vwap,chain-8x1 (regions only).")
+        str | None, typer.Option(help="What to measure, as vwap,chain-8x1 (regions) or query,large (log).")
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="How large its logs are; 1: as documented (log only).", min=0.00001)
     ] = None,
 ) -> None:
     """Measure holdfast side by side with plain Spark in one warmed session."""
@@ -126,6 +129,7 @@ def bench(
         quiet=as_json == "-",
         periods=numbers(periods),
         only=only.split(",") if only else None,
+        scale=scale,
     )
     _write_json(result, as_json)
     if plot is not None:

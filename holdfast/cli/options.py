@@ -17,6 +17,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 JsonFile = Annotated[
     str | None, typer.Option("--json", help="Write the result as JSON to a file; - for stdout.")
 ]
+Master = Annotated[str, typer.Option(help="Spark master.")]
+Conf = Annotated[
+    list[str] | None, typer.Option(help="A Spark setting. Repeat for more.", metavar="KEY=VALUE")
+]
 
 
 def print_json(data: Any) -> None:

@@ -7,11 +7,11 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from holdfast.cli.options import Json
+from holdfast.cli.options import Conf, Json, Master
 from holdfast.errors import ConfigError, HoldfastError
 
 if TYPE_CHECKING:
@@ -24,6 +24,13 @@ File = Annotated[
 ]
 
 
+class Shipping(NamedTuple):
+    """What the executors get besides the program's own code, as it was given."""
+
+    py_files: Sequence[str]
+    files: Sequence[str]
+
+
 def run_topology(
     file: File,
     store: Annotated[
@@ -34,13 +41,18 @@ def run_topology(
     close: Annotated[
         bool, typer.Option(help="At the end of the input close windows, and call what waits for event time.")
     ] = False,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option(help="A Spark setting. Repeat for more.", metavar="KEY=VALUE")
-    ] = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
     py_files: Annotated[
         list[str] | None,
         typer.Option(help="More .py, .zip or .egg files for the executors, separated by commas."),
+    ] = None,
+    data_files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--files",
+            help="Files for the executors, separated by commas; tasks find them with SparkFiles.get(NAME).",
+        ),
     ] = None,
     take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
     log_level: Annotated[
@@ -56,7 +68,8 @@ def run_topology(
     is_live = not as_json and not log_json and sys.stderr.isatty()
     with logs.to_stderr(log_level, log_json, is_live):
         try:
-            status = _run(file, store, until, close, master, conf or (), py_files or (), take_over, is_live)
+            shipping = Shipping(py_files or (), data_files or ())
+            status = _run(file, store, until, close, master, conf or (), shipping, take_over, is_live)
         except Exception as error:
             if not log_json:
                 raise
@@ -78,7 +91,7 @@ def _run(
     close: bool,
     master: str,
     conf: Sequence[str],
-    py_files: Sequence[str],
+    shipping: Shipping,
     take_over: bool,
     is_live: bool,
 ) -> dict[str, Any]:
@@ -89,16 +102,18 @@ def _run(
     place = None if store is None else open_store(store)
 
     from holdfast.cli.show import follow
-    from holdfast.runtime.engines.spark.shipping import check_files, shipped
+    from holdfast.runtime.api import check_early
+    from holdfast.runtime.engines.spark.shipping import check_data, check_files, shipped
 
-    files = check_files(py_files)
+    files, data = check_files(shipping.py_files), check_data(shipping.files)
     session = LazySession("holdfast run", master, settings_of(conf))
     try:
         topology = load_topology(file, session.start)
         if place is not None:
             place.check(topology.name, take_over=take_over)
+        check_early(topology)
         with (
-            shipped(session.start(), program, files),
+            shipped(session.start(), program, files, data),
             follow(enabled=is_live) as on_start,
         ):
             status = topology.run(
@@ -132,10 +147,12 @@ class LazySession:
     """A Spark session that starts when it is needed. One that the program made itself while it was loaded is used."""
 
     def __init__(self, app: str, master: str, settings: Mapping[str, str] | None = None) -> None:
-        from holdfast.runtime.engines.spark.session import prepare_environment
+        from holdfast.runtime.engines.spark.session import is_active, prepare_environment
 
         self._app, self._master, self._settings = app, master, settings
         self._session: SparkSession | None = None
+        self._was_there = is_active()
+        """Whoever called the command has it: it stays."""
         prepare_environment(master)
 
     def start(self) -> SparkSession:
@@ -146,7 +163,7 @@ class LazySession:
         return self._session
 
     def stop(self) -> None:
-        if self._session is not None:
+        if self._session is not None and not self._was_there:
             self._session.stop()
 
 

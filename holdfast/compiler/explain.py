@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from holdfast.compiler.logs.eventual import is_eventual
+from holdfast.compiler.eventual import is_eventual
 from holdfast.compiler.paired import pairs_kept_by
-from holdfast.compiler.persisted import Persisted, persisted_in
+from holdfast.compiler.persisted.in_plan import Persisted, persisted_in
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import Edge, edges, sinks_behind
 from holdfast.ids import OperatorName

@@ -186,8 +186,8 @@ def check_starts(graph: Graph, region: Region) -> None:
         if not operator.spec.source.replayable:
             raise TopologyError(
                 f"Region {region.name!r} starts at {start!r}, and a {type(operator.spec.source).__name__} cannot replay rows.",
-                cure="Use a source that can (files, Beacon, a list), put .replayable(name=…) behind it and begin there, or leave"
-                " this part autonomous.",
+                cure="Keep what it receives in a log, hf.Preserved(source, 'path of the log'); put .replayable(name=…) behind it"
+                " and begin there; use a source that can (files, Beacon, a list); or leave this part autonomous.",
             )
     if region.settings.trigger == "operator" and len(region.starts) != 1:
         raise TopologyError(

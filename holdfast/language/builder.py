@@ -4,7 +4,7 @@ verbs of `Stream`, spread over several files, derive from `Verbs`."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.annotations import safe_name
+from holdfast.language.connectors import Source
 from holdfast.language.graph import (
     Annotations,
     CompositeMark,
@@ -111,6 +112,16 @@ class Builder:
                 )
         self._operators[operator] = replace(known, annotations=replace(known.annotations, **marks))
 
+    def change_source(self, operator: OperatorName, change: Callable[[Source], Source]) -> None:
+        """Let the operator read another source, made of its own."""
+        known = self._operators.get(operator)
+        if known is None or not isinstance(known.spec, SourceSpec):
+            raise TopologyError(
+                f"{operator!r} is no source, and only sources are preserved: what it makes is made again from its input.",
+                cure="Put .preserve(…) right behind topology.source(…); rows of other streams are kept by .sink(hf.LogSink(…)).",
+            )
+        self._operators[operator] = replace(known, spec=SourceSpec(change(known.spec.source)))
+
     def made_by(self, operator: OperatorName) -> OperatorName:
         """The operator that made the rows: those that only say something about them are passed over."""
         while operator in self._operators and self._operators[operator].spec.is_remark:
@@ -121,9 +132,8 @@ class Builder:
     def holds(self, connector: object) -> OperatorName | None:
         """The operator that already uses this source or sink object."""
         for operator in self._operators.values():
-            if connector is getattr(operator.spec, "source", None) or connector is getattr(
-                operator.spec, "sink", None
-            ):
+            source, sink = getattr(operator.spec, "source", None), getattr(operator.spec, "sink", None)
+            if any(connector is one for one in (source, sink, getattr(source, "preserves", None))):
                 return operator.name
         return None
 

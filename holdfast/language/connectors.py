@@ -102,6 +102,10 @@ class Source(ABC):
     def use_schema(self, schema: pa.Schema) -> None:
         """A stored schema from an earlier run: use it instead of inferring."""
 
+    def check(self) -> None:
+        """Raise if there cannot be anything to read (no such directory). Called before Spark is started for the run, so
+        that this is told at once: quick, and without Spark."""
+
     def cut_smaller(self, rows: int) -> None:
         """Let slices hold at most so many rows. Called before `open`, by those who want to see more steps; a source that cannot
         be cut so stays as it is."""
@@ -114,12 +118,9 @@ class Source(ABC):
         thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and
         need no `wake`. Never call it while holding a lock that `next_slice` takes."""
 
-    def attached(self, topology: str, name: str) -> None:
-        """A run begins in which the source has this name; comes before `open`."""
-
     def awaits_more(self) -> bool:
-        """Whether rows that belong to a bounded run are still to come, because another part of it makes them. Asked before
-        `next_slice`: while it is so, None of that does not mean the end."""
+        """Whether rows that belong to a bounded run are still to come by themselves: another part of the run makes them, or they come
+        at a pace. Asked before and after `next_slice`: its None means the end if both answers are no."""
         return False
 
     def kept(self, snapshots: Sequence[Any], epoch: int | None) -> None:
@@ -146,6 +147,11 @@ class Source(ABC):
     @abstractmethod
     def snapshot(self) -> Any:
         """Position and memory (files seen, …) as plain data: what `seek` needs to go on behind the last slice."""
+
+    def snapshot_with(self, piece: Slice) -> Any:
+        """The same, but after `seek` the last slice, `piece`, can be read once more: for a step that may be done again. Sources
+        that can read what lies before their position need not say more than `snapshot`."""
+        return self.snapshot()
 
     @abstractmethod
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:

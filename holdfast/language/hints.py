@@ -15,6 +15,8 @@ _FUNCTIONS = (
     "Expressions are SQL text, 'amount > 10', or Spark's Columns: pyspark.sql.functions.col('amount') > 10."
 )
 _SORT = "Write sort('at', delay='5 seconds') for the order of event time, or top_n(10, by=…, order='-score')."
+_SCHEMA = "Columns are known when the topology is compiled: topology.explain() shows them, and refuses what does not fit."
+_LEFT_JOIN = "Write join(other, by='k', within='10 seconds', on='at', delay='1 minute', how='left')."
 _NO_END = "A stream has no end at which it could be counted or shown: write .sink(hf.MemorySink('rows')), or hf.ConsoleSink()."
 
 STREAM: Mapping[str, str] = {
@@ -55,21 +57,63 @@ STREAM: Mapping[str, str] = {
     "repartition": "Say partitions=… to run(…) or submit(…).",
     "coalesce": "Say partitions=… to run(…) or submit(…).",
     "cache": "Nothing to write: every stream may have many readers.",
-    "persist": "Nothing to write: every stream may have many readers.",
     "checkpointLocation": _CONSISTENT,
     "count": f"{_NO_END} A number that runs on is aggregate('k', n=hf.count()).",
-    "show": _NO_END,
-    "collect": _NO_END,
-    "toPandas": _NO_END,
+    "sum": "Write group_by('k').agg(total=hf.sum('x')); group_by() without keys is over all rows.",
+    **dict.fromkeys(
+        ("show", "collect", "take", "head", "first", "tail", "toPandas", "toArrow", "isEmpty"), _NO_END
+    ),
+    **dict.fromkeys(("schema", "columns", "dtypes", "printSchema"), _SCHEMA),
+    "explain": "Write topology.explain(), or `holdfast explain FILE.py`: it tells of the whole graph.",
+    "createOrReplaceTempView": "Write sql('select a from this'): the stream is the view `this`.",
+    "randomSplit": "Write split('rand() < 0.1'); after a reset other rows may be chosen.",
+    "sample": "Write filter('hash(id) % 10 = 0'), which chooses the same rows after a reset.",
+    "toDF": "Write rename(old='new'), or select('a as b').",
+    **dict.fromkeys(("outputMode", "queryName", "start", "toTable", "format", "partitionBy"), _SINK),
+    **dict.fromkeys(("option", "trigger"), _CONSISTENT),
+    **dict.fromkeys(
+        ("keyBy", "key_by"), "Name the keys where they are needed: keyed('k', Operator, schema)."
+    ),
+    "flat_map": "Write sql('select explode(xs) as x from this'), or map_arrow(fn, schema).",
+    "foreach_batch": "Write sink(hf.ForeachBatch(fn), name='out').",
+    "window": "Write group_by('k').agg(n=hf.count(), window=hf.tumbling('1 minute', on='at', delay=0)).",
+    "na": "Write with_columns(x='coalesce(x, 0)'), or filter('x is not null').",
+    "observe": "Counts of operators are in run.status(), and in `holdfast status STORE`.",
     "fillna": "Write with_columns(x='coalesce(x, 0)').",
     "dropna": "Write filter('x is not null').",
     "alias": "Columns that both sides of a join have get a suffix: join(…, suffix='_right').",
-    "left_join": "Write join(other, by='k', within='10 seconds', on='at', how='left').",
-    "leftJoin": "Write join(other, by='k', within='10 seconds', on='at', how='left').",
+    "left_join": _LEFT_JOIN,
+    "leftJoin": _LEFT_JOIN,
     "flatMap": "Write sql('select explode(xs) as x from this'), or map_arrow(fn, schema).",
     "map": "Write with_columns(…), map_arrow(fn, schema), or apply(Operator, schema) for a Python operator.",
 }
 """Of a `Stream`."""
+
+GROUPED: Mapping[str, str] = {
+    "count": "Write agg(n=hf.count()).",
+    **{name: f"Write agg(x=hf.{name}('x'))." for name in ("sum", "avg", "max", "min")},
+    "mean": "Write agg(x=hf.avg('x')).",
+    "pivot": "Write agg(a=hf.sum('x')) over columns that with_columns(…) made, one for each value.",
+    "aggregate": "Write agg(n=hf.count()).",
+    **dict.fromkeys(
+        ("apply", "applyInPandas", "applyInPandasWithState", "transformWithState", "cogroup"),
+        "Write stream.keyed('k', Operator, schema): a class that derives from hf.KeyedOperator.",
+    ),
+}
+"""Of what `group_by` returns."""
+
+RUN: Mapping[str, str] = {
+    "awaitTermination": "Write run.await_termination().",
+    "processAllAvailable": "Write topology.run(store=…, until='available').",
+    "lastProgress": "Write run.progress.",
+    "recentProgress": "Write run.progress; what happened is in `holdfast status STORE`.",
+    "isActive": "Write run.status().state == 'running'.",
+    "exception": "Write run.await_termination(), which raises it.",
+    "explain": "Write topology.explain().",
+    "wait": "Write run.await_termination().",
+    "join": "Write run.await_termination().",
+}
+"""Of what `submit` returns."""
 
 TOPOLOGY: Mapping[str, str] = {
     "readStream": _SOURCE,
@@ -89,7 +133,7 @@ MODULE: Mapping[str, str] = {
     "expr": _FUNCTIONS,
     "when": _FUNCTIONS,
     "udf": "Use map_arrow(fn, schema) for rows, hf.udaf(fn, …) for aggregates.",
-    "window": "Write window=hf.tumbling('10 minutes', on='at'), hf.sliding(…) or hf.session(…) in aggregate(…).",
+    "window": "Write window=hf.tumbling('10 minutes', on='at', delay='1 minute') in aggregate(…); or hf.sliding(…), hf.session(…).",
     "session_window": "Write window=hf.session('30 minutes') in aggregate(…).",
     "mean": "Write hf.avg('x').",
     "var_samp": "Write hf.variance('x').",

@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from holdfast.durations import Duration
+from holdfast.language import hints
 
 Until = Literal["available"]
 RunState = Literal["running", "stopping", "parked", "failed", "ended"]
@@ -80,7 +81,7 @@ class RegionStatus(Told):
     epoch: int
     epochs_published: int
     """In this run."""
-    epochs_late: int
+    epochs_slow: int
     """Epochs that took longer than the period."""
     age_s: float | None
     """Of the newest epoch."""
@@ -198,6 +199,11 @@ class Run(ABC):
     @abstractmethod
     def close(self) -> None:
         """End at once, without a final epoch."""
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            raise hints.no_such_name("A Run", name, hints.RUN, dir(Run))
 
     def __repr__(self) -> str:
         told = self.status()

@@ -36,6 +36,7 @@ from holdfast.language.operators.joins import JoinVerbs
 from holdfast.language.operators.keyed_verbs import KeyedVerbs
 from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.persist import PersistVerbs
+from holdfast.language.operators.preserve import PreserveVerbs
 from holdfast.language.operators.rows import RowVerbs
 from holdfast.language.poison import Poison, PoisonThen, checked_poison
 from holdfast.language.schema import to_arrow
@@ -56,6 +57,7 @@ class Stream(
     HostedVerbs,
     AsyncVerbs,
     PersistVerbs,
+    PreserveVerbs,
 ):
     """An immutable handle on an output port. Streams are made by `Topology.source` and by other streams."""
 

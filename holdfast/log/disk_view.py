@@ -103,9 +103,9 @@ class DiskView:
     def _limit(self, name: SegmentName) -> int | None:
         """The offset up to which the tail counts. None: as far as it is whole."""
         root = Path(self.facts.root)
-        newest = lease.highest_token(root)
-        lock = root / lease.OWNER / f"{lease.token_name(name.token)}.lock"
-        if name.token == newest and not locks.is_held(lock):
+        # Neither its owner lives, nor one that came after it and is about to begin a tail of its own.
+        tokens = {name.token, lease.highest_token(root)}
+        if not any(locks.is_held(root / lease.OWNER / f"{lease.token_name(each)}.lock") for each in tokens):
             return None
         confirmed = read_confirmed(self.facts.directory(self.partition), name)
         return self._offset if confirmed is None else max(self._offset, confirmed.offset)

@@ -28,6 +28,7 @@ from holdfast.log.notes.newest_first import newest_first
 from holdfast.log.owner import Owner
 from holdfast.log.pending import Appended, Pending
 from holdfast.log.place import LogFacts, Origin
+from holdfast.log.query.verbs import LogQueries
 from holdfast.log.reader import PartitionReader, Reader, Source, position_of_time
 from holdfast.log.rows import Rows, microseconds, plain_schema
 from holdfast.log.segments import SegmentRange
@@ -41,7 +42,7 @@ DEFAULT_WRITER = "append"
 WINDOW = 64
 
 
-class Log:
+class Log(LogQueries):
     """A durable, ordered, replayable stream of rows in a directory.
 
     Any number of objects and processes may read. The first append makes this object the writer; while it lives, others are

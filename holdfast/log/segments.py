@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from holdfast.errors import DamagedError
 from holdfast.log.format import frame as frames
@@ -135,6 +136,20 @@ def _begin(file: FileBytes, header: TailHeader, index: Index, position: int, log
     return place.offset, place.position
 
 
+def frames_from(
+    file: FileBytes, path: Path, log: str, name: SegmentName, position: int, time: int | None
+) -> Iterator[Placed]:
+    """The frames of a tail, without those before the one with the row `position`, and without some whose rows are all
+    before `time`."""
+    header = tail.decode_header(file, path, log, name)
+    index = load_index(path, log, file, header)
+    place = index.of_position(position)
+    if time is not None:
+        place = max(place, index.of_time(time), key=lambda each: each.offset)
+    begin = _begin(file, header, Index([place]), place.position, bytes.fromhex(log))
+    return tail.scan(file, file.size, _at(header, begin), bytes.fromhex(log), payloads=False)
+
+
 def _at(header: TailHeader, begin: tuple[int, int]) -> tail.Start:
     return tail.start_at(*begin, header.name, header.partition)
 
@@ -143,7 +158,24 @@ def _read_parquet(where: SegmentRange, columns: list[str] | None) -> Iterator[Lo
     path = Path(where.path)
     with parquet_segment.open_parquet(path) as file:
         footer = parquet_segment.read_footer(file, path, where.log)
-        yield from parquet_segment.read_groups(file, footer, path, where.start, where.end, columns)
+        appended = _appended_schema(file)
+        for batch in parquet_segment.read_groups(file, footer, path, where.start, where.end, columns):
+            yield _as_appended(batch, appended)
+
+
+def _appended_schema(file: pq.ParquetFile) -> pa.Schema | None:
+    """The schema of the rows that were appended. None: the file has none, or the same types."""
+    stored = (file.metadata.metadata or {}).get(b"ARROW:schema")
+    found = None if stored is None else tail.decode_schema(stored.decode("ascii"))
+    return None if found is None or found.types == file.schema_arrow.types else found
+
+
+def _as_appended(batch: LogBatch, schema: pa.Schema | None) -> LogBatch:
+    """Parquet has no types for some that Arrow has, such as times in seconds: as they were."""
+    if schema is None:
+        return batch
+    fields = pa.schema([schema.field(name).remove_metadata() for name in batch.rows.schema.names])
+    return LogBatch(batch.partition, batch.position, batch.rows.cast(fields), batch.times)
 
 
 # --- the index of a tail ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.operators.lookup import LookupSpec, lookup_schema, right_rows
 from holdfast.operators.kind import OperatorOf, Schemas, Timing, register
 from holdfast.operators.stateless import Frames, StatelessKind
+from holdfast.state.columns.key_index import KeyIndex
 
 _KEY = "__hf_key_"
 
@@ -48,10 +50,9 @@ class LookupKind(StatelessKind[LookupSpec]):
     def tables(self, op: OperatorOf[LookupSpec], rows: pa.Table) -> list[pa.Table]:
         spec = op.spec
         own = [name for name in rows.column_names if name not in POSITION_COLUMNS]
-        right = right_rows(rows.select(own).schema, spec, spec.table.now())
-        places = {key: place for place, key in enumerate(_keys(right, spec.by))}
-        found = pa.array([places.get(key) for key in _keys(rows, spec.by)], pa.int64())
-        met = right.drop_columns(list(spec.by)).take(found)
+        right, index = spec.table.made(self, partial(_indexed, rows.select(own).schema, spec))
+        found = index.find([rows.column(name) for name in spec.by])
+        met = right.take(found)
         columns = [*own, *met.column_names, *(name for name in rows.column_names if name not in own)]
         for name in met.column_names:
             rows = rows.append_column(name, met.column(name))
@@ -63,5 +64,7 @@ class LookupKind(StatelessKind[LookupSpec]):
         return f"by {', '.join(op.spec.by)}{every}"
 
 
-def _keys(table: pa.Table, by: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    return list(zip(*(table.column(name).to_pylist() for name in by), strict=True))
+def _indexed(schema: pa.Schema, spec: LookupSpec, table: pa.Table) -> tuple[pa.Table, KeyIndex]:
+    """What rows get of the table, and where each key is in it."""
+    right = right_rows(schema, spec, table)
+    return right.drop_columns(list(spec.by)), KeyIndex([right.column(name) for name in spec.by])

@@ -13,6 +13,7 @@ from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
 from holdfast.compiler.plan import Plan
 from holdfast.errors import BudgetExceededError, PoisonFound
+from holdfast.language.graph import SourceSpec
 from holdfast.language.run import RunStatus, Until
 from holdfast.language.topology import Format, Topology, set_runner
 from holdfast.operators.kinds import only_spark_knows
@@ -55,7 +56,7 @@ class SparkRunner:
         self, topology: Topology, spark: SparkSession | None, store: Any, until: Until | None, **options: Any
     ) -> Job:
         place = _store(store)
-        engine = options.pop("engine", None) or _engine(topology, spark, options.pop("partitions", None))
+        engine = options.pop("engine", None) or engine_for(topology, spark, options.pop("partitions", None))
         try:
             engine.check_workers()
             return Job(topology.graph(), engine, place, until=until, **options).start()
@@ -69,11 +70,21 @@ def _plan(topology: Topology, spark: SparkSession | None) -> Plan:
     graph = topology.graph()
     if not any(only_spark_knows(operator) for operator in graph.operators.values()):
         return compile_graph(graph, ArrowAnalyser())
-    engine = _engine(topology, spark)
+    engine = engine_for(topology, spark)
     try:
         return compile_graph(graph, engine.analyser())
     finally:
         engine.stop()
+
+
+def check_early(topology: Topology) -> None:
+    """Raise what can be known to be wrong without Spark, which takes seconds to start."""
+    operators = topology.graph().operators.values()
+    for operator in operators:
+        if isinstance(operator.spec, SourceSpec):
+            operator.spec.source.check()
+    if not any(only_spark_knows(operator) for operator in operators):
+        compile_graph(topology.graph(), ArrowAnalyser())
 
 
 def run_and_restart(
@@ -130,7 +141,7 @@ def _store(store: Any) -> Store | None:
     return None if store is None else open_store(store)
 
 
-def _engine(topology: Topology, spark: SparkSession | None, partitions: int | None = None) -> Engine:
+def engine_for(topology: Topology, spark: SparkSession | None, partitions: int | None = None) -> Engine:
     from holdfast.runtime.engines.spark.engine import SparkEngine
     from holdfast.runtime.engines.spark.session import active_or_new
 

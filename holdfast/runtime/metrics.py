@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import Clock
+from holdfast.operators.shared.timed import TIMELESS
 from holdfast.runtime.telling.events import ElementFailed, EpochPublished, ResetBegun, RunEnded, RunEvent
 
 
@@ -94,14 +95,14 @@ class RegionMetrics:
     last_epoch_ms: float | None = None
     """From begin to publish."""
     bytes_written: int = 0
-    epochs_late: int = 0
+    epochs_slow: int = 0
     """Epochs that took longer than the period: the next one had to wait."""
 
     def on_event(self, event: RunEvent) -> None:
         match event:
             case EpochPublished(region=self.region):
                 self.epoch = event.epoch
-                self.epochs_late += event.ms > self.period_s * 1000
+                self.epochs_slow += event.ms > self.period_s * 1000
                 self.epochs_published += 1
                 self.published_at = self.clock.monotonic()
                 self.last_epoch_ms = event.ms
@@ -114,7 +115,7 @@ class RegionMetrics:
             "phase": phase,
             "epoch": self.epoch,
             "epochs_published": self.epochs_published,
-            "epochs_late": self.epochs_late,
+            "epochs_slow": self.epochs_slow,
             "age_s": None if self.published_at is None else round(now - self.published_at, 2),
             "resets": self.resets,
             "rows_replayed": self.rows_replayed,
@@ -127,8 +128,8 @@ class RegionMetrics:
 DROPPED = "dropped"
 """What is counted of rows that are left out because the user wants it: duplicates."""
 
-SIZES = frozenset({"keys", "state_bytes"})
-"""What is counted of state, not of rows."""
+LEFT_OUT = frozenset({"late", TIMELESS, "malformed", "errors", DROPPED})
+"""What is counted of rows that are not where they belong. Operators and sources count other things too."""
 
 
 def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
@@ -136,11 +137,11 @@ def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     many)."""
     elements = status.get("elements", {}).items()
     found = [
-        (operator, f"{what} in all runs", rows)
+        (operator, f"{what.replace('_', ' ')} in all runs", rows)
         for _, element in elements
         for operator, counts in element.get("counts", {}).items()
         for what, rows in counts.items()
-        if what not in SIZES
+        if what in LEFT_OUT
     ]
     found += [(name, "lost in this run", element.get("lost_rows", 0)) for name, element in elements]
     found += [(sink, "lost in all runs", rows) for sink, rows in status.get("lost_rows", {}).items()]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import Clock
-from holdfast.compiler.persisted import recovers_from_log
+from holdfast.compiler.persisted.in_plan import recovers_from_log
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
 from holdfast.compiler.regions import can_read_again
 from holdfast.compiler.traverse import sinks_behind
@@ -128,9 +128,6 @@ class Wiring:
 
     def wire(self) -> None:
         around, by_name = self._around, {region.name: region for region in self.plan.regions}
-        for op in self.plan.graph.operators.values():
-            if isinstance(op.spec, SourceSpec):
-                op.spec.source.attached(self.plan.graph.name, op.name)
         self._open_sinks()
         for region in self.plan.regions:
             self._add_region(region)
@@ -145,6 +142,7 @@ class Wiring:
             if element.region is not None:
                 self._live_in_region(loop, by_name[element.region])
         self._persisted.connect(self.loops, self.regions)
+        around.feed.subscribe(self._persisted.on_event)
 
     def _open_sinks(self) -> None:
         around = self._around

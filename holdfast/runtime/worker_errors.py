@@ -24,7 +24,7 @@ _HELD = (
     "Sent is the class or function with all that it refers to: make locks, connections, sessions and open files in open() of the"
     " operator, or in the function itself."
 )
-_END = re.compile(r"^\s*(SQLSTATE: |at [\w.$]+\(|Driver stacktrace:|Caused by: )")
+_END = re.compile(r"^\s*(SQLSTATE: |at [\w$]+\.[\w.$<>/]+\(|Driver stacktrace:|Caused by: )")
 
 
 def from_worker(error: Exception, element: str) -> Exception:

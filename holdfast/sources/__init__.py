@@ -12,5 +12,6 @@ from holdfast.sources.logs.log_source import LogSource
 from holdfast.sources.logs.preserved import Preserved
 from holdfast.sources.network.http_lines import HttpLines
 from holdfast.sources.network.tcp_lines import TcpLines
+from holdfast.sources.network.udp_lines import UdpLines
 
-__all__ = ["Beacon", "Files", "HttpLines", "LogSource", "Preserved", "Rows", "TcpLines"]
+__all__ = ["Beacon", "Files", "HttpLines", "LogSource", "Preserved", "Rows", "TcpLines", "UdpLines"]

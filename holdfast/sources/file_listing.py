@@ -27,6 +27,11 @@ class Listing:
         self._fixed = _fixed(self._given, is_file) if self._is_glob else self._given
         self.root = os.path.realpath(self._fixed)
 
+    def check(self) -> None:
+        """Refuse a directory that is not there."""
+        if not self._is_glob and not os.path.isdir(self.root):
+            raise _no_directory(self.root)
+
     def path(self, name: str) -> str:
         """Where a file lies."""
         return (
@@ -94,10 +99,7 @@ class Listing:
         try:
             found = list(os.scandir(directory))
         except (FileNotFoundError, NotADirectoryError) as error:
-            what = "is not a directory" if os.path.exists(directory) else "does not exist"
-            raise InputError(
-                f"the directory {directory} {what}.", cure="Create it, or correct the path."
-            ) from error
+            raise _no_directory(directory) from error
         there = os.path.relpath(directory, self.root)
         prefix = "" if there == "." else f"{there}/"
         for item in found:
@@ -110,6 +112,11 @@ class Listing:
                 yield os.path.relpath(os.path.realpath(item.path), self.root)
             else:
                 yield prefix + item.name
+
+
+def _no_directory(path: str) -> InputError:
+    what = "is not a directory" if os.path.exists(path) else "does not exist"
+    return InputError(f"the directory {path} {what}.", cure="Create it, or correct the path.")
 
 
 def hidden(name: str) -> bool:

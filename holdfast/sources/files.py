@@ -155,6 +155,9 @@ class Files(Source):
 
     # --- position ---
 
+    def check(self) -> None:
+        self._listing.check()
+
     def cut_smaller(self, rows: int) -> None:
         self._limits = replace(self._limits, rows=min(self._limits.rows or rows, rows))
         self._cutter = self._new_cutter()
@@ -208,7 +211,14 @@ class Files(Source):
         self._looked = True
 
     def snapshot(self) -> Any:
-        files = self._memory.dump(self._place.ordinal)
+        return self._state(self._place.ordinal)
+
+    def snapshot_with(self, piece: Slice) -> Any:
+        return self._state(Place.of(piece.start).ordinal)
+
+    def _state(self, consumed: int) -> Any:
+        """Of the files before ordinal `consumed` only names and facts."""
+        files = self._memory.dump(consumed)
         state = {"format": STATE_FORMAT, "position": self._place.plain(), "files": files}
         return state | ({"malformed": self._malformed_rows} if self._malformed_rows else {})
 

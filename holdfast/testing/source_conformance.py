@@ -87,6 +87,20 @@ class SourceConformance(ABC):
                 rest = rows_of(again, read_all(again), STAMP)
                 assert rest == [row for part in parts[number:] for row in part], f"from snapshot {number}"
 
+    def test_the_last_slice_can_be_read_again_from_behind_it(self) -> None:
+        for limit in (2, 5, 7, None):
+            source = self.opened(limit)
+            pieces, states = [], []
+            while (piece := source.next_slice()) is not None:
+                pieces.append(piece)
+                states.append(source.snapshot_with(piece))
+            parts = [rows_of(source, [piece], STAMP) for piece in pieces]
+            for number, state in enumerate(states):
+                again = self.opened(limit, state)
+                assert rows_of(again, [pieces[number]], STAMP) == parts[number], f"slice {number}"
+                rest = rows_of(again, read_all(again), STAMP)
+                assert rest == [row for part in parts[number + 1 :] for row in part], f"behind slice {number}"
+
     def test_seek_in_the_same_object_goes_back(self) -> None:
         source = self.opened(3)
         source.next_slice()

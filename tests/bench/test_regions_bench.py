@@ -98,5 +98,5 @@ def test_periods_and_programs_can_be_chosen() -> None:
         run_bench("regions", pairs=1, seconds=10.0, quiet=True, periods=[64.0])
     with pytest.raises(ConfigError, match=r"nothing called 'vwop' here.*chain-8x1"):
         run_bench("regions", pairs=1, seconds=10.0, quiet=True, only=["vwop"])
-    with pytest.raises(ConfigError, match="'stateless' has no parts to choose"):
+    with pytest.raises(ConfigError, match="'stateless' takes no --only"):
         run_bench("stateless", pairs=1, seconds=1.0, quiet=True, only=["vwap"])

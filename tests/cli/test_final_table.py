@@ -90,6 +90,14 @@ def test_a_changed_topology_is_shown(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "operator 'tens' is taken over with changes: most begins with nothing" in shown
 
 
-def test_sizes_of_state_are_no_rows_that_were_left_out() -> None:
-    counts = {"sums": {"keys": 7, "state_bytes": 35, "late": 1}}
-    assert costs({"elements": {"e": {"counts": counts}}}) == ["1 late in all runs (sums)"]
+def test_only_rows_that_were_left_out_are_told_as_such() -> None:
+    counts = {
+        "sums": {"keys": 7, "state_bytes": 35, "late": 1, "without_time": 2, "group_rows": 262_144},
+        "lines": {"received": 5_000, "malformed": 3},
+    }
+    told = [
+        "1 late in all runs (sums)",
+        "2 without time in all runs (sums)",
+        "3 malformed in all runs (lines)",
+    ]
+    assert costs({"elements": {"e": {"counts": counts}}}) == told

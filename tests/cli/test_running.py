@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from pyspark import SparkContext
 from holdfast import __version__
 from holdfast.cli.load import load_topology
 from holdfast.cli.main import run_command
-from holdfast.errors import ConfigError, MismatchError, OwnedError, TopologyError
+from holdfast.errors import ConfigError, InputError, MismatchError, OwnedError, TopologyError
 from holdfast.runtime.engines.spark import session
 from holdfast.store.urls import open_store
 from holdfast.testing import run_local
@@ -70,6 +72,28 @@ def test_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "there is no file" in said_by(capsys)
 
 
+WRONG = {
+    "no input": (
+        "hf.Files({here!r} + '/nowhere', 'json', schema='n long')",
+        "n",
+        "nowhere does not exist",
+        InputError,
+    ),
+    "no column": ("hf.Rows([(1,)], 'n long')", "m", "'m'", TopologyError),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_topology_that_cannot_run(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, key, said, kind = WRONG[what]
+    text = "import holdfast as hf\nwrong = hf.Topology('wrong')\n"
+    text += f"rows = wrong.source({source.format(here=str(tmp_path))}, name='rows')\n"
+    text += f"rows.aggregate({key!r}, c=hf.count(), name='c').sink(hf.MemorySink('wrong'), name='out')\n"
+    (tmp_path / "wrong_program.py").write_text(text)
+    assert run_command(["run", str(tmp_path / "wrong_program.py")]) == kind.exit_code
+    assert said in said_by(capsys)
+
+
 def test_a_wrong_store_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "numbers_url.py").write_text(PROGRAM.format(name="numbers"))
     assert (
@@ -122,3 +146,20 @@ def test_spark_starts_early_for_a_program_that_needs_it_to_be_loaded(
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--version"]) == 0
     assert capsys.readouterr().out == f"holdfast {__version__}\n"
+
+
+def test_what_is_wrong_is_told_without_waiting_for_pandas(tmp_path: Path) -> None:
+    """Its import takes longer than everything else that is done until then."""
+    (tmp_path / "wrong_program.py").write_text(
+        "import holdfast as hf\nwrong = hf.Topology('wrong')\n"
+        "wrong.source(hf.Files('nowhere', 'json', schema='n long'), name='rows').sink(hf.MemorySink('w'), name='out')\n"
+    )
+    text = (
+        "import sys\nfrom holdfast.cli.main import run_command\nrun_command(['run', 'wrong_program.py'])\n"
+        "print([name for name in ('pandas', 'polars') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "nowhere does not exist" in done.stderr
+    assert done.stdout.strip() == "[]"

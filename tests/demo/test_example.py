@@ -6,6 +6,7 @@ import json
 import runpy
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,13 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "orders"
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_orders_example_gives_every_customers_total(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any
 ) -> None:
     monkeypatch.setenv("SHOP", str(tmp_path))
     write_input(tmp_path / "in", 3, Volume(ticks=2, orders_per_tick=300, clicks_per_tick=1, customers=10))
     topology = runpy.run_path(str(EXAMPLES / "orders.py"))["topology"]
     assert isinstance(topology, Topology)
-    topology.run(store=str(tmp_path / "store"), until="available")
+    topology.run(spark, store=str(tmp_path / "store"), until="available")
     latest: dict[str, dict[str, int]] = {}
     for path in sorted((tmp_path / "out" / "accounts").glob("*.json")):
         for row in map(json.loads, path.read_text().splitlines()):

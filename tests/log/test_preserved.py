@@ -12,7 +12,7 @@ import pytest
 from killed import killed_and_finished, written
 
 import holdfast as hf
-from holdfast.errors import ConfigError, StoreError
+from holdfast.errors import ConfigError, StoreError, TopologyError
 from holdfast.failpoints import arm, disarm
 from holdfast.testing import MemorySink, Rows, submit_local
 
@@ -132,3 +132,44 @@ KILLS = {
 def test_a_feed_that_waits_for_answers_is_counted_once_under_kills(tmp_path: Path, kills: list[str]) -> None:
     killed_and_finished(PROGRAM, tmp_path, kills)
     assert sorted(row["n"] for row in written(tmp_path, "out")) == list(range(300))
+
+
+# --- the verb ---
+
+
+def test_preserve_is_a_verb_of_the_stream_of_a_source(tmp_path: Path) -> None:
+    inner, shelf = hf.UdpLines(0), str(tmp_path)
+    made = hf.Topology("lines")
+    lines = made.source(inner, name="lines").preserve(tmp_path / "log", keep="1 hour")
+    lines.consistent("r", period=0.02).sink(MemorySink(shelf), name="out")
+    assert f"preserved in the log {tmp_path / 'log'}" in made.explain()
+    arm("step.end=raise@2")
+    job = submit_local(made, f"file:{tmp_path}/store")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for n in range(100):
+                sender.sendto(b"%d" % n, ("127.0.0.1", inner.port))
+                if n % 20 == 19:
+                    wait(lambda n=n: len(found(shelf)) > n, "earlier lines")
+    finally:
+        job.close()
+    assert all(disarm().values())
+    assert sorted(found(shelf)) == list(range(100))
+    assert hf.Log(tmp_path / "log").table().num_rows == 100
+
+
+def test_preserve_is_refused_where_it_makes_no_sense(tmp_path: Path) -> None:
+    made = hf.Topology("wrong")
+    with pytest.raises(ConfigError, match="can be read again") as told:
+        made.source(Rows([(1,)], "n long"), name="rows").preserve(tmp_path / "log")
+    assert "LogSink" in str(told.value.cure)
+    inner = hf.TcpLines(0)
+    lines = made.source(inner, name="lines")
+    with pytest.raises(TopologyError, match="'words' is no source"):
+        lines.map_arrow(lambda table: table, "line string", name="words").preserve(tmp_path / "log")
+    lines.preserve(tmp_path / "log")
+    with pytest.raises(ConfigError, match="can be read again"):
+        lines.preserve(tmp_path / "other")
+    with pytest.raises(TopologyError, match="already read by 'lines'"):
+        made.source(inner, name="again")
+    assert not (tmp_path / "log").exists(), "nothing is made before the run"

@@ -1,4 +1,4 @@
-"""Lines over TCP and HTTP: every line a row, back-pressure, what cannot be read, and what failures cost."""
+"""Lines over TCP, UDP and HTTP: every line a row, back-pressure, what cannot be read, and what failures cost."""
 
 from __future__ import annotations
 
@@ -181,3 +181,38 @@ def test_it_listens_on_the_loopback_interface_and_lets_go_of_the_port() -> None:
     wait(
         lambda: not [t for t in threading.enumerate() if t.name == f"tcp-lines-{port}"], "its threads to end"
     )
+
+
+# --- UDP ---
+
+
+def shout(port: int, *datagrams: bytes) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for each in datagrams:
+            sender.sendto(each, ("127.0.0.1", port))
+
+
+def test_every_line_of_a_datagram_is_a_row() -> None:
+    source = hf.UdpLines(0, longest=100)
+    with running(source, "udp-1") as job:
+        shout(source.port, b"one", b"two\nthree\r\n", b"\xff\n" + b"x" * 101 + b"\nfour")
+        wait(lambda: "four" in lines("udp-1"), "the last line")
+        assert lines("udp-1") == ["one", "two", "three", "four"]
+        assert job.status()["elements"]["lines"]["counts"]["lines"] == {"received": 4, "malformed": 2}
+    with pytest.raises(ConfigError, match="no last row"):
+        source.bound()
+
+
+def test_datagrams_that_have_arrived_when_the_run_ends_are_taken() -> None:
+    source = hf.UdpLines(0, buffer=10)
+    with running(source, "udp-2") as job:
+        shout(source.port, *(b"%d" % n for n in range(200)))
+        job.stop()
+        assert lines("udp-2") == [str(n) for n in range(200)]
+
+
+def test_a_port_of_datagrams_that_is_taken_is_told() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(InputError, match="cannot listen"):
+            hf.UdpLines(taken.getsockname()[1]).open(lambda: None)

@@ -1,5 +1,5 @@
 """Child of test_spark_workers: sessions of a user's own, one after the other in one JVM, with the Python that each argument
-names for its workers. Prints a line of JSON for each: what was told, or nothing."""
+names for its workers, and so many cores. Prints a line of JSON for each: what was told, or nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 import holdfast as hf
 
 
-def main(here: str, python: str) -> None:
+def main(here: str, python: str, cores: str) -> None:
     os.environ["PYSPARK_PYTHON"] = python
-    session = SparkSession.builder.master("local[1]").getOrCreate()
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    # Several cores have a Python process each, as executors have.
+    session = builder.config("spark.python.use.daemon", str(cores == "1").lower()).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     topology = hf.Topology("own")
     rows = topology.source(hf.Rows([("a",), ("b",), ("a",)], "k string"), name="rows").consistent(name="r")

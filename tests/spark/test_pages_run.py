@@ -102,12 +102,17 @@ def run_shop(spark: Any, *savepoints: str) -> None:
     run.stop()
 
 
+RELATIVE = re.compile(r'(\b(?:save|load|start)\(|"checkpointLocation", )"(\w+)"')
+"""Paths that Spark's JVM looks up in its own working directory, which is not the test's."""
+
+
 def execute(text: str, spark: Any) -> dict[str, Any]:
+    text = RELATIVE.sub(lambda found: f'{found[1]}"{Path.cwd() / found[2]}"', text)
     names = surroundings(spark, text)
     exec(compile(text, "page", "exec"), names)
     if names["shop"].graph().operators:
         names["shop"].explain(spark=spark)
-    if ".sink(" in text and ".run(" not in text and "in_transaction" not in text:
+    if ".sink(" in text and ".run(" not in text and "in_transaction" not in text and "hf.replay" not in text:
         names["shop"].run(spark, store="sinks", until="available")
     return names
 

@@ -13,11 +13,19 @@ from typing import Any
 import pytest
 from eager_workers import without_eager_workers
 
+from holdfast.errors import ConfigError
+from holdfast.runtime.engines.spark import shipping
+from holdfast.runtime.engines.spark.shipping import check_data
+
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from holdfast.cli.main import run; run()"]
 
 PROGRAM = """
+import json
+from importlib.resources import files
+
 import pyarrow as pa
+from pyspark import SparkFiles
 from pyspark.sql import functions as F
 
 import holdfast as hf
@@ -34,6 +42,9 @@ class Sums(hf.KeyedOperator):
     def process(self, row, key):
         from from_an_archive import decreased
 
+        beside = json.loads(files("package_beside").joinpath("data/rules.json").read_text())
+        with open(SparkFiles.get("named.json")) as named:
+            assert beside | json.load(named) == {"rule": 1, "name": 2}
         self.total += decreased(tripled(row.n))
         yield {"k": key, "total": self.total}
 
@@ -65,7 +76,10 @@ def write_program(here: Path) -> Path:
     (program.parent / "beside.py").write_text("def doubled(n):\n    return 2 * n\n")
     (program.parent / "package_beside" / "__init__.py").write_text("")
     (program.parent / "package_beside" / "deeper.py").write_text("def tripled(n):\n    return 3 * n\n")
+    (program.parent / "package_beside" / "data").mkdir()
+    (program.parent / "package_beside" / "data" / "rules.json").write_text('{"rule": 1}')
     (here / "more").mkdir()
+    (here / "more" / "named.json").write_text('{"name": 2}')
     (here / "more" / "from_a_file.py").write_text("def increased(n):\n    return n + 1\n")
     with zipfile.ZipFile(here / "more" / "archive.zip", "w") as archive:
         archive.writestr("from_an_archive.py", "def decreased(n):\n    return n - 1\n")
@@ -78,7 +92,8 @@ def run_program(here: Path, *more: str, environment: dict[str, str] | None = Non
     """Not from the program's directory: from there a worker of this machine would find modules by chance."""
     program = write_program(here)
     files = f"{here}/more/from_a_file.py,{here}/more/archive.zip"
-    arguments = ["run", str(program), "--store", "store", "--until", "available", "--py-files", files, *more]
+    arguments = ["run", str(program), "--store", "store", "--until", "available", "--py-files", files]
+    arguments += ["--files", f"{here}/more/named.json", *more]
     done = subprocess.run(
         COMMAND + arguments,
         cwd=here,
@@ -108,3 +123,30 @@ def check(here: Path) -> None:
 def test_tasks_find_the_code_of_the_program(tmp_path: Path) -> None:
     run_program(tmp_path, "--master", "local[2]")
     check(tmp_path)
+
+
+def test_files_that_tasks_could_not_find_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rules.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"no file"):
+        check_data([f"{tmp_path}/a/rules.json,{tmp_path}/nowhere.json"])
+    with pytest.raises(ConfigError, match=r"two files called rules\.json"):
+        check_data([f"{tmp_path}/a/rules.json", f"{tmp_path}/b/rules.json"])
+    assert check_data([f"{tmp_path}/a/rules.json, "]) == [tmp_path / "a" / "rules.json"]
+
+
+def test_what_is_large_or_hidden_stays_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = write_program(tmp_path)
+    monkeypatch.setattr(shipping, "LARGEST_DATA", 20)
+    inside = program.parent / "package_beside"
+    (inside / "model.bin").write_bytes(bytes(21))
+    for hidden in (".cache", "__pycache__"):
+        (inside / hidden).mkdir()
+        (inside / hidden / "x.json").write_text("{}")
+    found = [path.relative_to(program.parent).as_posix() for path in shipping._modules_beside(program)]
+    package = [f"package_beside/{name}" for name in ("__init__.py", "data/rules.json", "deeper.py")]
+    assert found == ["beside.py", "shipped_program.py", *package]
+    assert "model.bin is not shipped" in caplog.text

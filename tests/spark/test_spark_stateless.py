@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
+import holdfast as hf
 from holdfast import Operator
 from holdfast.errors import TopologyError
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
+from holdfast.runtime.engines.spark.engine import SparkEngine
 from holdfast.sources import Rows
 from holdfast.testing import compare_rows
 
@@ -227,3 +231,36 @@ def test_an_unknown_column_is_refused_before_anything_runs(
     assert operator in said
     assert "amount" in said, "the columns there are"
     assert not list(tmp_path.glob("store-1/epochs/*/*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "meant"),
+    [
+        ("counts", "select word, count(*) as n from this group by word", "aggregate(…)"),
+        ("once", "select distinct word from this", "dedup(…)"),
+        ("few", "select word from this limit 1", "top_n(…)"),
+        ("ranked", "select rank() over (partition by word order by n) as r from this", "top_n(…)"),
+        ("plain", "select word, 'Aggregate' as x from this where word is not null", None),
+    ],
+)
+def test_what_a_step_does_by_itself_is_warned_of(
+    spark: Any, name: str, query: str, meant: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    topology = hf.Topology("steps")
+    rows = topology.source(hf.Rows([("a", 1)], "word string, n long"), name="rows")
+    rows.sql(query, name=name).sink(hf.MemorySink("steps"), name="out")
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        topology.explain(spark=spark)
+    told = [
+        record.getMessage() for record in caplog.records if "in each step by itself" in record.getMessage()
+    ]
+    assert len(told) == (meant is not None)
+    assert meant is None or (repr(name) in told[0] and meant in told[0])
+
+
+def test_what_would_help_a_session_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    context = SimpleNamespace(applicationId="an application", getConf=dict)
+    with caplog.at_level(logging.INFO, "holdfast"):
+        for _ in range(2):
+            SparkEngine._hint_once(SimpleNamespace(_context=context))  # type: ignore[arg-type]
+    assert [record.levelname for record in caplog.records] == ["INFO"]

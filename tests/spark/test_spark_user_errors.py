@@ -35,9 +35,19 @@ def halving() -> Any:
     return halves
 
 
-@pytest.mark.parametrize("way", ["keyed", "map_arrow"])
+def spread() -> Any:
+    def mean(values: Any) -> Any:
+        return values.sum() / 0  # what is shown
+
+    return mean
+
+
+@pytest.mark.parametrize("way", ["keyed", "map_arrow", "udaf"])
 def test_the_users_lines_come_back_from_a_task(on_spark: Any, way: str) -> None:
     def build(topology: hf.Topology) -> Any:
+        if way == "udaf":
+            mean = hf.udaf(spread(), "v", type="double")
+            return rows_of(topology).aggregate("k", window=hf.tumbling(rows=1), m=mean, name="ratios")
         if way == "keyed":
             return rows_of(topology).keyed("k", operator("r"), "k string, r double", name="ratios")
         return rows_of(topology).map_arrow(halving(), "k string, v long", name="ratios")
@@ -49,6 +59,7 @@ def test_the_users_lines_come_back_from_a_task(on_spark: Any, way: str) -> None:
     assert frames
     assert all(__file__ in frame for frame in frames)
     assert "# what is shown" in told
+    assert ("  at Row(k='b', v=0)" in told) == (way == "keyed"), "the row, where it is known"
     assert isinstance(caught.value.__cause__, OperatorFailed)
     assert caught.value.__cause__.__cause__ is not None
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from eager_workers import without_eager_workers
@@ -50,9 +51,24 @@ def python_with(directory: Path, customised: str) -> str:
     return str(script)
 
 
+ALL_BUT_THE_FIRST = """
+import os
+try:
+    os.mkdir(os.path.join(os.path.dirname(__file__), "first"))
+except FileExistsError:
+{}
+"""
+
+
+OTHERS_DIFFER = "no pyarrow on another"
 CASES = {
     "no pyarrow": (HIDING.format(name="pyarrow"), "cannot import 'pyarrow'", "Install pyarrow for it"),
     "no holdfast": (HIDING.format(name="holdfast"), "cannot import 'holdfast'", "addPyFile"),
+    OTHERS_DIFFER: (
+        ALL_BUT_THE_FIRST.format(indent(HIDING.format(name="pyarrow"), "    ")),
+        "cannot import 'pyarrow'",
+        "Install pyarrow for it",
+    ),
     "another version": (OTHER_VERSION, "run Python 3.10", "spark.pyspark.python"),
     "ends at once": (NOT_AT_ALL, "cannot start Python", "PYSPARK_PYTHON"),
     "no Python": (None, "there is no", "PYSPARK_PYTHON"),
@@ -82,7 +98,10 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
     ]
     done = subprocess.run(
         [sys.executable, str(PROGRAM)]
-        + [f"{here / name}={python}" for name, python in zip(given, pythons, strict=True)],
+        + [
+            f"{here / name}={python}={2 if name == OTHERS_DIFFER else 1}"
+            for name, python in zip(given, pythons, strict=True)
+        ],
         env=without_eager_workers(os.environ) | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
         text=True,

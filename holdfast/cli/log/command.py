@@ -1,4 +1,5 @@
-"""`holdfast logs`: list, show, tail, verify, compact, trim, consumers. What is printed is in `tables.py`."""
+"""`holdfast logs`: list, show, tail, verify, compact, trim, consumers; `query` and `replay` have files of their own. What is printed is in
+`tables.py`."""
 
 from __future__ import annotations
 
@@ -7,17 +8,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.log.places import facts_of, place_of
+from holdfast.cli.log.places import opened as opened_log
+from holdfast.cli.log.query import query
+from holdfast.cli.log.replay import replay
 from holdfast.cli.options import Json, print_json
-from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
-    from holdfast.log.log import Log
     from holdfast.log.look.verify import Progress
     from holdfast.log.place import LogFacts
 
@@ -27,6 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Look into persistent streams, and keep them.",
 )
+app.command()(query)
+app.command()(replay)
 
 Where = Annotated[Path, typer.Argument(help="Directory of a log.", metavar="LOG")]
 Place = Annotated[
@@ -51,7 +55,7 @@ def list_logs(
     from holdfast.cli.log.tables import show_list
     from holdfast.log.look.verify import describe
 
-    found = [describe(_facts(path.parent)) for path in sorted(directory.rglob("identity")) if _is_log(path)]
+    found = [describe(facts_of(path.parent)) for path in sorted(directory.rglob("identity")) if _is_log(path)]
     print_json(found) if as_json else show_list(directory, found)
 
 
@@ -63,10 +67,10 @@ def show(log: Where, as_json: Json = False) -> None:
     from holdfast.log.look.verify import describe, segments_of
 
     if log.is_file():
-        printed = print_segment(log, _facts(log.parent.parent))
+        printed = print_segment(log, facts_of(log.parent.parent))
         print_json(printed) if as_json else show_file(printed)
         return
-    facts = _facts(log)
+    facts = facts_of(log)
     found = {**describe(facts), "segments": [asdict(each) for each in segments_of(facts)]}
     print_json(found) if as_json else show_log(found)
 
@@ -86,13 +90,13 @@ def tail(
     """Print rows with partition, position and time, one line each. With --json one object per line."""
     from holdfast.cli.log.tables import show_rows
 
-    opened = _opened(log)
+    opened = opened_log(log)
     chosen = list(range(opened.partitions)) if partition is None else [partition]
     if from_ is None:
         bounds = {p: opened.bounds(p, committed=not everything) for p in chosen}
         start: Any = {p: max(at.low, at.end - rows) for p, at in bounds.items()}
     else:
-        start = _place(from_)
+        start = place_of(from_)
     reader = opened.reader(start, committed=not everything, partitions=chosen)
     left = rows if from_ is not None and not follow else None
     while left is None or left > 0:
@@ -113,7 +117,7 @@ def verify(log: Where, as_json: Json = False) -> None:
     from holdfast.log.look.verify import segments_of
     from holdfast.log.look.verify import verify as look
 
-    facts = _facts(log)
+    facts = facts_of(log)
     with _progress(facts, enabled=not as_json and sys.stderr.isatty(), sizes=segments_of) as progress:
         found = look(facts, progress)
     print_json(asdict(found)) if as_json else show_verified(log, found)
@@ -129,7 +133,7 @@ def compact(
     as_json: Json = False,
 ) -> None:
     """Merge closed segments into large Parquet ones, and make missing indexes. A log that is being written does it by itself."""
-    with _opened(log, take_over) as opened:
+    with opened_log(log, take_over) as opened:
         done = opened.compact(to << 20)
         made = opened.rebuild_index()
     if as_json:
@@ -154,8 +158,8 @@ def trim(
     as_json: Json = False,
 ) -> None:
     """Let go all rows before a position or a time, unless somebody needs them."""
-    place = _place(before)
-    with _opened(log, take_over) as opened:
+    place = place_of(before)
+    with opened_log(log, take_over) as opened:
         if isinstance(place, int):
             chosen = range(opened.partitions) if partition is None else [partition]
             place = dict.fromkeys(chosen, place)
@@ -177,7 +181,7 @@ def consumers(
     """List who needs which rows of a log; or remove one of them."""
     from holdfast.cli.log.tables import show_consumers
 
-    opened = _opened(log)
+    opened = opened_log(log)
     if forget is not None:
         opened.forget_consumer(forget)
     if unpin is not None:
@@ -194,40 +198,9 @@ def consumers(
 # --- what is meant ----------------------------------------------------------------------------------------------------
 
 
-def _opened(path: Path, take_over: bool = False) -> Log:
-    from holdfast.log.log import Log
-
-    _facts(path)
-    return Log(path, upkeep_every=None, take_over=take_over)
-
-
-def _facts(path: Path) -> LogFacts:
-    from holdfast.log import place
-
-    found = place.load(path.absolute())
-    if found is None:
-        raise ConfigError(f"there is no log at {path}.", cure="`holdfast logs list DIR` finds logs.")
-    return found
-
-
 def _is_log(path: Path) -> bool:
     with open(path, "rb") as file:
         return file.read(14) == b"holdfast log 1"
-
-
-def _place(text: str) -> Any:
-    """A word, a position, or a time."""
-    if text in ("beginning", "now"):
-        return text
-    if text.isdigit():
-        return int(text)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"{text!r} is neither a position nor a time.", cure="Write 120 or 2024-05-01T12:00."
-        ) from error
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -109,6 +110,26 @@ def show_rows(batch: LogBatch, as_json: bool) -> None:
 
 def _plain(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def show_answer(found: pa.Table, is_cut: bool) -> None:
+    """What a query answered."""
+    console = _console()
+    table = _table("", *found.column_names)
+    table.title = None
+    for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
+        table.add_row(*map(_cell, row))
+    console.print(table)
+    rows = f"{found.num_rows:,} row{'' if found.num_rows == 1 else 's'}"
+    console.print(f"{rows}, and there are more: --limit" if is_cut else rows)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "—"
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=_plain)
+    return _plain(value)
 
 
 def show_verified(path: Path, found: Verified) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.errors import TopologyError
+from holdfast.language import hints
 from holdfast.language.builder import Verbs
 from holdfast.language.operators.aggregates import Aggregate, aggregate_spec, window_spec
 from holdfast.language.operators.rows import checked_ttl
@@ -96,6 +97,11 @@ class Grouped:
         return self._stream.aggregate(
             self.by, emit, window=window, late=late, ttl=ttl, name=name, aggregates=chosen
         )
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            raise hints.no_such_name("What group_by() returns", name, hints.GROUPED, ["agg", "by"])
 
 
 def together(mapping: Any, named: Mapping[str, Aggregate]) -> dict[str, Aggregate]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 5.0
+_LONGEST_NOTE = 200
 
 
 class CalledRow(dict[str, Any]):
@@ -57,6 +58,7 @@ class AsyncMap(Operator):
         ordered: bool,
     ) -> None:
         self._fn = fn
+        self._called_as = f"{getattr(fn, '__name__', type(fn).__name__)}()"
         self._concurrency = concurrency
         self._timeout_s = timeout_s
         self._retries = retries
@@ -114,6 +116,8 @@ class AsyncMap(Operator):
                 if isinstance(error, TimeoutError) and not str(error):  # wait_for's has no words
                     error = TimeoutError(f"a call for {row!r} took longer than {self._timeout_s} s")
                 if failures == self._retries:
+                    if not getattr(error, "__notes__", None):
+                        error.add_note(f"in a call for {row!r}"[:_LONGEST_NOTE])
                     raise error from None
             await asyncio.sleep(min(FIRST_WAIT_S * 2**failures, LONGEST_WAIT_S))
         raise AssertionError("unreachable")

@@ -159,7 +159,10 @@ def join_spec(
     if isinstance(match, WindowMatch):
         _check_windows((match.left, match.right), left, on, how, idle)
     elif how not in ("inner", "left"):
-        raise TopologyError(f"how={how!r} is not known.", cure="Use 'inner' or 'left'.")
+        cure = "Use 'inner' or 'left'."
+        if isinstance(how, str) and how.lower().startswith("right"):
+            cure = "Let the other stream begin: b.join(a, …, how='left') keeps what a.join(b, …, how='right') would."
+        raise TopologyError(f"how={how!r} is not known.", cure=cure)
     names = (on, on) if isinstance(on, str) else on
     named = isinstance(names, tuple) and len(names) == 2 and all(isinstance(n, str) and n for n in names)
     if on is None and not in_order_of_arrival:

@@ -51,7 +51,7 @@ class SessionAggregate(TimedAggregate):
         output = session_windows.results(self.sessions, closed, self.output.field(0).type)
         kept = self._kept(segments, fresh, found.filter(pa.array(ends > now)), place)
         OPENED.forget(set(segments).difference(kept))
-        return self.outcome(kept, self.placed(output, ends[is_closed], closed), late, passage)
+        return self.outcome(kept, self.placed(output, ends[is_closed], closed), late, passage, arrived)
 
     def _kept(self, segments: Segments, fresh: pa.Table, open_ones: pa.Table, place: Place) -> Segments:
         """The new segments: a small state is written anew with every step, a large one once in a while. Until then

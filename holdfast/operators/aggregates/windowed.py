@@ -13,7 +13,7 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS
 from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Applied, Place, Segments
-from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort
+from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort, left_out
 from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, combine, single
 from holdfast.state.columns.hashing import I64, owned
@@ -83,12 +83,11 @@ class TimedAggregate(TimedLogic):
         output: pa.Table,
         late: pa.Table,
         passage: Passage,
+        arrived: Arrived,
         more: Sequence[pa.Table] = (),
     ) -> Applied:
         outputs = [output, late.select(self.input.names).cast(self.input)] if self.late else [output]
-        return Applied(
-            kept, (*outputs, *more), passage.meta, {"late": late.num_rows} if late.num_rows else {}
-        )
+        return Applied(kept, (*outputs, *more), passage.meta, left_out(late.num_rows, arrived))
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         tables = [opened(segment, self.sums).table for segments in old for segment in segments]
@@ -127,7 +126,7 @@ class WindowedAggregate(TimedAggregate):
         kept = self._kept(segments, tables, fresh, passage.now, place)
         more = self.told(arrived, tables, fresh, kept, meta, passage.meta)
         OPENED.forget(set(segments).difference(kept))
-        return self.outcome(kept, output, late, passage, more)
+        return self.outcome(kept, output, late, passage, arrived, more)
 
     def told(
         self, arrived: Arrived, before: Sequence[pa.Table], fresh: pa.Table, after: Segments, asked: Any, meta: Any

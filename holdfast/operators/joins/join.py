@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -112,11 +111,7 @@ class JoinKind(KeyedKind[JoinSpec]):
             windows = (spec.match.left, spec.match.right)
             return WindowJoin(by, schemas, windows, shape, given or MERGED_ROWS, is_profiled=given is None)
         first, second = (
-            replace(
-                planned.timed_port(port, by[port], spec.on[port], spec.delays_us, spec.idle_us),
-                wants_timeless=True,
-            )
-            for port in (0, 1)
+            planned.timed_port(port, by[port], spec.on[port], spec.delays_us, spec.idle_us) for port in (0, 1)
         )
         ports = (first, second)
         outer = spec.how == "left"

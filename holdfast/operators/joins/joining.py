@@ -22,7 +22,7 @@ from holdfast.operators.shared.logic import (
     Share,
     times_at,
 )
-from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, later
+from holdfast.operators.shared.timed import PASSED, SILENT, Arrived, TimedPort, later, left_out
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
 from holdfast.state.joins.pairs import SideRows, joined
@@ -39,8 +39,6 @@ Marks = tuple[int | None, int | None]
 """The watermarks of left and right; None: there is none yet."""
 
 LEFT, RIGHT = 0, 1
-TIMELESS = "without_time"
-"""Under this name rows without an event time are counted."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +164,7 @@ class TimedJoin(JoinLogic):
             **self._counted(meta, arrived),
             **self.ports[0].noted(meta, [p.to_stored(s) for p, s in zip(self.ports, silent, strict=True)]),
         }
-        counts = {"late": late, TIMELESS: sum(0 if these is None else these.num_rows for these in timeless)}
-        return Applied(kept, (output,), new_meta, {name: rows for name, rows in counts.items() if rows})
+        return Applied(kept, (output,), new_meta, left_out(late, *arrived))
 
     def reached(self, meta: Any) -> int | None:
         """Pairs come in the order of time: what comes is not earlier than either watermark."""

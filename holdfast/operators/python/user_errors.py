@@ -74,7 +74,8 @@ def told(where: str, error: Exception, row: Any = None) -> Exception:
                 "; "
             )  # what follows is a plan, with other numbers each time
         what = f"{where}: {type(error).__name__}: {said}".rstrip(": ")
-        return OperatorFailed("\n".join(filter(None, [what, user_frames(error), at_row])))
+        notes = [f"  {note}" for note in getattr(error, "__notes__", ())]
+        return OperatorFailed("\n".join(filter(None, [what, user_frames(error), *notes, at_row])))
     operator, _, place = where.partition(", ")
     is_named = error.message.startswith(operator + " ")
     # A key is told in any case; that it was in process() goes without saying.
@@ -97,6 +98,22 @@ def naming(where: str, row: Any = None) -> Iterator[None]:
         if known is error:
             raise
         raise known from error
+
+
+@contextmanager
+def naming_functions(where: str) -> Iterator[None]:
+    """The same where a built-in operator calls a function of the user's: an aggregate's, what chooses among pairs."""
+    try:
+        yield
+    except OperatorFailed as error:
+        if error.message.startswith("operator "):  # it tells all of that itself
+            raise
+        lines = [f"{where}: {error.message}", user_frames(error)]
+        raise OperatorFailed("\n".join(filter(None, lines)), cure=error.cure) from error
+    except Exception as error:
+        if isinstance(error, HoldfastError) or not user_frames(error):
+            raise
+        raise told(where, error) from error
 
 
 @contextmanager

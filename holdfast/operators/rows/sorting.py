@@ -17,7 +17,7 @@ from holdfast.operators.fingerprint import Fingerprint, columns_of, key_of, keye
 from holdfast.operators.kind import KeyedKind, OperatorOf, Ordering, Planned, Schemas, Timing, register
 from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, longs, own_rows
-from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort
+from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedPort, left_out
 from holdfast.operators.stored.parts import Part
 from holdfast.operators.stored.rows import StoredRows
 from holdfast.state.aggregates.aggregation import Aggregation
@@ -76,7 +76,7 @@ class Sort(TimedLogic):
         told = {**passage.meta, "sources": self._numbers, "below": now}
         if not self._by_key:
             told["left"] = meta.get("left", 0) + rows.num_rows
-        return Applied(after, (output,), told, {"late": late} if late else {})
+        return Applied(after, (output,), told, left_out(late, arrived))
 
     def _below(self, mark: int | None) -> int | None:
         """Rows before this have left when the watermark is `mark`. What has its time is complete, but among several sources

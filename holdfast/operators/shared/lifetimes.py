@@ -43,8 +43,11 @@ from holdfast.state.keyed.expiry import LONG_AGO, SEEN, unexpired
 from holdfast.state.values.plain_types import as_stream
 from holdfast.state.windows.watermarks import STAIRS, stairs
 
-NOTHING = POSITION_FIELDS.empty_table()
-"""No rows: time moved on without any."""
+
+def _no_rows() -> pa.Table:
+    """Time moved on without any. Not a constant: the first table that is made lets Arrow import pandas, which takes longer than all
+    that tells what is wrong with a graph."""
+    return POSITION_FIELDS.empty_table()
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class TimedMapLogic(MapLogic):
             mine = None if given is None else logic.own_rows(given, self.key, partition, partitions)
             if mine is None and times is not None:
                 steps = stairs_of(times)
-                return Arrived(NOTHING, _furthest(steps), steps)
+                return Arrived(_no_rows(), _furthest(steps), steps)
             return Arrived(mine) if mine is not None and mine.num_rows else None
         ordered = by_position(given)
         if times is None and not self._aside:
@@ -120,7 +123,7 @@ class TimedMapLogic(MapLogic):
         data, told = [rows for port, rows in shares if port >= 0], [rows for port, rows in shares if port < 0]
         if self._on is None:
             return Arrived(pa.concat_tables(data)) if data else None
-        rows, steps = joined_shares(data or [NOTHING], told)
+        rows, steps = joined_shares(data or [_no_rows()], told)
         return Arrived(rows, _furthest(steps), steps)
 
     @property

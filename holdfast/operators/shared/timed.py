@@ -33,11 +33,14 @@ ROWS_NOTE = b"holdfast.rows"
 
 NOW, PASSED, SILENT = "now", "passed", "silent"
 
+TIMELESS = "without_time"
+"""Under this name operators count rows that have no event time."""
+
 
 @dataclass(frozen=True)
 class Arrived:
     """Rows of one partition with `REACHED`, how far every source came in the step, and how many rows the port had in it,
-    in all partitions. Those of the partition without an event time, if they are wanted."""
+    in all partitions. Those of the partition without an event time, if there are some."""
 
     rows: pa.Table
     reached: dict[int, int]
@@ -58,7 +61,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class TimedPort:
-    """An input port with event time in the column `on`. Rows without an event time are left out, or kept apart."""
+    """An input port with event time in the column `on`. Rows without an event time are kept apart."""
 
     by: tuple[str, ...]
     on: str
@@ -74,8 +77,6 @@ class TimedPort:
     """Columns of the rows, without positions."""
     offset_us: int = 0
     """What must be added to the column."""
-    wants_timeless: bool = False
-    """Rows without an event time are kept apart."""
 
     # --- how rows arrive ---
 
@@ -141,8 +142,8 @@ class TimedPort:
         return logic.by_position(rows)
 
     def _timeless(self, rows: pa.Table) -> pa.Table | None:
-        """The rows without an event time, if there are some and they are wanted."""
-        if not self.wants_timeless or not rows.column(self.on).null_count:
+        """The rows without an event time, if there are some."""
+        if not rows.column(self.on).null_count:
             return None
         return rows.filter(rows.column(self.on).is_null())
 
@@ -265,6 +266,13 @@ class TimedLogic(KeyedLogic):
 
     def resumed(self, meta: Any) -> Any:
         return self.port.resumed(meta)
+
+
+def left_out(late: int, *arrived: Arrived | None) -> dict[str, int]:
+    """What an operator counts of rows that have no place in its time: those behind the watermark, and those without a time."""
+    timeless = [each.timeless for each in arrived if each is not None and each.timeless is not None]
+    counts = {"late": late, TIMELESS: sum(rows.num_rows for rows in timeless)}
+    return {name: rows for name, rows in counts.items() if rows}
 
 
 def later(mark: int | None, other: int | None) -> int | None:

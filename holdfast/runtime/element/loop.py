@@ -17,6 +17,7 @@ from holdfast.compiler.plan import ElementPlan
 from holdfast.errors import NoSpaceError
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.language.connectors import Slice
+from holdfast.operators.shared.timed import TIMELESS
 from holdfast.runtime.element.evaluation import Outcome, Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.row_counting import count_later
@@ -25,7 +26,13 @@ from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.runs.keyed_run import KeyedRun
-from holdfast.runtime.telling.events import ElementPaused, GroupSizeChosen, RowsLate, RowsMalformed
+from holdfast.runtime.telling.events import (
+    ElementPaused,
+    GroupSizeChosen,
+    RowsLate,
+    RowsMalformed,
+    RowsTimeless,
+)
 from holdfast.runtime.telling.feed import Announce
 
 ROWS_PER_STEP = 1_000_000
@@ -34,7 +41,9 @@ REST_S = 0.05
 SPACE_PROBE_S = 0.5
 LONG_S = 2.0
 """A call into the user's code that takes longer is named in the status."""
-LEFT_OUT: Mapping[str, type[RowsLate] | type[RowsMalformed]] = {"late": RowsLate, "malformed": RowsMalformed}
+LEFT_OUT: Mapping[str, type[RowsLate | RowsTimeless | RowsMalformed]] = {
+    "late": RowsLate, TIMELESS: RowsTimeless, "malformed": RowsMalformed,
+}  # fmt: skip
 """What operators and sources count of rows that they leave out → how it is told."""
 
 
@@ -116,8 +125,8 @@ class ElementLoop:
                 told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
         return told
 
-    def left_out(self) -> Iterator[RowsLate | RowsMalformed | GroupSizeChosen]:
-        """Late and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
+    def left_out(self) -> Iterator[RowsLate | RowsTimeless | RowsMalformed | GroupSizeChosen]:
+        """Late, timeless and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
         for run in self.worker.runs.values():
             if isinstance(run, KeyedRun) and run.groups is not None:
                 told = {str(rows): round(s, 6) for rows, s in run.groups.seconds_by_rows.items()}

@@ -21,6 +21,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, Sink, Slice
 from holdfast.language.graph import Operator
 from holdfast.operators.bad_rows import checked
 from holdfast.operators.kinds import stateless_kind
+from holdfast.operators.python.user_errors import naming_functions
 from holdfast.operators.shared.logic import Place, Segments, Share
 from holdfast.operators.shared.timed import rising, times_of
 from holdfast.runtime.engines import engine
@@ -148,7 +149,8 @@ class LocalEngine(Engine):
         for partition in sorted(shares):
             prefix = f"{task.operator}-p{partition}-a{name.attempt}-s{name.step}"
             place = Place(self.live / engine.STATE, aged(prefix, state.pins))
-            applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
+            with naming_functions(f"operator {task.operator!r}"):
+                applied = logic.apply(versions[partition], state.meta, logic.gather(shares[partition]), place)
             versions[partition], meta = applied.segments, applied.meta
             counts.append(applied.counts)
             for port, table in enumerate(applied.outputs):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from holdfast.errors import ConfigError, HoldfastError, NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, Slice, Source, Stamp, StepId
 from holdfast.language.operators.persist import PersistSpec
 from holdfast.log.log import Log
 from holdfast.log.place import Origin
@@ -83,6 +83,14 @@ class PersistSink(LogSink):
         if self._shared.path is not None:
             super().check_columns(schema)
 
+    def open(self, context: SinkContext) -> None:
+        if self._shared.path is None:
+            raise ConfigError(
+                f"the stream {self._shared.name!r} is persisted, and this run has no directory for its log.",
+                cure=f'Say where: .persist("{self._shared.name}", path="…"), or use a store that is a directory.',
+            )
+        super().open(context)
+
     def _at_path(self, **settings: Any) -> Log:
         opened = super()._at_path(**settings)
         self._shared.use(opened)
@@ -141,13 +149,6 @@ class PersistedSource(LogSource):
         super().__init__(None if shared.path is None else Log(shared.path), consumer=shared.name)
         self._shared = shared
         shared.source = self
-
-    def attached(self, topology: str, name: str) -> None:
-        if self._shared.path is None:
-            raise ConfigError(
-                f"the stream {self._shared.name!r} is persisted, and this run has no directory for its log.",
-                cure=f'Say where: .persist("{self._shared.name}", path="…"), or use a store that is a directory.',
-            )
 
     def schema(self) -> pa.Schema:
         assert self._shared.schema is not None, "the sink is looked at first"

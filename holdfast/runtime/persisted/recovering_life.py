@@ -27,7 +27,7 @@ SAVE_S = 1.0
 
 
 class RecoveringLife(AloneLife):
-    """Made where `compiler.persisted.recovers_from_log` says so."""
+    """Made where `compiler.persisted.in_plan.recovers_from_log` says so."""
 
     _durable: dict[OperatorName, Any]
     """Where the sources are behind all rows that are in the log."""

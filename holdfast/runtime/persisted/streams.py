@@ -8,15 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.compiler.persisted import Persisted, persisted_in
-from holdfast.compiler.plan import Plan
+from holdfast.compiler.persisted.in_plan import Persisted, persisted_in
+from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.errors import HoldfastError, MismatchError
 from holdfast.ids import ElementName, RegionName
+from holdfast.language.graph import SinkSpec
 from holdfast.log.log import Log
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.persisted.connectors import PersistSink, SharedLog
 from holdfast.runtime.region.region import Region
+from holdfast.runtime.telling.events import ElementGaveUp, RunEvent
 from holdfast.store.base import Store
 
 RECORD = "persisted"
@@ -28,6 +30,8 @@ class PersistedStreams:
     def __init__(self, plan: Plan, store: Store | None) -> None:
         self._store = store
         self.found = persisted_in(plan)
+        self._loops: Mapping[ElementName, ElementLoop] = {}
+        self._given_up: set[ElementName] = set()
         self._element_of = {op.name: element.name for element in plan.elements for op in element.operators}
 
     def check(self) -> None:
@@ -63,10 +67,28 @@ class PersistedStreams:
 
     def connect(self, loops: Mapping[ElementName, ElementLoop], regions: Mapping[RegionName, Region]) -> None:
         """Let each source know whether more comes to its log."""
+        self._loops = loops
         for each in self.found:
             loop = loops[self._element_of[each.into]]
             region = None if each.writing is None else regions[each.writing]
             _shared(each).is_over = partial(_is_over, loop, region)
+
+    def on_event(self, event: RunEvent) -> None:
+        """An element gave up: what only leads to it is not read from logs any more. There it waits for the next run."""
+        if isinstance(event, ElementGaveUp):
+            self._given_up.add(ElementName(event.element))
+            for each in self.found:
+                loop = self._loops[self._element_of[each.name]]
+                if isinstance(loop.life, OutsideLife) and self._is_useless(loop.plan):
+                    loop.life.stop_when_possible()
+
+    def _is_useless(self, element: ElementPlan) -> bool:
+        """Whether all that it makes goes to elements that gave up."""
+        if element.name in self._given_up:
+            return True
+        has_sink = any(isinstance(op.spec, SinkSpec) for op in element.operators)
+        targets = [self._loops[c.target].plan for c in element.outputs]
+        return bool(targets) and not has_sink and all(self._is_useless(target) for target in targets)
 
     def status(self) -> dict[str, Any]:
         """For people: how many rows wait in each log, how many it holds, and for whom."""

@@ -38,7 +38,7 @@ from holdfast.language.graph import SinkSpec
 from holdfast.protocol.messages import ControllerRecord
 from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
 from holdfast.runtime.links.batch import Batch, batch_of
-from holdfast.runtime.region.kept_positions import KeptPositions
+from holdfast.runtime.persisted.kept_positions import KeptPositions
 from holdfast.runtime.region.topology_fit import change_since, check_fit, fingerprint_of, numbers_of
 from holdfast.runtime.source_positions import RegionThen
 from holdfast.runtime.telling.events import TopologyChanged

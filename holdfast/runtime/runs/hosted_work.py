@@ -86,7 +86,11 @@ class HostedWork:
             seconds = time.thread_time() - begun
             return done
 
-        done = self._call(f"{method}()", alone) if guarded is None else guarded.call(alone)
+        done = (
+            self._call(getattr(self.instance, "_called_as", f"{method}()"), alone)
+            if guarded is None
+            else guarded.call(alone)
+        )
         self._load.add(table, done)
         if self._versioned is not None:
             self._versioned.worked(port, done, seconds)

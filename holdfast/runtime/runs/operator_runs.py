@@ -72,7 +72,7 @@ class SourceRun(Remembering):
         self.source = source
         self.stamp = stamp
         self.dry = False
-        """True if the last `next_slice` found nothing."""
+        """True if the last `next_slice` found nothing, and nothing more comes by itself."""
         self.beginning: Any = None
         """Where it goes on if no epoch knows it: it was outside of regions before."""
         self.closes = False
@@ -97,15 +97,16 @@ class SourceRun(Remembering):
             return None
         waits = self.source.awaits_more()
         piece = self.source.next_slice()
-        if piece is None and self.closes and not self.closed and not waits:
-            self.closed, piece = True, CLOSING
-        self.dry = piece is None and not waits
+        is_at_end = piece is None and not waits and not self.source.awaits_more()
+        if is_at_end and self.closes and not self.closed:
+            self.closed, piece, is_at_end = True, CLOSING, False
+        self.dry = is_at_end
         return piece
 
-    @property
-    def place(self) -> tuple[Any, bool]:
-        """Where it is behind the slice it gave last: see `go_to`."""
-        return self.source.snapshot(), self.closed
+    def place_behind(self, piece: Slice) -> tuple[Any, bool]:
+        """Where it is behind the slice it gave last; after `go_to` that slice can be read again."""
+        is_of_source = piece is not CLOSING
+        return self.source.snapshot_with(piece) if is_of_source else self.source.snapshot(), self.closed
 
     def go_to(self, place: tuple[Any, bool]) -> None:
         snapshot, self.closed = place

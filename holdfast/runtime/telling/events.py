@@ -14,6 +14,12 @@ from holdfast.runtime.telling.loss_events import BudgetExceeded as BudgetExceede
 from holdfast.runtime.telling.loss_events import BudgetResumed as BudgetResumed
 from holdfast.runtime.telling.loss_events import ElementParked as ElementParked
 from holdfast.runtime.telling.loss_events import ElementResumed as ElementResumed
+from holdfast.runtime.telling.row_events import RowsLate as RowsLate
+from holdfast.runtime.telling.row_events import RowsLost as RowsLost
+from holdfast.runtime.telling.row_events import RowsMalformed as RowsMalformed
+from holdfast.runtime.telling.row_events import RowsRepeated as RowsRepeated
+from holdfast.runtime.telling.row_events import RowsStale as RowsStale
+from holdfast.runtime.telling.row_events import RowsTimeless as RowsTimeless
 from holdfast.runtime.telling.run_event import KINDS as KINDS
 from holdfast.runtime.telling.run_event import RunEvent as RunEvent
 from holdfast.runtime.telling.timing_events import EpochDecided as EpochDecided
@@ -291,63 +297,6 @@ class ElementGaveUp(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RowsLost(RunEvent):
-    """Rows that each of `sinks` lacks from now on."""
-
-    kind: ClassVar[str] = "rows.lost"
-    element: str
-    rows: int
-    reason: str
-    region: str | None = None
-    sinks: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RowsRepeated(RunEvent):
-    """Rows that an element of a region in mode `independent` had already, at most so many: after a death of the driver its sender
-    stands behind it and sends them again."""
-
-    kind: ClassVar[str] = "rows.repeated"
-    element: str
-    rows: int
-    region: str | None = None
-    sinks: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RowsLate(RunEvent):
-    """Rows that came too late for their windows. `rows` since the event before, `total` since the initial state."""
-
-    kind: ClassVar[str] = "rows.late"
-    element: str
-    operator: str
-    rows: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class RowsMalformed(RunEvent):
-    """Rows that a source could not read and left out. `rows`, `total` as for late rows."""
-
-    kind: ClassVar[str] = "rows.malformed"
-    element: str
-    operator: str
-    rows: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class RowsStale(RunEvent):
-    """A restore removed rows from windows: others, which were missed, would have pushed them out."""
-
-    kind: ClassVar[str] = "rows.stale"
-    operator: str
-    rows: int
-    missed: tuple[int, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class AttributesFilled(RunEvent):
     """A stored state lacked these attributes of a Python operator: they are as in a fresh instance."""
 
@@ -364,17 +313,6 @@ class OperatorCheckpointed(RunEvent):
     kind: ClassVar[str] = "operator.checkpoint"
     operator: str
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class WindowsRestored(RunEvent):
-    """An operator went back to what its output log tells: so many windows, read from so many bytes of records, and rows replayed."""
-
-    kind: ClassVar[str] = "operator.windows_restored"
-    operator: str
-    windows: int
-    bytes: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class RunLog:
             level, text, about = line
             if isinstance(event, e.EpochPublished):
                 level = INFO if self._due[event.kind, event.region].due() else DEBUG
-            elif isinstance(event, e.RowsLate | e.RowsMalformed):
+            elif isinstance(event, e.RowsLate | e.RowsTimeless | e.RowsMalformed):
                 level = level if self._due[event.kind, event.operator].due() else DEBUG
             logger = logging.getLogger(f"holdfast.{logger_of(event)}")
             logger.log(level, text, *about, extra={"event": event})
@@ -89,6 +89,9 @@ def line_of(event: e.RunEvent) -> Line | None:
             return WARNING, text, (event.element, event.rows, ", ".join(event.sinks or ()) or "no sink")
         case e.RowsLate():
             return WARNING, "operator %r: %s late rows, %s in all", (event.operator, event.rows, event.total)
+        case e.RowsTimeless():
+            text = "operator %r: %s rows without an event time, %s in all"
+            return WARNING, text, (event.operator, event.rows, event.total)
         case e.RowsMalformed():
             text = "source %r leaves out %s malformed rows, %s in all"
             return WARNING, text, (event.operator, event.rows, event.total)

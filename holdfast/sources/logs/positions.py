@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,10 +11,13 @@ import pyarrow as pa
 from holdfast.errors import InputError
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, Stamp
 from holdfast.log.log import Log
+from holdfast.log.query.wanted import Wanted
 from holdfast.log.rows import LogBatch
 from holdfast.log.segments import SegmentRange, read_range
 from holdfast.sources.schemas import spark_type
 
+PATIENCE_S = 60.0
+PAUSE_S = 0.002
 TRIES = 5
 """Segments may be merged between looking and reading, but not again and again."""
 
@@ -73,8 +77,18 @@ def look(log: Log, partition: int, start: int, end: int, id: str | None = None) 
             f"rows {start} to {low - 1} of the log {log.path} were let go before they were read here.",
             cure="Let the log keep more, or register a consumer that holds them; to go on without them, begin with another store.",
         )
-    ranges = log.ranges(start, end, partition=partition)
-    return Positions(str(log.path), log.facts.id, partition, start, end, tuple(ranges))
+    # Between a writer and the next one less may be seen than before: what was not acknowledged counts when the next one has found it.
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        ranges = log.ranges(start, end, partition=partition)
+        if start >= end or (ranges and ranges[-1].end == end):
+            return Positions(str(log.path), log.facts.id, partition, start, end, tuple(ranges))
+        if time.monotonic() > deadline:
+            raise InputError(
+                f"the log {log.path} had rows up to {end} a while ago, and has not now.",
+                cure="Look whether its files were changed; run again when somebody has opened it for writing.",
+            )
+        time.sleep(PAUSE_S)
 
 
 def schema_of(log: pa.Schema) -> pa.Schema:
@@ -84,11 +98,13 @@ def schema_of(log: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class PositionsReader:
-    """Reads positions as a table, with columns that say where each row is in the log if there is a stamp."""
+    """Reads positions as a table, with columns that say where each row is in the log if there is a stamp; of those, if
+    somebody wants only some, the wanted rows."""
 
     positions: Positions
     schema: pa.Schema
     stamp: Stamp | None
+    wanted: Wanted | None = None
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         return pa.concat_tables([self._empty(columns), *self.tables(columns)])
@@ -97,7 +113,8 @@ class PositionsReader:
         wanted = [name for name in columns if name not in POSITION_COLUMNS]
         schema = pa.schema([self.schema.field(name) for name in wanted])
         for batch in self.positions.read(wanted):
-            table = pa.Table.from_batches([batch.rows]).select(wanted).cast(schema)
+            rows = batch.rows if self.wanted is None else self.wanted.of(batch)
+            table = pa.Table.from_batches([rows]).select(wanted).cast(schema)
             if len(wanted) != len(columns):
                 assert self.stamp is not None
                 table = self.stamp.put_on(table, batch.position, self.positions.partition)

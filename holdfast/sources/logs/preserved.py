@@ -43,6 +43,7 @@ class Preserved(Source):
     Example::
 
         lines = topology.source(hf.Preserved(hf.TcpLines(9999), "logs/lines"), name="lines").consistent("r")
+        lines = topology.source(hf.TcpLines(9999), name="lines").preserve("logs/lines").consistent("r")  # the same
 
     What the source has given is appended to the log and forced to disk before a step gets it. A run that dies, or a region that
     resets, reads it there again; a run that starts anew first reads what was not processed. What had not reached the driver is
@@ -61,9 +62,9 @@ class Preserved(Source):
         if source.replayable:
             raise ConfigError(
                 f"{source.describe()} can be read again by itself.",
-                cure="Use it as it is, without Preserved.",
+                cure="Use it as it is, without a log; to keep its rows for later, .sink(hf.LogSink(…)).",
             )
-        self._inner = source
+        self._inner = self.preserves = source
         self._path, self._keep = Path(path), keep
         self._log = Log(path, keep=keep)
         self._read = LogSource(self._log, rows_per_step=rows_per_step, schema=source.schema())

@@ -1,1 +1,1 @@
-"""Lines that others send: over TCP, over HTTP."""
+"""Lines that others send: over TCP, over UDP, over HTTP."""

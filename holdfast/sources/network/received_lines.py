@@ -1,4 +1,4 @@
-"""Lines that others send, in a bounded buffer: what `TcpLines` and `HttpLines` have in common.
+"""Lines that others send, in a bounded buffer: what `TcpLines`, `UdpLines` and `HttpLines` have in common.
 
 Nobody can ask a sender for what it has sent, so these sources cannot replay: they work outside of regions, best effort.
 What a step has taken is counted if it is lost. When a run ends in order, what was received before is taken; lines that no step had

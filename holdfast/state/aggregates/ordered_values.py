@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import StepFailed
+from holdfast.errors import OperatorFailed
 from holdfast.state.aggregates import wide_sums
 from holdfast.state.aggregates.accumulator import Accumulator, Columns, Parts
 from holdfast.state.aggregates.extremes import has_order, order_codes
@@ -167,7 +167,7 @@ class Custom(Accumulator):
         try:
             value = self.function.fn(*(column.slice(start, size) for column in columns))
         except Exception as error:
-            raise StepFailed(
+            raise OperatorFailed(
                 f"the aggregate {self.output!r} failed over {size} rows: {type(error).__name__}: {error}"
             ) from error
         return value.as_py() if isinstance(value, pa.Scalar) else value
@@ -176,7 +176,7 @@ class Custom(Accumulator):
         try:
             return pa.array(values, self.result)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise StepFailed(
+            raise OperatorFailed(
                 f"the aggregate {self.output!r} gave a value that is no {self.result}: {error}",
                 cure="Return one value of the declared type, or None; or declare another type=.",
             ) from error

@@ -18,8 +18,9 @@ import pyarrow as pa
 from holdfast.state.aggregates.accumulator import Accumulator
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, single
 from holdfast.state.aggregates.whole_number_paths import paired_states
-from holdfast.state.columns.grouping import Bools, Runs, keys_equal, rows_equal
+from holdfast.state.columns.grouping import Bools, Runs, keys_equal
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
+from holdfast.state.columns.key_index import own_rows
 from holdfast.state.columns.sorted_rows import SortedRows
 from holdfast.state.keyed.layout import Merge, Run, blocks_of
 from holdfast.state.keyed.segment import Segment, opened
@@ -183,17 +184,12 @@ class _Search:
     def _among_collisions(self, hit: _Hits) -> _Hits:
         """The same with each key's own row, and without the keys that are not there."""
         piece, places, rows = hit
-        stored = piece.batch.columns[: self._by]
-        settled = [(places[:0], rows[:0])]
-        while len(places):
-            # Keys that share a hash lie side by side: try the first, then for those still open the next, …
-            same = rows_equal(stored, rows, self._wanted, self._sought[places])
-            settled.append((places[same], rows[same]))
-            places, rows = places[~same], rows[~same] + 1
-            inside = rows < len(piece)
-            inside[inside] = piece.hashes[rows[inside]] == self._hashes[places[inside]]
-            places, rows = places[inside], rows[inside]
-        return _Hits(piece, np.concatenate([p for p, _ in settled]), np.concatenate([r for _, r in settled]))
+        sought = pa.array(self._sought[places])
+        wanted = [key.take(sought) for key in self._wanted]
+        asked, own = own_rows(
+            piece.hashes, piece.batch.columns[: self._by], self._hashes[places], wanted, rows
+        )
+        return _Hits(piece, places[asked], own)
 
     def _note(self, places: I64, values: Sequence[pa.Array]) -> None:
         self._found.append(self._sought[places])

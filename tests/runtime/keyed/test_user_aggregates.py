@@ -140,7 +140,9 @@ def test_values_of_the_declared_type_come_out(
 def test_a_function_that_fails_is_named(fn: Any, says: str, shelf: str, tmp_path: Path) -> None:
     with pytest.raises(RegionParkedError) as caught:
         ran(shelf, tmp_path, fn, "double")
-    assert says in str(caught.value)
+    told = str(caught.value)
+    assert f"operator 'made': {says}" in told
+    assert (__file__ in told) == ("IndexError" in says), "its own line is shown, where it has one"
 
 
 # --- mistakes ---

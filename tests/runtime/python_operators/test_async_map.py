@@ -114,8 +114,10 @@ def test_a_region_whose_calls_never_succeed_is_parked_with_the_reason(tmp_path: 
     def fn(row: dict[str, Any]) -> Any:
         raise ValueError("the service does not want this")
 
-    with pytest.raises(HoldfastError, match="the service does not want this"):
+    with pytest.raises(HoldfastError, match=r"fn\(\): ValueError: the service does not want this") as caught:
         result(fn, tmp_path)
+    assert __file__ in str(caught.value)
+    assert "  in a call for {'n': " in str(caught.value), "the row is told"
 
 
 def test_a_call_that_takes_too_long_has_failed(tmp_path: Path) -> None:

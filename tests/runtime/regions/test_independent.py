@@ -226,21 +226,47 @@ def test_a_stop_that_is_too_short_loses_and_doubles_nothing(tmp_path: Path) -> N
     check_slow(tmp_path, run_local(slow(tmp_path), store=f"file:{tmp_path}/store"))
 
 
-def test_a_short_stop_with_files_as_source_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    place = tmp_path / "in"
+def files_of_fifty(here: Path) -> str:
+    """400 numbers in 8 files."""
+    place = here / "in"
     place.mkdir()
     for number in range(8):
         lines = "".join(f"{n}\n" for n in range(number * 50, number * 50 + 50))
         (place / f"{number}.csv").write_text("id\n" + lines)
+    return str(place)
+
+
+def test_a_short_stop_with_files_as_source_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    place = files_of_fifty(tmp_path)
 
     def build() -> hf.Topology:
-        return slow(tmp_path, hf.Files(str(place), "csv", schema="id long", max_rows_per_step=13))
+        return slow(tmp_path, hf.Files(place, "csv", schema="id long", max_rows_per_step=13))
 
     for seconds in (0.2, 0.3):
         job = submit_local(build(), store=f"file:{tmp_path}/store")
         job.await_termination(seconds)
         job.stop(0.01)
     check_slow(tmp_path, run_local(build(), store=f"file:{tmp_path}/store"))
+
+
+def test_steps_that_read_two_files_are_done_again(tmp_path: Path) -> None:
+    """The source's element fails in the seventh file, when steps that crossed the ends of others are done."""
+    failures = ["once"]
+
+    def fails_once(table: pa.Table) -> pa.Table:
+        if failures and 310 in table["id"].to_pylist():
+            raise ValueError(failures.pop())
+        return table
+
+    topology = hf.Topology("files")
+    source = hf.Files(files_of_fifty(tmp_path), "csv", schema="id long", max_rows_per_step=13)
+    start = topology.source(source, name="numbers").consistent("r", period=60, mode="independent")
+    once = start.map_arrow(fails_once, "id long", name="once")
+    once.isolate().sink(hf.FileSink(f"{tmp_path}/out", "parquet"), name="out")
+    status = run_local(topology, store=f"file:{tmp_path}/store")
+    assert resets(status) == {"r.numbers": 1, "r.out": 0}
+    assert status.as_dict()["lost_rows"] == {"out": 0}
+    assert sorted(row["id"] for row in written(tmp_path, "out")) == list(range(400))
 
 
 def test_a_parked_element_that_is_mended_goes_on_where_it_was(

@@ -89,9 +89,7 @@ def run(
 
 
 def ports(delay: int) -> tuple[TimedPort, TimedPort]:
-    left, right = (
-        TimedPort(("k",), "at", of, dict.fromkeys(of, delay * SECOND), wants_timeless=True) for of in SOURCES
-    )
+    left, right = (TimedPort(("k",), "at", of, dict.fromkeys(of, delay * SECOND)) for of in SOURCES)
     return left, right
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 import holdfast as hf
 from holdfast.clock import ManualClock
 from holdfast.errors import HoldfastError, InputError
-from holdfast.language.operators.lookup import LookupTable
+from holdfast.language.operators.lookup import LookupTable, right_rows
+from holdfast.operators import lookup as logic
 from holdfast.testing.local import run_local
 
 ROWS = [("a", 1), (None, 2), ("b", 3), ("c", 4), ("a", 5)]
@@ -105,3 +107,20 @@ def test_what_does_not_fit_is_refused(make: Any, why: str, tmp_path: Path) -> No
     with pytest.raises(HoldfastError, match=why) as caught:
         result(make, tmp_path)
     assert caught.value.cure
+
+
+def test_the_table_is_made_ready_once_for_all_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Counter[str]()
+
+    def counted(*given: Any) -> Any:
+        made["tables"] += 1
+        return right_rows(*given)
+
+    monkeypatch.setattr(logic, "right_rows", counted)
+    found = result(lambda s: s.lookup(pa.table(CITIES), "k"), tmp_path)
+    assert (len(found), made["tables"]) == (len(ROWS), 1)
+
+
+def test_a_table_of_keys_alone_chooses_rows(tmp_path: Path) -> None:
+    found = result(lambda s: s.lookup(pa.table({"k": ["a", "c"]}), "k", how="inner"), tmp_path)
+    assert [row["n"] for row in found] == [1, 4, 5]

@@ -77,7 +77,11 @@ class Repeating:
         """Remember a new step before it begins: it may fail with some of its output on the way."""
         if work is self._again:
             return
-        sources = {run.name: run.place for run in self._worker.sources if run.name in work.slices}
+        sources = {
+            run.name: run.place_behind(work.slices[run.name])
+            for run in self._worker.sources
+            if run.name in work.slices
+        }
         batches = {id: len(parcels) for id, parcels in work.parcels.items() if id in self._inputs}
         self._did(Did(dict(work.slices), sources, batches))
 

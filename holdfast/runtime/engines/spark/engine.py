@@ -56,6 +56,9 @@ SMALL_BYTES = 1 << 16
 
 logger = logging.getLogger("holdfast")
 
+_hinted: set[str] = set()
+"""Applications that were told what would help."""
+
 
 class SparkEngine(Engine):
     """Runs steps on a session. `owned`: the session was made for this run and ends with it."""
@@ -266,8 +269,11 @@ class SparkEngine(Engine):
 
     def _hint_once(self) -> None:
         """Socket settings exist only at session start: work with what is there and say what would help."""
+        if self._context.applicationId in _hinted:
+            return
+        _hinted.add(self._context.applicationId)
         if self._context.getConf().get("spark.python.unix.domain.socket.enabled", "false") != "true":
-            logger.warning(
+            logger.info(
                 "hint: steps with Python state start faster if the session is built with "
                 "spark.python.unix.domain.socket.enabled=true"
             )

@@ -96,6 +96,11 @@ def _sockets(settings: Mapping[str, str]) -> dict[str, str]:
     return {} if fits else {"spark.python.unix.domain.socket.enabled": "false"}
 
 
+def is_active() -> bool:
+    """Whether there is a session already."""
+    return SparkSession.getActiveSession() is not None
+
+
 def active_or_new(
     app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None
 ) -> tuple[SparkSession, bool]:

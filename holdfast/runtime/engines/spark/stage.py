@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
 from holdfast.language.connectors import POSITION_COLUMNS, TIMES, TaskReader, TaskWriter
+from holdfast.operators.python.user_errors import naming_functions
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import KeyedLogic, Place, Segments
 from holdfast.operators.shared.timed import rising
@@ -138,7 +139,8 @@ class KeyedStage:
         self.live.check(segments)
         prefix = f"{self.task.operator[:40]}-p{partition}-{self.prefix}-t{attempt}"
         place = Place(self.live.here(), aged(prefix, self.state.pins))
-        applied = self.task.logic.apply(segments, self.state.meta, arrived, place)
+        with naming_functions(f"operator {self.task.operator!r}"):
+            applied = self.task.logic.apply(segments, self.state.meta, arrived, place)
         return {
             "segments": [_fields(segment) for segment in applied.segments],
             "meta": applied.meta,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,12 +17,24 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from holdfast.language.connectors import POSITION_COLUMNS, RowCheck
 from holdfast.language.graph import Operator
 from holdfast.language.hosted import ERRORS
+from holdfast.language.operators.stateless import SqlSpec, TransformSpec
 from holdfast.operators.bad_rows import MARK, REASON, letters_of, marked
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.stateless import StatelessKind
 from holdfast.runtime.engines.spark.readable import as_frame
 
+logger = logging.getLogger("holdfast.run")
+
 _view_lock = threading.Lock()
+_MEANT = {
+    "Aggregate": ("aggregates", "aggregate(…)"),
+    "Window": ("computes over partitions", "aggregate(…, window=…) or top_n(…)"),
+    "Distinct": ("leaves out what comes twice", "dedup(…)"),
+    "Deduplicate": ("leaves out what comes twice", "dedup(…)"),
+    "GlobalLimit": ("takes the first rows", "top_n(…)"),
+}
+_ACROSS_ROWS = re.compile(rf"^[ :|+-]*({'|'.join(_MEANT)}) ?", re.MULTILINE)
+"""Nodes of plans that bring rows together."""
 
 
 def without_positions(frame: DataFrame) -> DataFrame:
@@ -118,4 +132,21 @@ class SparkAnalyser:
         if not isinstance(kind, StatelessKind) or not kind.expressions:
             return kind.schemas(operator, input_schemas)
         empty = self._session.createDataFrame([], spark_schema(input_schemas[0]))
-        return [arrow_schema(out) for out in kind.frames(operator, empty, False, FRAMES)]
+        frames = kind.frames(operator, empty, False, FRAMES)
+        if isinstance(operator.spec, TransformSpec | SqlSpec):
+            tell_of_steps(f"{operator.kind} {operator.name!r}", plan_of(frames[0]))
+        return [arrow_schema(out) for out in frames]
+
+
+def plan_of(frame: DataFrame) -> str:
+    """The plan of a frame as Catalyst prints it: a node per line, behind what draws the tree."""
+    return str(frame._jdf.queryExecution().analyzed().toString())
+
+
+def tell_of_steps(operator: str, plan: str) -> None:
+    """Warn of what the user's own DataFrame does within each step, where it would have to remember the steps before."""
+    for node in dict.fromkeys(_ACROSS_ROWS.findall(plan)):
+        logger.warning(
+            "%s %s in each step by itself: rows of two steps do not meet. Use %s, which remembers.",
+            operator, *_MEANT[node],
+        )  # fmt: skip

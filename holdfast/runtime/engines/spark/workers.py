@@ -1,4 +1,4 @@
-"""Can Spark's workers run what holdfast sends them? One tiny task finds out before a run writes anything."""
+"""Can Spark's workers run what holdfast sends them? Tiny tasks, one for each core, find out before a run writes anything."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ MADE_WITH = "spark.holdfast.python"
 """Setting of sessions that holdfast made: the interpreter that made them."""
 USE = "set PYSPARK_PYTHON (or, with spark-submit, spark.pyspark.python) before the session starts."
 
-Found = tuple[str, str, str, str]
-"""Interpreter, its version, the module that cannot be imported (empty: none), and why."""
+TASKS_MAX = 1_000
+"""So many cores are looked at, at most."""
+
+Found = tuple[str, str, str, str, str]
+"""Interpreter, its version, the module that cannot be imported (empty: none), why, and the host."""
 
 _fine: set[str] = set()
 """Applications whose workers were found to be fine."""
@@ -29,19 +32,22 @@ logger = logging.getLogger("holdfast")
 
 def check_workers(context: SparkContext) -> None:
     """ConfigError if Python on the workers lacks something or is another one. Runs one small job per application, none
-    in local mode on a session that holdfast made: its workers are this interpreter."""
+    in local mode on a session that holdfast made: its workers are this interpreter.
+
+    The job has a task for every core that there is now: Spark offers all of them at once, so every executor gets one."""
     is_local = re.match(r"local(\[|$)", str(context.master)) is not None
     if context.applicationId in _fine or (is_local and context.getConf().get(MADE_WITH) == sys.executable):
         return
     try:
-        found = context.parallelize([0], 1).map(_probe(NEEDED)).collect()[0]
+        tasks = max(1, min(context.defaultParallelism, TASKS_MAX))
+        found = context.parallelize(range(tasks), tasks).map(_probe(NEEDED)).collect()
     except Exception as error:
         problem = _problem_of(str(error), context.pythonExec)
         if problem is None:  # nothing is known about Python there; whatever it was, the run meets it too
             logger.debug("Python on the workers could not be looked at", exc_info=True)
             return
     else:
-        problem = missing(found)
+        problem = next((told for told in map(missing, sorted(set(found))) if told is not None), None)
     if problem is not None:
         raise problem
     _fine.add(context.applicationId)
@@ -53,28 +59,30 @@ def _probe(names: tuple[str, ...]) -> Callable[[int], Found]:
     def look(_: int) -> Found:
         import importlib
         import platform
+        import socket
         import sys
 
+        where = sys.executable, platform.python_version()
         for name in names:
             try:
                 importlib.import_module(name)
             except Exception as error:
                 lacks = getattr(error, "name", None) or name
-                return sys.executable, platform.python_version(), lacks, f"{type(error).__name__}: {error}"
-        return sys.executable, platform.python_version(), "", ""
+                return *where, lacks, f"{type(error).__name__}: {error}", socket.gethostname()
+        return *where, "", "", ""
 
     return look
 
 
 def missing(found: Found) -> ConfigError | None:
     """What is wrong with the workers that gave this answer."""
-    python, version, module, why = found
+    python, version, module, why, host = found
     if not module:
         return None
     package = module.partition(".")[0]
     ship = " or ship it with spark.sparkContext.addPyFile(…)," if package == "holdfast" else ""
     return ConfigError(
-        f"Python on Spark's workers ({python}, {version}) cannot import {package!r}: {why}.",
+        f"Python on Spark's workers ({python}, {version}, on {host}) cannot import {package!r}: {why}.",
         cure=f"Install {package} for it,{ship} or let the workers use a Python that has it: {USE}",
     )
 
@@ -94,7 +102,7 @@ def _problem_of(text: str, python: Any) -> ConfigError | None:
             f"Spark's workers cannot start Python: there is no {python} where they run.",
             cure=f"Name a Python {here} with holdfast that is there: {USE}",
         )
-    if "pyspark.daemon" in text:
+    if "pyspark.daemon" in text or "Python worker failed to connect back" in text:
         return ConfigError(
             f"Spark's workers cannot start Python: {python} ends before it runs anything.",
             cure=f"Name a Python {here} with holdfast: {USE}",

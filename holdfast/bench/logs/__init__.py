@@ -1,0 +1,1 @@
+"""What logs cost and give: appends, preserved sources, questions about the past, streams, and a log that is large."""
