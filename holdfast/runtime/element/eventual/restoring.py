@@ -51,6 +51,7 @@ class Restore:
         self.bytes_read, self.rows_replayed = (0 if found is None else found.bytes), 0
         self.windows = None if found is None else found.newest.n_open
         self._run.restore(INITIAL_EPOCH, None, None)
+        self._source.dry = False
         if found is None:
             self._source.go_to((None, False))
             self._recording.begin(self._source.source.snapshot())
