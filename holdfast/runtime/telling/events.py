@@ -317,17 +317,6 @@ class OperatorCheckpointed(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowsRestored(RunEvent):
-    """An operator went back to what its output log tells: so many windows, read from so many bytes of records, and rows replayed."""
-
-    kind: ClassVar[str] = "operator.windows_restored"
-    operator: str
-    windows: int
-    bytes: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class GroupSizeChosen(RunEvent):
     """What checkpoints of a window cost says that its groups should have another size. Seconds from one checkpoint to the next, by
     rows of a group."""
