@@ -193,6 +193,9 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return INFO, "the stream of operator %r flows again, its loss budget is whole", (operator,)
         case e.OperatorCheckpointed(operator, number):
             return DEBUG, "operator %r stored its checkpoint %s", (operator, number)
+        case e.WindowsRestored(operator, windows, read, rows):
+            text = "operator %r has %s open windows again, from %s bytes of records and %s rows replayed"
+            return INFO, text, (operator, windows, read, rows)
         case e.GroupSizeChosen(operator, rows):
             return INFO, "operator %r keeps its window in groups of %s rows from now on", (operator, rows)
         case e.OperatorCheckpointFailed(operator, reason):
