@@ -26,6 +26,7 @@ from holdfast.runtime.telling.run_event import RunEvent as RunEvent
 from holdfast.runtime.telling.timing_events import EpochDecided as EpochDecided
 from holdfast.runtime.telling.timing_events import StateSizes as StateSizes
 from holdfast.runtime.telling.timing_events import TimingProfiled as TimingProfiled
+from holdfast.runtime.telling.window_events import WindowsRestored as WindowsRestored
 
 # --- the run ------------------------------------------------------------------------------------------------------------
 
