@@ -57,7 +57,7 @@ def test_nothing_is_said_of_rows_when_all_are_where_they_belong(
     shown = capsys.readouterr().out
     assert "left out" not in shown
     assert "warning" not in shown
-    heads = "region mode phase epoch age took slow restore resets".split()
+    heads = ["region", "mode", "phase", "epoch", "age", "took", "slow", "restore", "resets"]
     assert heads in [line.split() for line in shown.splitlines()], "in one line each"
 
 
