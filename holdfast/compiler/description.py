@@ -7,6 +7,7 @@ not decided here (`operators/fingerprint.py`): this is for people.
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -160,12 +161,12 @@ def _matched(then: Mapping[str, Said], now: Mapping[str, Said]) -> tuple[Pairs, 
 
 
 def _changes(before: Said, after: Said, codes: bool) -> Iterator[str]:
-    for name in sorted(before.fields.keys() & after.fields.keys()):
+    for name in sorted((before.fields.keys() & after.fields.keys()) - {"label"}):  # the class tells the same
         was, is_now = before.fields[name], after.fields[name]
         plain_was, plain_now = DIGEST.sub("", was), DIGEST.sub("", is_now)
         label = _LABELS.get(name, name.replace("_", " "))
         if plain_was != plain_now:
-            were, are = ("were", "they are") if label.endswith("s") else ("was", "it is")
+            were, are = ("were", "they are") if re.search("[^s]s$", label) else ("was", "it is")
             yield f"its {label} {were} {_shown(plain_was)}, now {are} {_shown(plain_now)}"
         elif codes and was != is_now:
             yield f"the code of its {label} ({_shown(plain_now)}) has changed"

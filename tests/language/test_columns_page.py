@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.language.graph import StreamRef
-from tests.language.fakes import FakeSink, FakeSource, compiled
+from tests.language.fakes import FakeSink, FakeSource, compiled, refused
 
 TIME = pa.timestamp("us", tz="UTC")
 COLUMNS = pa.schema([("k", pa.string()), ("at", TIME), ("price", pa.int64())])
@@ -45,3 +45,9 @@ def test_columns_are_those_of_the_page(name: str) -> None:
     sources = [topology.source(FakeSource(COLUMNS), each).event_time("at", delay=0) for each in "ab"]
     make(*sources).sink(FakeSink(), "out")
     assert " ".join(compiled(topology).schemas[StreamRef("x", 0)].names) == wanted
+
+
+def test_who_misspells_the_event_time_is_told_which_columns_could_be_it() -> None:
+    topology = hf.Topology("columns")
+    topology.source(FakeSource(COLUMNS), "a").event_time("att", delay=0).sink(FakeSink(), "out")
+    assert "Name a timestamp column ('at')" in refused(topology).cure

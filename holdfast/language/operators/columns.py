@@ -59,8 +59,10 @@ def time_type(schema: pa.Schema, on: str, what: str) -> pa.DataType:
     index = schema.get_field_index(on)
     if index < 0 or not pt.is_timestamp(schema.field(index).type):
         found = "is not there" if index < 0 else f"is of type {schema.field(index).type}"
+        times = ", ".join(repr(field.name) for field in schema if pt.is_timestamp(field.type))
         raise TopologyError(
             f"{what} {on!r}, which {found}.",
-            cure='Name a timestamp column in on=; make one with with_columns(at="cast(… as timestamp)").',
+            cure=f"Name a timestamp column ({times or 'there is none'}), or make one with"
+            ' with_columns(at="cast(… as timestamp)").',
         )
     return schema.field(index).type

@@ -42,6 +42,11 @@ def mapped(fn: Any) -> Callable[[hf.Stream], Any]:
     return lambda rows: rows.map_arrow(fn, "n long")
 
 
+class Other:
+    def process(self, row: Any, port: int) -> Any:
+        return row
+
+
 def operator(step: int) -> type[hf.Operator]:
     if step == 1:
 
@@ -100,6 +105,11 @@ CASES: dict[str, tuple[Callable[[hf.Stream], Any], Callable[[hf.Stream], Any], l
         lambda rows: rows.apply(operator(1), "n long", name="op"),
         lambda rows: rows.apply(operator(2), "n long", name="op"),
         ["operator 'op': the code of its class (Counts) has changed"],
+    ),
+    "another class": (
+        lambda rows: rows.apply(operator(1), "n long", name="op"),
+        lambda rows: rows.apply(Other, "n long", name="op"),
+        ["operator 'op': its class was Counts, now it is Other"],
     ),
     "the same of an instance": (
         lambda rows: rows.apply(operator(1)(), "n long", name="op"),
