@@ -12,7 +12,7 @@ their names here is none of these, so that every name can be read in one way onl
               <segment>                               as state/keyed/segment.py names them: no `+`, `=`, `~`
     record    controller.<region>   savepoints.<region>   restore-speed.<region>
               schema.<source>   state.<operator outside of regions>
-              books   account.<element outside of regions>   (before: positions.<element>)   budgets
+              books   account.<element outside of regions>   (before: positions.<element>)   budgets   persisted
               journal.<element of a region in mode independent>
 
 Earlier versions wrote `-` for `+` and `=`, and `<operator>@autonomous` for operators outside of regions. Both are read:

@@ -55,7 +55,7 @@ def show_store(found: dict[str, Any]) -> None:
 def status_tables(status: Mapping[str, Any]) -> Group:
     """Regions, elements, and rows that were left out, of one status."""
     regions = _table(
-        "region", "mode", "phase", "epoch", "age", "last epoch", "slow", "restore", "resets",
+        "region", "mode", "phase", "epoch", "age", "took", "slow", "restore", "resets",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)",
     )  # fmt: skip
     said = list(status.get("program_changed", ()))
@@ -80,6 +80,7 @@ def status_tables(status: Mapping[str, Any]) -> Group:
         rows.add_row(name, why, f"{count:,}")
     for name, budget in status.get("loss_budgets", {}).items():
         said.append(f"loss budget of {name}: {_budget(budget)}")
+    said += [f"log of {name}: {_log(log)}" for name, log in status.get("logs", {}).items()]
     return Group(*[regions] * bool(status["regions"]), *map(Text, said), elements, *[rows] * bool(counted))
 
 
@@ -88,6 +89,16 @@ def _budget(budget: Mapping[str, Any]) -> str:
     back = f", {budget['seconds']:g} s of state" if budget["seconds"] else ""
     used = f"{budget['lost']:,} rows{share}{back} lost of {budget['may_lose']} that may be"
     return f"{used}: {budget['state']}"
+
+
+def _log(log: Mapping[str, Any]) -> str:
+    """How a persisted stream stands, and who holds its rows."""
+    if "problem" in log:
+        return str(log["problem"])
+    holders = ", ".join(f"{who} from row {at:,} on" for who, at in sorted(log["held_by"].items()))
+    return (
+        f"{log['rows']:,} rows, {log['waiting']:,} not read yet; held by {holders or 'nobody'} ({log['log']})"
+    )
 
 
 def _table(first: str, *columns: str, title: str | None = None) -> Table:

@@ -16,7 +16,7 @@ from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_r
 from holdfast.compiler.loss_budgets import check_budgets, made_consistent
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.paired import keep_pairs
-from holdfast.compiler.persisted import put_logs
+from holdfast.compiler.persisted.put_logs import put_logs
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
 from holdfast.compiler.timing import settle_times

@@ -9,7 +9,7 @@ from typing import Literal
 
 from holdfast.compiler.eventual import is_eventual
 from holdfast.compiler.paired import pairs_kept_by
-from holdfast.compiler.persisted import Persisted, persisted_in
+from holdfast.compiler.persisted.in_plan import Persisted, persisted_in
 from holdfast.compiler.plan import ElementPlan, Plan, RegionPlan
 from holdfast.compiler.traverse import Edge, edges, sinks_behind
 from holdfast.ids import OperatorName
@@ -110,18 +110,19 @@ def _members(element: ElementPlan) -> list[OperatorName]:
 
 def _log_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     home = {op.name: element for element in plan.elements for op in element.operators}
+    promised = {each.sink: each for each in guarantees(plan)}
     for each in persisted_in(plan):
         writer, reader = (
             f"element {home[name].name}" if region is None else f"region {region}"
             for name, region in ((each.into, each.writing), (each.name, each.reading))
         )
-        guarantee = "exactly-once" if each.is_exact else "best effort"
-        yield str(each.name), writer, reader, guarantee, each.sink.describe(), _why(each, writer)
+        own = promised[each.into]
+        guarantee = own.guarantee if each.writing is not None or not each.recovers else "exactly-once"
+        reason = own.reason if each.writing is not None else _why(each, writer)
+        yield str(each.name), writer, reader, guarantee, each.sink.describe(), reason
 
 
 def _why(each: Persisted, writer: str) -> str:
-    if each.writing is not None:
-        return f"{writer} seals its rows with each epoch, and who reads sees sealed rows only"
     if each.recovers:
         return f"{writer} needs no checkpoint: after any failure it goes on behind the last rows in the log"
     return "rows come at most once, those lost are counted"
@@ -221,27 +222,33 @@ def guarantees(plan: Plan) -> tuple[SinkGuarantee, ...]:
     """The guarantee of every sink, in the order they were written."""
     region_of = {member: region for region in plan.regions for member in region.members}
     behind = sinks_behind(plan.graph, logs=False)
-    return tuple(
-        _through_logs(plan, _guarantee(plan, operator, operator.spec, region_of.get(operator.name), behind))
+    found = [
+        _guarantee(plan, operator, operator.spec, region_of.get(operator.name), behind)
         for operator in plan.graph.operators.values()
         if isinstance(operator.spec, SinkSpec)
-    )
+    ]
+    return tuple(_through_logs(plan, each, {of.sink: of for of in found}) for each in found)
 
 
-def _through_logs(plan: Plan, found: SinkGuarantee) -> SinkGuarantee:
-    """The promise with what the logs before the sink make of it."""
+def _through_logs(
+    plan: Plan, found: SinkGuarantee, alone: Mapping[OperatorName, SinkGuarantee]
+) -> SinkGuarantee:
+    """The promise with what the logs before the sink make of it. `alone`: that of each sink without."""
     behind = sinks_behind(plan.graph)
     before = [log for log in persisted_in(plan) if found.sink in behind[log.name] and log.into != found.sink]
-    losing = [log.name for log in before if not log.is_exact]
     if not before:
         return found
-    names = ", ".join(losing or [log.name for log in before])
-    more = (
-        f"but into the log of {names} rows come at most once, those lost are counted"
-        if losing
-        else f"every row is in the log of {names} once"
+    said = []
+    for log in before:
+        into = alone[log.into]
+        if not log.is_exact:
+            said.append(f"but into the log of {log.name} rows come at most once, those lost are counted")
+        elif log.writing is not None and (into.guarantee != "exactly-once" or "; but " in into.reason):
+            said.append(f"but what is in the log of {log.name} is as its own line says")
+    names = ", ".join(log.name for log in before)
+    return replace(
+        found, reason="; ".join([found.reason, *(said or [f"every row is in the log of {names} once"])])
     )
-    return replace(found, reason=f"{found.reason}; {more}")
 
 
 Behind = Mapping[OperatorName, tuple[OperatorName, ...]]

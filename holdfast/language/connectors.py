@@ -118,9 +118,6 @@ class Source(ABC):
         thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and
         need no `wake`. Never call it while holding a lock that `next_slice` takes."""
 
-    def attached(self, topology: str, name: str) -> None:
-        """A run begins in which the source has this name; comes before `open`."""
-
     def awaits_more(self) -> bool:
         """Whether rows that belong to a bounded run are still to come by themselves: another part of the run makes them, or they come
         at a pace. Asked before and after `next_slice`: its None means the end if both answers are no."""

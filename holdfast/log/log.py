@@ -275,6 +275,10 @@ class Log(LogQueries):
         assert isinstance(source, Appender | DiskView)
         return source.state
 
+    def last_sequence(self, writer: str, partition: int = 0) -> int:
+        """The last sequence that is durable of a writer, without becoming one; 0: none."""
+        return self._state(partition).writers.get(writer, (0, 0))[0]
+
     # --- who needs what ---
     def consumer(
         self,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import Clock
-from holdfast.compiler.persisted import recovers_from_log
+from holdfast.compiler.persisted.in_plan import recovers_from_log
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan, RegionPlan
 from holdfast.compiler.regions import can_read_again
 from holdfast.compiler.traverse import sinks_behind
@@ -128,9 +128,6 @@ class Wiring:
 
     def wire(self) -> None:
         around, by_name = self._around, {region.name: region for region in self.plan.regions}
-        for op in self.plan.graph.operators.values():
-            if isinstance(op.spec, SourceSpec):
-                op.spec.source.attached(self.plan.graph.name, op.name)
         self._open_sinks()
         for region in self.plan.regions:
             self._add_region(region)
@@ -211,6 +208,7 @@ class Wiring:
         """Find where sources, regions and elements outside of them go on. Writes nothing before all is found."""
         self._books.read()
         self._persisted.check()
+        self._books.ledger.positions.update(self._persisted.noted())
         self._place_sources()
         for region in self.regions.values():
             region.look()

@@ -1,6 +1,7 @@
 """A stream that goes through a log, in one program: `python persist_program.py SHAPE DIRECTORY`.
 
-SHAPE says what is before the log and behind it: r a region, s an element without state outside of regions, b one that is best effort."""
+SHAPE says what is before the log and behind it: r a region, s an element without state outside of regions, c a chain of three, each with a log, b
+one that is best effort."""
 
 from __future__ import annotations
 
@@ -39,6 +40,10 @@ def some(table: pa.Table) -> pa.Table:
     return table.filter(pc.not_equal(pc.bit_wise_and(table.column("n"), pa.scalar(3)), 1))
 
 
+def same(table: pa.Table) -> pa.Table:
+    return table
+
+
 def kept() -> list[int]:
     return [n for n in range(ROWS) if n & 3 != 1]
 
@@ -55,6 +60,9 @@ def made(shape: str, here: Path, rows: int = ROWS) -> hf.Topology:
     if shape[0] == "r":
         stream = stream.consistent("first", period=0.02)
     stream = stream.map_arrow(some, "n long", name="some")
+    if shape[0] == "c":
+        stream = stream.persist("one").map_arrow(same, "n long", name="same").persist("two")
+        stream = stream.map_arrow(same, "n long", name="again")
     if shape[0] == "b":
         stream = stream.apply(Passed, "n long", name="passed")
     behind = stream.persist("middle")

@@ -164,3 +164,38 @@ def test_times_and_nested_columns_go_there_and_back(on_spark: Any, tmp_path: Pat
     found = on_spark.read.format("holdfast-log").load(str(tmp_path / "new"))
     assert found.schema.simpleString() == frame.schema.simpleString()
     assert found.collect() == frame.collect()
+
+
+def test_a_persisted_stream_is_exact_under_failures_on_both_sides(on_spark: Any, tmp_path: Path) -> None:
+    """By two regions: both fail, each on its own, and order-sensitive work behind the log sees every row once, in its place."""
+    made = hf.Topology("persisted")
+    rows = hf.Rows([(n, f"k{n % 5}") for n in range(ROWS)], "n long, k string", rows_per_step=100)
+    kept = made.source(rows, name="rows").consistent("first", period=0.2).filter("n % 2 = 0")
+    behind = kept.persist("middle").consistent("second", period=0.2)
+    behind.aggregate("k", times=hf.count(), newest=hf.last("n"), emit="each", name="counted").sink(
+        hf.LogSink(tmp_path / "counted"), name="counts"
+    )
+    behind.filter("n < 100").sink(hf.LogSink(tmp_path / "few"), name="few")
+    arm("step.end=raise@4;sink.commit.begin=raise@2;drain.all_acked=raise@3")
+    made.run(on_spark, store=f"file:{tmp_path}/store", until="available")
+    assert all(disarm().values())
+    assert ids(tmp_path / "store/logs/middle") == list(range(0, ROWS, 2))
+    assert ids(tmp_path / "few") == list(range(0, 100, 2))
+    found = hf.Log(tmp_path / "counted").reader().read_all().to_pylist()
+    for key in range(5):
+        mine = sorted((row["times"], row["newest"]) for row in found if row["k"] == f"k{key}")
+        wanted = [n for n in range(0, ROWS, 2) if n % 5 == key]
+        assert mine == list(enumerate(wanted, 1))
+
+
+def test_an_element_without_state_recovers_on_spark(on_spark: Any, tmp_path: Path) -> None:
+    for armed in ("step.end=raise@2;persist.appended=raise@5", ""):  # the second run finds nothing to do
+        made = hf.Topology("recovers")
+        rows = hf.Rows([(n,) for n in range(ROWS)], "n long", rows_per_step=100)
+        kept = made.source(rows, name="rows").filter("n % 4 != 1").persist("middle")
+        kept.consistent("r", period=0.2).sink(hf.LogSink(tmp_path / "out"), name="out")
+        arm(armed)
+        made.run(on_spark, store=f"file:{tmp_path}/store", until="available")
+        assert all(disarm().values())
+    wanted = [n for n in range(ROWS) if n % 4 != 1]
+    assert ids(tmp_path / "store/logs/middle") == ids(tmp_path / "out") == wanted

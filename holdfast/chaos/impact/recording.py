@@ -19,6 +19,7 @@ from holdfast.errors import ConfigError
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import Sink, SinkContext, StepId
 from holdfast.language.graph import Graph, Operator, SinkSpec, SourceSpec
+from holdfast.language.operators.persist import PersistSpec
 from holdfast.sinks.console import ConsoleSink
 from holdfast.sinks.files import FileSink
 from holdfast.sinks.memory import MemorySink
@@ -114,4 +115,9 @@ def redirected(graph: Graph, clock: Clock) -> tuple[Graph, dict[OperatorName, Re
         spec = operators[name].spec
         assert isinstance(spec, SinkSpec)
         operators[name] = replace(operators[name], spec=replace(spec, sink=recorders[name]))
+    for name, op in operators.items():
+        if isinstance(
+            op.spec, PersistSpec
+        ):  # its log is in the store of the trial, not where the program has it
+            operators[name] = replace(op, spec=replace(op.spec, path=None))
     return replace(graph, operators=operators), recorders

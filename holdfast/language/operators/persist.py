@@ -1,6 +1,6 @@
 """Streams that go through a log: `clicks.persist("clicks")`.
 
-The compiler puts a sink and a source in the place of the verb (`compiler/persisted.py`): what is behind it reads the log. Who makes
+The compiler puts a sink and a source in the place of the verb (`compiler/persisted/`): what is behind it reads the log. Who makes
 the two lies above this layer and is found when it is needed.
 """
 

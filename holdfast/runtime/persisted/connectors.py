@@ -7,8 +7,9 @@ element: they meet in `SharedLog` only.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,17 +17,23 @@ import pyarrow as pa
 
 from holdfast.errors import ConfigError, HoldfastError, NoSpaceError
 from holdfast.failpoints import fp
-from holdfast.ids import Epoch
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, Slice, Source, Stamp, StepId
+from holdfast.ids import Epoch, OperatorName
+from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, Slice, Source, Stamp, StepId
 from holdfast.language.operators.persist import PersistSpec
 from holdfast.log.log import Log
 from holdfast.log.place import Origin
 from holdfast.sinks.log_sink import LogSink
-from holdfast.sources.logs.log_source import LogSource
+from holdfast.sources.logs.log_source import ROWS_PER_STEP, LogSource
 from holdfast.sources.logs.positions import schema_of
+from holdfast.state.values import codec
 
 PROBE_S = 0.2
 """How often it is tried again to append when there was no space."""
+BYTES_PER_STEP = 64 << 20
+FEW = 1000
+"""So many rows are read without a look at how large they are."""
+SOURCES = b"holdfast sources 1\n"
+"""Begins a note of where sources are."""
 NOWHERE = Path("logs")
 """Of logs in a store that nobody has named yet."""
 
@@ -46,6 +53,8 @@ class SharedLog:
         self.is_over: Callable[[], bool] = lambda: True
         """Whether nothing more comes in this run."""
         self.source: PersistedSource | None = None
+        self.log: Log | None = None
+        """As the sink has it open; None: not yet."""
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -58,6 +67,7 @@ class SharedLog:
 
     def use(self, log: Log) -> None:
         """The sink has opened it, perhaps anew: what was read from the one before is read on from this one."""
+        self.log = log
         if self.source is not None:
             self.source.use_log(log)
 
@@ -82,6 +92,14 @@ class PersistSink(LogSink):
         self._shared.schema = self._schema
         if self._shared.path is not None:
             super().check_columns(schema)
+
+    def open(self, context: SinkContext) -> None:
+        if self._shared.path is None:
+            raise ConfigError(
+                f"the stream {self._shared.name!r} is persisted, and this run has no directory for its log.",
+                cure=f'Say where: .persist("{self._shared.name}", path="…"), or use a store that is a directory.',
+            )
+        super().open(context)
 
     def _at_path(self, **settings: Any) -> Log:
         opened = super()._at_path(**settings)
@@ -116,13 +134,22 @@ class PersistSink(LogSink):
         super().note_committed(epoch)
         self._shared.wake()
 
-    def newest_note(self) -> bytes | None:
-        """What was written with the last rows that are there for good; None: nothing ever was."""
+    def note_sources(self, seats: Mapping[OperatorName, Any]) -> None:
+        """With the rows of the next step the log has where the sources are behind them."""
+        self.note = SOURCES + codec.encode(dict(seats))
+
+    def noted_sources(self) -> dict[OperatorName, Any]:
+        """Where the sources are behind the last rows. Empty: the log does not tell; rows may have come from a program that was another
+        then."""
         if self._shared.path is None or not self._opened.exists:
-            return None
+            return {}
         self._refuse_others()
         found = next(iter(self._opened.notes(self._run.sink)), None)
-        return None if found is None else found.payload
+        is_last = found is not None and found.sequence == self._opened.last_sequence(self._run.sink)
+        if found is None or not is_last or not found.payload.startswith(SOURCES):
+            return {}
+        states: dict[OperatorName, Any] = codec.decode(found.payload.removeprefix(SOURCES))
+        return states
 
     def describe(self) -> str:
         return self._shared.described()
@@ -142,19 +169,23 @@ class PersistedSource(LogSource):
         self._shared = shared
         shared.source = self
 
-    def attached(self, topology: str, name: str) -> None:
-        if self._shared.path is None:
-            raise ConfigError(
-                f"the stream {self._shared.name!r} is persisted, and this run has no directory for its log.",
-                cure=f'Say where: .persist("{self._shared.name}", path="…"), or use a store that is a directory.',
-            )
-
     def schema(self) -> pa.Schema:
         assert self._shared.schema is not None, "the sink is looked at first"
         return schema_of(self._shared.schema)
 
     def open(self, wake: Callable[[], None]) -> None:
         self._shared.wake = wake
+
+    def next_slice(self) -> Slice | None:
+        """After an outage there may be much: a step takes no more than fits into memory."""
+        if self._facts is not None and self._next is not None:
+            now = self._facts()
+            if now.end - self._next > FEW:
+                directory = self._log.facts.directory(self._partition)
+                stored = sum(entry.stat().st_size for entry in os.scandir(directory))
+                per_row = max(1.0, stored / max(1, now.end - now.low))
+                self._rows = max(1, min(ROWS_PER_STEP, round(BYTES_PER_STEP / per_row)))
+        return super().next_slice()
 
     def bound(self) -> None:
         """What the other end still writes belongs to the run."""

@@ -20,14 +20,13 @@ from holdfast.runtime.persisted.connectors import PersistSink
 from holdfast.runtime.runs.operator_runs import CLOSING
 from holdfast.runtime.runs.source_seats import positions_of
 from holdfast.runtime.telling.events import ElementFailed
-from holdfast.state.values import codec
 
 SAVE_S = 1.0
 """Where its sources are is in the log; the store is told now and then, and at the end, so that programs can be compared."""
 
 
 class RecoveringLife(AloneLife):
-    """Made where `compiler.persisted.recovers_from_log` says so."""
+    """Made where `compiler.persisted.in_plan.recovers_from_log` says so."""
 
     _durable: dict[OperatorName, Any]
     """Where the sources are behind all rows that are in the log."""
@@ -42,8 +41,7 @@ class RecoveringLife(AloneLife):
         return run.sink
 
     def _look_up(self) -> dict[OperatorName, Any]:
-        note = self._sink.newest_note()
-        noted: dict[OperatorName, Any] = {} if note is None else codec.decode(note)
+        noted = self._sink.noted_sources()
         here = {run.name for run in self._loop.worker.sources}
         gone, new = sorted(set(noted) - here), sorted(here - set(noted))
         if noted and gone and new:
@@ -70,7 +68,7 @@ class RecoveringLife(AloneLife):
         return replace(self.account, in_flight=0)
 
     def _run_step(self) -> None:
-        self._sink.note = codec.encode(self._seats)
+        self._sink.note_sources(self._seats)
         super()._run_step()
         self._durable = dict(self._seats)  # of a step that failed they were looked up
 

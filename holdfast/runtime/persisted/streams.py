@@ -8,16 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.compiler.persisted import Persisted, persisted_in
+from holdfast.compiler.persisted.in_plan import Persisted, persisted_in
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.errors import HoldfastError, MismatchError
-from holdfast.ids import ElementName, RegionName
-from holdfast.language.graph import SinkSpec
+from holdfast.ids import ElementName, OperatorName, RegionName
+from holdfast.language.graph import SinkSpec, SourceSpec
 from holdfast.log.log import Log
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.persisted.connectors import PersistSink, SharedLog
 from holdfast.runtime.region.region import Region
+from holdfast.runtime.source_positions import KnownPosition
 from holdfast.runtime.telling.events import ElementGaveUp, RunEvent
 from holdfast.store.base import Store
 
@@ -30,6 +31,9 @@ class PersistedStreams:
     def __init__(self, plan: Plan, store: Store | None) -> None:
         self._store = store
         self.found = persisted_in(plan)
+        self._sources = {
+            op.name: op.spec.source for op in plan.graph.operators.values() if isinstance(op.spec, SourceSpec)
+        }
         self._loops: Mapping[ElementName, ElementLoop] = {}
         self._given_up: set[ElementName] = set()
         self._element_of = {op.name: element.name for element in plan.elements for op in element.operators}
@@ -45,6 +49,18 @@ class PersistedStreams:
                     f"the stream {name!r} {where}, and {left} rows in the log {path} were not read.",
                     cure=f'Run it once more with .persist("{name}") as it was until they are, or remove that log to go on without them.',
                 )
+
+    def noted(self) -> dict[OperatorName, KnownPosition]:
+        """Sources outside of regions, in the run before, whose place the last rows of a log tell better than the store does."""
+        found: dict[OperatorName, KnownPosition] = {}
+        for each in self.found:
+            assert isinstance(each.sink, PersistSink)
+            found |= {
+                name: KnownPosition(state, self._sources[name].describe())
+                for name, state in each.sink.noted_sources().items()
+                if name in self._sources
+            }
+        return found
 
     def remember(self) -> None:
         if self._store is None:
@@ -126,7 +142,7 @@ def unread(path: Path, consumer: str) -> int:
 def _standing(shared: SharedLog, consumer: str) -> dict[str, Any]:
     assert shared.path is not None
     try:
-        log = Log(shared.path)
+        log = shared.log or Log(shared.path)
         if not log.exists:
             return {"log": str(shared.path), "rows": 0, "waiting": 0, "held_by": {}}
         bounds = log.bounds()

@@ -8,18 +8,15 @@ settings; names, marks and readers of the stream stay those of the source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from holdfast.compiler.eventual import is_eventual
-from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.compiler.regions import reach_of_marks
 from holdfast.compiler.timing import stream_timings
-from holdfast.compiler.traverse import edges
+from holdfast.compiler.traverse import edges, edges_from, reachable
 from holdfast.errors import TopologyError
-from holdfast.ids import OperatorName, RegionName
-from holdfast.language.connectors import Sink, Source
+from holdfast.ids import OperatorName
 from holdfast.language.graph import (
     Annotations,
     Graph,
@@ -32,9 +29,7 @@ from holdfast.language.graph import (
 )
 from holdfast.language.operators.event_time import EventTimeSpec
 from holdfast.language.operators.persist import PersistSpec, ends_of_log
-from holdfast.language.operators.stateless import ReplayableSpec
 from holdfast.operators.kind import Timing
-from holdfast.operators.kinds import kind_of
 
 INTO = ".log"
 """Behind the name of the stream: the sink."""
@@ -42,31 +37,12 @@ TIME = ".time"
 """Behind the name of the stream: event time, if it goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Persisted:
-    """A persistent connection of a plan."""
-
-    name: OperatorName
-    """Of the stream, and of the source that reads it."""
-    into: OperatorName
-    sink: Sink
-    source: Source
-    writing: RegionName | None
-    reading: RegionName | None
-    recovers: bool
-    """What writes into it goes on behind the last rows in the log, whatever happens."""
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether every row is in the log once."""
-        return self.writing is not None or self.recovers
-
-
 def put_logs(graph: Graph, logs: Path | None) -> Graph:
     """The graph with the ends of logs in the place of `persist`. `logs`: where those are whose place nobody gave."""
     found = [op for op in graph.operators.values() if isinstance(op.spec, PersistSpec)]
     if not found:
         return graph
+    _check_apart(graph, found)
     timings = stream_timings(graph)
     inherited = _inherited(graph)
     made: dict[OperatorName, Operator] = {}
@@ -85,6 +61,25 @@ def put_logs(graph: Graph, logs: Path | None) -> Graph:
         for mark in graph.feedback
     )
     return replace(graph, operators=operators, feedback=marks)
+
+
+def _check_apart(graph: Graph, found: Sequence[Operator]) -> None:
+    """Each has a log of its own, and none waits for what it feeds."""
+    paths: dict[str, OperatorName] = {}
+    leaving = edges_from(edges(graph))
+    for op in found:
+        path = op.spec.path if isinstance(op.spec, PersistSpec) else None
+        if path is not None and (other := paths.setdefault(path, op.name)) != op.name:
+            raise TopologyError(
+                f"The streams {other!r} and {op.name!r} are persisted in one log, {path}.",
+                cure="Give each a log of its own, or union them before.",
+            )
+        behind = (reachable(edge.target, leaving, lambda _: True) for edge in leaving.get(op.name, ()))
+        if any(op.name in each for each in behind):
+            raise TopologyError(
+                f"A cycle passes through the log of {op.name!r}: a run that reads to the end would never find it.",
+                cure="Persist a stream that does not flow back.",
+            )
 
 
 def _ends(
@@ -156,49 +151,3 @@ def _reading(op: Operator, renamed: Mapping[StreamRef, StreamRef]) -> Operator:
         for port in op.inputs
     )
     return replace(op, inputs=ports)
-
-
-# --- what a plan has of them ---
-
-
-def persisted_in(plan: Plan) -> tuple[Persisted, ...]:
-    """The persistent connections of a plan, in the order they were written."""
-    regions = {member: region.name for region in plan.regions for member in region.members}
-    element_of = {op.name: element for element in plan.elements for op in element.operators}
-    found = []
-    for op in plan.graph.operators.values():
-        if isinstance(op.spec, SinkSpec) and op.spec.sink.leads_to is not None:
-            name = OperatorName(op.spec.sink.leads_to)
-            source = plan.graph.operators[name].spec
-            assert isinstance(source, SourceSpec)
-            element = element_of[op.name]
-            recovers = recovers_from_log(element) or any(map(is_eventual, element.operators))
-            found.append(
-                Persisted(
-                    name,
-                    op.name,
-                    op.spec.sink,
-                    source.source,
-                    regions.get(op.name),
-                    regions.get(name),
-                    recovers,
-                )
-            )
-    return tuple(found)
-
-
-def recovers_from_log(element: ElementPlan) -> bool:
-    """Whether an element needs no checkpoint, because the log that it writes tells where to go on: outside of regions, from sources that
-    can be read again, through operators without state, into one log and nowhere else."""
-    if element.region is not None or element.inputs or element.outputs:
-        return False
-    sinks = [op.spec.sink for op in element.operators if isinstance(op.spec, SinkSpec)]
-    sources = [op.spec.source for op in element.operators if isinstance(op.spec, SourceSpec)]
-    others = [op for op in element.operators if not isinstance(op.spec, SinkSpec | SourceSpec)]
-    return (
-        len(sinks) == 1
-        and sinks[0].leads_to is not None
-        and bool(sources)
-        and all(source.replayable for source in sources)
-        and all(kind_of(op).role == "stateless" and not isinstance(op.spec, ReplayableSpec) for op in others)
-    )

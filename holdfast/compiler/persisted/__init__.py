@@ -1,0 +1,1 @@
+"""Persisted streams: the ends of logs in the place of `persist`, and what a plan has of them."""
