@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from holdfast.state.eventual import records
 from holdfast.state.eventual.books import OpenWindows, Pace
 from holdfast.state.eventual.records import KIND, NEW, NUMBER, ORDINAL, ROW, Kind, Note, Standing
 from holdfast.state.eventual.scan import BackwardScan, Restored, Units, takes
+from holdfast.state.values import codec
 
 SUMS = Aggregation.plan(("k",), (("n", "count", None),), pa.schema([("k", pa.int64())]))
 
@@ -280,3 +282,22 @@ def test_each_slow_window_has_its_turn_within_the_time() -> None:
             for hash_ in windows.due(now).tolist():
                 last[hash_] = now
             assert now - min(last.values()) <= every + 400, f"seed {seed}"
+
+
+def test_the_page_tells_the_format() -> None:
+    page = (Path(__file__).parents[2] / "docs/formats/eventual.md").read_text("utf-8")
+    writer = Writer(10)
+    writer.step([1], set())
+    data = writer.parts[0]
+    assert data[:4] == records.MAGIC
+    assert f"{records.MAGIC.decode()} | version (1 byte, now {data[4]})" in page
+    assert f"{records.RECORDS_PER_PART:,} records are written at once" in page
+    found = codec.decode(data[5:])
+    for name in (*found, *found["note"], KIND, NEW, ORDINAL, ROW, NUMBER, HASH_COLUMN):
+        assert f"`{name}`" in page, name
+
+
+def test_notes_of_others_are_passed_over_and_later_versions_refused() -> None:
+    assert records.decode(b"anything else") is None
+    with pytest.raises(DamagedError, match="version 9"):
+        records.decode(records.MAGIC + bytes([9]) + b"x")

@@ -27,6 +27,7 @@ from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.engine import Engine, Frame
 from holdfast.runtime.engines.spark.keyed import KeyedJobs
 from holdfast.runtime.engines.spark.readable import (
+    BatchReader,
     ReadableRows,
     TableReader,
     as_frame,
@@ -186,6 +187,9 @@ class SparkEngine(Engine):
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
         if isinstance(frame, ReadableRows) and self._keyed.deliver(sink, frame, step):
             return None
+        if sink.keeps_notes and isinstance(frame, ReadableRows) and isinstance(frame.reader, BatchReader):
+            # The driver writes them, and can read what a keyed step left: a job would bring it the same rows.
+            return sink.write_arrow(frame.reader(frame.reader.schema.names), step)
         return sink.write_spark(as_frame(frame), step)
 
     def keyed_step(
