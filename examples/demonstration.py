@@ -49,11 +49,11 @@ class Program:
             raise SystemExit(f"{' '.join(self._command)} failed:\n{self._output.read_text()[-3000:]}")
 
     def finish(self, ask: bool = False) -> None:
-        """Wait for its end; `ask`: it is asked to establish a final epoch and stop."""
+        """Wait for its end; `ask`: it is asked to establish a final epoch and stop. One that has not begun yet just ends."""
         if ask:
             self._process.terminate()
-        self._process.wait(PATIENCE_S)
-        self.check()
+        if self._process.wait(PATIENCE_S) != -signal.SIGTERM or not ask:
+            self.check()
 
     def close(self) -> None:
         """End whatever is left of it."""

@@ -1,4 +1,4 @@
-"""Logs with a past: rows out of order, without a time, of epochs that were sealed, withdrawn or are under way; merged, trimmed."""
+"""Logs with a past: rows out of order, without a time, with notes, of epochs that were sealed, withdrawn or are under way; merged, trimmed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,11 @@ class RandomLog:
         self.epoch += self.dice.random() < 0.3
         epoch = self.epoch if self.dice.random() < 0.5 and log.sealed_epoch < self.epoch else -1
         moment = (self._time() or BEGIN) if self.kind == "appended" else None
-        log.append(table, partition=partition, time=moment, epoch=epoch)
+        note = b"note" if self.dice.random() < 0.2 else None
+        writer = log.writer("random", partition=partition)
+        writer.append(table, time=moment, epoch=epoch, note=note, wait=True).result()
+        if self.dice.random() < 0.1:
+            writer.note(b"alone", wait=True)
 
     def _time(self) -> datetime | None:
         """Mostly ascending, now and then late, far ahead, or none."""

@@ -55,7 +55,7 @@ def show_store(found: dict[str, Any]) -> None:
 def status_tables(status: Mapping[str, Any]) -> Group:
     """Regions, elements, and rows that were left out, of one status."""
     regions = _table(
-        "region", "mode", "phase", "epoch", "age", "last epoch", "slow", "restore", "resets",
+        "region", "mode", "phase", "epoch", "age", "took", "slow", "restore", "resets",
         title=f"{status['topology']}: {status['state']} ({status['uptime_s']} s)",
     )  # fmt: skip
     said = list(status.get("program_changed", ()))

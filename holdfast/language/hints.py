@@ -59,7 +59,7 @@ STREAM: Mapping[str, str] = {
     "cache": "Nothing to write: every stream may have many readers.",
     "checkpointLocation": _CONSISTENT,
     "count": f"{_NO_END} A number that runs on is aggregate('k', n=hf.count()).",
-    "sum": "Write group_by('k').agg(total=hf.sum('x')); group_by() without keys is over all rows.",
+    "sum": "Write group_by('k').agg(total=hf.sum('x')).",
     **dict.fromkeys(
         ("show", "collect", "take", "head", "first", "tail", "toPandas", "toArrow", "isEmpty"), _NO_END
     ),

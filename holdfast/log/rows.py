@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -56,7 +56,7 @@ def microseconds(time: datetime | float | int) -> int:
     """A moment as µs since 1970. Numbers are seconds; a datetime without a zone is UTC."""
     if isinstance(time, datetime):
         moment = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-        return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     return round(time * 1_000_000)
 
 

@@ -59,6 +59,9 @@ class Frames(Protocol):
     def from_table(self, session: Any, table: pa.Table) -> Any:
         """A table as a DataFrame."""
 
+    def sent(self, session: Any, value: Any) -> Any:
+        """A value that tasks have: sent to each executor once. A handle with `.value`."""
+
     def sql(self, frame: Any, query: str) -> Any:
         """A query over the view `this`."""
 

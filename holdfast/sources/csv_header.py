@@ -41,9 +41,8 @@ def column_order(
 
 
 def refuse_header_as_row(path: str, rules: LineRules, options: dict[str, str], schema: pa.Schema) -> None:
-    """Without header: refuse a first line that is one. Where all columns are text nothing else would tell."""
-    if not all(pa.types.is_string(field.type) for field in schema):
-        return
+    """Without header: refuse a first line that is one. Where all columns are text nothing else would tell; where they are not
+    it would be told as a row that does not fit, or be one of nulls."""
     text = first_line(path, rules)
     if text is not None and [_plain(name) for name in fields_of(text, options)] == [
         *map(_plain, schema.names)

@@ -31,6 +31,7 @@ def example(name: str) -> Any:
 
 
 @pytest.mark.parametrize(("name", "lives"), [("two_programs", 2), ("socket_exactly_once", 1)])
+@pytest.mark.sampled(keep=1)
 def test_a_demonstration_finds_each_row_once(
     name: str, lives: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,6 +42,7 @@ def test_a_demonstration_finds_each_row_once(
     assert "rows lost: 0, doubled or wrong: 0; exactly once" in said
 
 
+@pytest.mark.campaign(seconds=4)
 def test_a_demonstration_notices_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = example("two_programs")
     right = module.expected(300)

@@ -57,6 +57,8 @@ def test_nothing_is_said_of_rows_when_all_are_where_they_belong(
     shown = capsys.readouterr().out
     assert "left out" not in shown
     assert "warning" not in shown
+    heads = ["region", "mode", "phase", "epoch", "age", "took", "slow", "restore", "resets"]
+    assert heads in [line.split() for line in shown.splitlines()], "in one line each"
 
 
 def test_lost_rows_are_shown_for_their_element_and_their_sinks(capsys: pytest.CaptureFixture[str]) -> None:

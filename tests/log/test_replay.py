@@ -70,6 +70,7 @@ KILLS = {
 
 
 @pytest.mark.parametrize("kills", KILLS.values(), ids=KILLS)
+@pytest.mark.sampled(keep=1)
 def test_killed_and_gone_on_with_it_is_the_same(
     golden: tuple[Path, dict[str, list[Any]]], tmp_path: Path, kills: list[str]
 ) -> None:
@@ -151,6 +152,18 @@ def test_sources_that_are_not_replayed(tmp_path: Path) -> None:
     assert len(written(tmp_path / "one", "a")) == 20
     assert sorted(row["n"] for row in written(tmp_path / "one", "b")) == [1, 2]
     assert MemorySink.rows("never") == []
+
+
+def test_logs_of_the_real_run_are_not_written(tmp_path: Path) -> None:
+    make_log(tmp_path / "log", 60)
+    made = hf.Topology("logs")
+    kept = made.source(replay_program.Live(), name="orders").consistent("in")
+    kept = kept.persist("kept", path=tmp_path / "real-kept")
+    windows = kept.aggregate("k", window=hf.tumbling(rows=5), times=hf.count(), name="windows")
+    windows.checkpoint(form=hf.eventual(every=1)).sink(hf.LogSink(tmp_path / "real-windows"), name="out")
+    hf.replay(made, tmp_path / "log", into=tmp_path / "into", format="parquet", engine=LocalEngine(2))
+    assert len(written(tmp_path / "into", "out")) == 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["into", "log"]
 
 
 def test_progress_is_told(golden: tuple[Path, dict[str, list[Any]]]) -> None:

@@ -87,6 +87,18 @@ def test_header_that_would_become_a_row_of_texts_is_refused(tmp_path: Path) -> N
     assert rows_of(source, read_all(source)) == [("ada", "york"), ("Name", "city")]
 
 
+@pytest.mark.parametrize("malformed", ["fail", "drop", "null"])
+def test_header_that_would_become_a_row_that_does_not_fit_is_refused_as_what_it_is(
+    tmp_path: Path, malformed: str
+) -> None:
+    """Told as malformed it would have the wrong cure; as a row of nulls nobody would tell of it."""
+    (tmp_path / "a.csv").write_text("id,name\n1,ada\n")
+    source = opened(tmp_path, "id long, name string", header=False, malformed=malformed)
+    (piece,) = read_all(source)
+    with pytest.raises(InputError, match=r"a\.csv: the first line is a header.*header=True"):
+        source.read_arrow(piece, None)
+
+
 def test_row_that_would_become_the_names_of_columns_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1,ada\n2,bob\n")
     with pytest.raises(InputError, match=r"a\.csv: the first line looks like a row.*header=False"):

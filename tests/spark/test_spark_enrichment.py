@@ -22,6 +22,8 @@ from faults import DRIVER_KILLED, fired
 
 import holdfast as hf
 from holdfast import failpoints
+from holdfast.operators import lookup
+from holdfast.state.columns.key_index import KeyIndex
 from holdfast.testing import compare_rows
 
 pytestmark = pytest.mark.spark
@@ -68,7 +70,13 @@ def failing() -> Iterator[None]:
     assert failpoints.disarm() == {"step.end": 1}, "no step failed"
 
 
-@pytest.mark.usefixtures("failing")
+@pytest.fixture(params=[lookup.LARGEST_JOINED, 0], ids=["joined", "indexed"])
+def small_or_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are met by Spark's own join, or by an index that tasks have."""
+    monkeypatch.setattr(lookup, "LARGEST_JOINED", request.param)
+
+
+@pytest.mark.usefixtures("failing", "small_or_large")
 @pytest.mark.parametrize("how", ["left", "inner"])
 def test_a_dataframe_of_spark_is_looked_up_as_spark_joins_it(on_spark: Any, here: Path, how: str) -> None:
     cities = on_spark.spark.read.parquet(str(here / "cities"))
@@ -94,6 +102,34 @@ def test_a_table_that_is_read_again_is_one_for_each_step(on_spark: Any, here: Pa
     assert met == sorted(met)
     assert len(set(met)) > 3, "it was read again"
     assert len({row["version"] for row in rows[:90]} - {None}) == 1, "the first step has one version"
+
+
+def test_a_large_table_is_indexed_and_sent_once(
+    on_spark: Any, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys of several columns, times among them; rows keep their positions; nothing is made for each step."""
+    monkeypatch.setattr(lookup, "LARGEST_JOINED", 2)
+    made: list[Any] = []
+    monkeypatch.setattr(
+        lookup,
+        "KeyIndex",
+        lambda keys: made.append(KeyIndex(keys)) or made[-1],  # type: ignore[func-returns-value]
+    )
+    chosen = [row for row in inputs() if row["id"] % 3 == 0 and row["k"] is not None]
+    table = pa.Table.from_pylist(
+        [{"key": row["k"], "when": row["at"], "third": row["id"]} for row in chosen],
+        pa.schema([("key", pa.string()), ("when", pa.timestamp("us", tz="UTC")), ("third", pa.int64())]),
+    )
+
+    def build(topology: hf.Topology) -> hf.Stream:
+        found = read(topology, here).lookup(table, {"k": "key", "at": "when"}, how="inner", name="found")
+        return found.aggregate("k", ids=hf.collect("id"), thirds=hf.collect("third"), name="all")
+
+    for row in sorted(on_spark(build).to_pylist(), key=lambda row: len(row["ids"]))[-4:]:
+        wanted = [each["id"] for each in chosen if each["k"] == row["k"]]
+        assert row["ids"] == row["thirds"] == wanted[: len(row["ids"])], "in the order of positions"
+    assert len(row["ids"]) == Counter(each["k"] for each in chosen).most_common(1)[0][1]
+    assert len(made) == 1, "once for all steps"
 
 
 def test_a_function_sees_files_that_come_and_a_dataframe_does_not(on_spark: Any, here: Path) -> None:

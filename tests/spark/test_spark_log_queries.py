@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def filled(path: Path, minutes: int = 20, merged: int = 10) -> hf.Log:
 
 
 @pytest.mark.parametrize("kind", TIMES)
-@pytest.mark.sampled(keep=4)
+@pytest.mark.sampled(keep=2)
 def test_a_frame_has_the_rows_of_a_full_scan_with_a_filter(
     spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +78,18 @@ def test_segments_are_chosen_before_spark_reads_anything(spark: Any, tmp_path: P
         )
         assert numbers(frame) == list(range(30, 120))
         assert log.between(BEGIN + timedelta(days=1), None).inputFiles() == []
+
+
+@pytest.mark.parametrize("kind", ["us UTC", "us", "date"])
+def test_bounds_at_the_ends_of_all_times(spark: Any, tmp_path: Path, kind: str) -> None:
+    made = RandomLog(tmp_path / "log", "ends", kind)
+    made.fill(appends=10)
+    with hf.Log(made.path) as log:
+        log.compact()
+    with hf.Log(made.path) as log:
+        log.compact()
+        expected = scanned(made.path, datetime.min, datetime.max)
+        assert numbers(log.between(datetime.min, datetime.max, spark=spark)) == expected
 
 
 def test_from_a_position_on(spark: Any, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ Engines = Callable[[], Engine]
 class Work:
     """Sizes of the benchmark."""
 
-    step_rows: int = 50_000
+    step_rows: int = 10_000
     steps_min: int = 8
     steps_max: int = 400
     checks_ms: tuple[int, ...] = (2, 10, 20, 100)

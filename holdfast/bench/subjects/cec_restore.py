@@ -19,7 +19,7 @@ from holdfast.checkpoint import manifest
 from holdfast.checkpoint.look.epochs import choose_epoch, choose_region, open_reader
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.job import Job
-from holdfast.runtime.telling.events import WindowsRestored
+from holdfast.runtime.telling.window_events import WindowsRestored
 from holdfast.store.urls import open_store
 
 if TYPE_CHECKING:

@@ -27,7 +27,10 @@ from holdfast.state.columns.arrays import is_number, list_of
 from holdfast.state.columns.hashing import plain
 
 EMITS = ("changes", "each")
-_KEYS = "Give one or more column names: aggregate('word', n=holdfast.count())."
+_KEYS = (
+    "Give one or more column names: aggregate('word', n=holdfast.count()). For all rows together make a key that all of them"
+    " have: with_columns(all='1').aggregate('all', …)."
+)
 
 Aggregates = tuple[tuple[str, str, str | None], ...]
 """What is computed: output column, function, input column or None to count rows."""

@@ -18,7 +18,6 @@ from holdfast.errors import StoreError
 from holdfast.log import place, segments
 from holdfast.log.format import parquet_segment
 from holdfast.log.format.file_bytes import FileBytes
-from holdfast.log.format.frame import Kind
 from holdfast.log.format.parquet_segment import Footer
 from holdfast.log.machines.partition_state import Ranges
 from holdfast.log.machines.reader_machine import Facts
@@ -142,7 +141,7 @@ def _frames(where: SegmentRange, wanted: Wanted) -> Iterator[Bounds]:
             frame = placed.frame
             if frame.position >= where.end:
                 return
-            if frame.kind is Kind.ROWS:
+            if frame.rows:
                 yield Bounds(frame.position, frame.next, frame.t_min, frame.t_max)
 
 

@@ -40,8 +40,8 @@ RESULTS, MARKS, CHECKS = 0, 1, 2
 """Output ports."""
 DUE, END = "due", "end"
 """In `meta`: hashes of windows to be checked; in a replay, where it ends."""
-BEYOND = "_beyond"
-"""In the counts of a replay: more than none if rows came behind the last one to be taken."""
+BEYOND, REPLAYED = "_beyond", "_replayed"
+"""In the counts of a replay: more than none if rows came behind the last one to be taken; how many rows came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,6 @@ class TellingLogic(KeyedLogic):
     def kept_rows(self, arrived: Any, windows: pa.Table, meta: Any, end: End) -> Any:
         """Of what arrived in a replay the rows that windows have to take again; None: there are none."""
         raise NotImplementedError
-
-    def is_beyond(self, arrived: Any, upto: Position) -> bool:
-        """Whether rows arrived that come after a position."""
-        tables = [arrived.rows] if isinstance(arrived, Arrived) else arrived
-        return any(_last(table) > upto for table in tables)
 
     def now(self, meta: Any, wall_us: int) -> int:
         """The time of the input where this is its `meta`."""
@@ -202,7 +197,9 @@ class Replay(KeyedLogic):
         own = {name: value for name, value in meta.items() if name != END} or None
         telling, state = segments[:1], segments[1:]
         nothing = tuple(schema.empty_table() for schema in self.outputs)
-        counts = {BEYOND: int(self.telling.is_beyond(arrived, end.upto))}
+        tables = [arrived.rows] if isinstance(arrived, Arrived) else arrived
+        beyond = any(_last(table) > end.upto for table in tables)
+        counts = {BEYOND: int(beyond), REPLAYED: sum(table.num_rows for table in tables)}
         kept = self.telling.kept_rows(arrived, open_segment(telling[0].path), own, end)
         if kept is None:
             return Applied(segments, nothing, meta, counts)

@@ -30,6 +30,7 @@ from holdfast.runtime.telling.events import (
     ElementPaused,
     GroupSizeChosen,
     RowsLate,
+    RowsLeftOut,
     RowsMalformed,
     RowsTimeless,
 )
@@ -41,7 +42,7 @@ REST_S = 0.05
 SPACE_PROBE_S = 0.5
 LONG_S = 2.0
 """A call into the user's code that takes longer is named in the status."""
-LEFT_OUT: Mapping[str, type[RowsLate | RowsTimeless | RowsMalformed]] = {
+LEFT_OUT: Mapping[str, type[RowsLeftOut]] = {
     "late": RowsLate, TIMELESS: RowsTimeless, "malformed": RowsMalformed,
 }  # fmt: skip
 """What operators and sources count of rows that they leave out → how it is told."""
@@ -119,13 +120,18 @@ class ElementLoop:
     def status(self, now: float) -> dict[str, Any]:
         """For people: figures, and a call into the user's code that does not return."""
         told = self.metrics.as_dict(now)
+        return {**told, "waiting": self.long_call or told["waiting"]}
+
+    @property
+    def long_call(self) -> str:
+        """A call into the user's code that does not return, for people."""
         for run in self.worker.hosted:
             what, age = run.busy(time.monotonic()) or ("", 0.0)
             if age >= LONG_S:
-                told["waiting"] = f"{what} of operator {run.name}, for {age:.0f} s"
-        return told
+                return f"{what} of operator {run.name}, for {age:.0f} s"
+        return ""
 
-    def left_out(self) -> Iterator[RowsLate | RowsTimeless | RowsMalformed | GroupSizeChosen]:
+    def left_out(self) -> Iterator[RowsLeftOut | GroupSizeChosen]:
         """Late, timeless and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
         for run in self.worker.runs.values():
             if isinstance(run, KeyedRun) and run.groups is not None:

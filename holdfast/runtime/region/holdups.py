@@ -7,7 +7,7 @@ not sent the marker is behind. Only those with a reason of their own are named, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holdfast.ids import ConnectionId, ElementName
 from holdfast.protocol.commands import UnderWay
@@ -31,6 +31,8 @@ class ElementFacts:
     """Operators that may not be checkpointed yet."""
     doing: str = ""
     """For people: what its thread does."""
+    call: str = ""
+    """For people: a call into the user's code that does not return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def holdups(under_way: UnderWay, facts: Mapping[ElementName, ElementFacts]) -> l
         known = facts[name]
         found = _own_reason(name, known, name in under_way.asked)
         if found is not None:
-            own.append(found)
+            own.append(replace(found, what=f"{found.what}; it is in {known.call}") if known.call else found)
         elif known.inputs and known.phase is not ElementPhase.HELD:
             waiting.append(Holdup(name, "the marker has not come", tuple(sorted(known.inputs))))
     return own or waiting

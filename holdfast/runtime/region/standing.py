@@ -72,6 +72,7 @@ def _facts(life: RegionLife, under_way: UnderWay) -> ElementFacts:
         {id: sum(batch.rows for batch in batches) for id, batches in found.items() if batches is not None},
         tuple(map(str, life.care.unready)),
         life.loop.metrics.waiting,
+        life.loop.long_call,
     )
 
 

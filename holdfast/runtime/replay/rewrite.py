@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from holdfast.errors import ConfigError
 from holdfast.ids import OperatorName
+from holdfast.language.checkpoint_form import CheckpointForm
 from holdfast.language.connectors import Sink, Source
 from holdfast.language.graph import (
     Annotations,
@@ -85,14 +86,20 @@ def _rewritten(
         named=True,
         annotations=Annotations(
             consistent=settings if begins else None,
-            checkpoint_form=marks.checkpoint_form,
+            checkpoint_form=_form(marks.checkpoint_form),
             isolated=marks.isolated,
         ),
     )
 
 
+def _form(form: CheckpointForm | None) -> CheckpointForm | None:
+    """Eventual checkpoints lie in the log of a sink, and here there is none."""
+    return None if form is not None and form.kind == "eventual" else form
+
+
 def _rewired(port: InputPort, passed: Mapping[OperatorName, StreamRef]) -> InputPort:
-    """`.replayable()` and `.persist()` have nothing to do where all can be read again: who reads them reads what they read."""
+    """`.replayable()` has nothing to do where all can be read again, and the log of `.persist()` is the real run's: who reads them reads
+    what they read."""
 
     def real(stream: StreamRef) -> StreamRef:
         while stream.operator in passed:

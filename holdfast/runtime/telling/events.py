@@ -15,6 +15,7 @@ from holdfast.runtime.telling.loss_events import BudgetResumed as BudgetResumed
 from holdfast.runtime.telling.loss_events import ElementParked as ElementParked
 from holdfast.runtime.telling.loss_events import ElementResumed as ElementResumed
 from holdfast.runtime.telling.row_events import RowsLate as RowsLate
+from holdfast.runtime.telling.row_events import RowsLeftOut as RowsLeftOut
 from holdfast.runtime.telling.row_events import RowsLost as RowsLost
 from holdfast.runtime.telling.row_events import RowsMalformed as RowsMalformed
 from holdfast.runtime.telling.row_events import RowsRepeated as RowsRepeated
@@ -25,6 +26,7 @@ from holdfast.runtime.telling.run_event import RunEvent as RunEvent
 from holdfast.runtime.telling.timing_events import EpochDecided as EpochDecided
 from holdfast.runtime.telling.timing_events import StateSizes as StateSizes
 from holdfast.runtime.telling.timing_events import TimingProfiled as TimingProfiled
+from holdfast.runtime.telling.window_events import WindowsRestored as WindowsRestored
 
 # --- the run ------------------------------------------------------------------------------------------------------------
 
@@ -313,17 +315,6 @@ class OperatorCheckpointed(RunEvent):
     kind: ClassVar[str] = "operator.checkpoint"
     operator: str
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class WindowsRestored(RunEvent):
-    """An operator went back to what its output log tells: so many windows, read from so many bytes of records, and rows replayed."""
-
-    kind: ClassVar[str] = "operator.windows_restored"
-    operator: str
-    windows: int
-    bytes: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)

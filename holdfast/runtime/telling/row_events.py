@@ -33,36 +33,32 @@ class RowsRepeated(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RowsLate(RunEvent):
-    """Rows that came too late for their windows. `rows` since the event before, `total` since the initial state."""
+class RowsLeftOut(RunEvent):
+    """Rows that are not where they belong. `rows` since the event before, `total` since the initial state."""
+
+    kind: ClassVar[str] = "rows.left_out"
+    element: str
+    operator: str
+    rows: int
+    total: int
+
+
+class RowsLate(RowsLeftOut):
+    """They came too late for their windows."""
 
     kind: ClassVar[str] = "rows.late"
-    element: str
-    operator: str
-    rows: int
-    total: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowsTimeless(RunEvent):
-    """Rows without an event time, which belong to no window and have no place in an order. `rows`, `total` as for late rows."""
+class RowsTimeless(RowsLeftOut):
+    """They have no event time, belong to no window and have no place in an order."""
 
     kind: ClassVar[str] = "rows.without_time"
-    element: str
-    operator: str
-    rows: int
-    total: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowsMalformed(RunEvent):
-    """Rows that a source could not read and left out. `rows`, `total` as for late rows."""
+class RowsMalformed(RowsLeftOut):
+    """A source could not read them."""
 
     kind: ClassVar[str] = "rows.malformed"
-    element: str
-    operator: str
-    rows: int
-    total: int
 
 
 @dataclass(frozen=True, slots=True)

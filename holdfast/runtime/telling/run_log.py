@@ -41,7 +41,7 @@ class RunLog:
             level, text, about = line
             if isinstance(event, e.EpochPublished):
                 level = INFO if self._due[event.kind, event.region].due() else DEBUG
-            elif isinstance(event, e.RowsLate | e.RowsTimeless | e.RowsMalformed):
+            elif isinstance(event, e.RowsLeftOut):
                 level = level if self._due[event.kind, event.operator].due() else DEBUG
             logger = logging.getLogger(f"holdfast.{logger_of(event)}")
             logger.log(level, text, *about, extra={"event": event})
@@ -94,6 +94,9 @@ def line_of(event: e.RunEvent) -> Line | None:
             return WARNING, text, (event.operator, event.rows, event.total)
         case e.RowsMalformed():
             text = "source %r leaves out %s malformed rows, %s in all"
+            return WARNING, text, (event.operator, event.rows, event.total)
+        case e.RowsLeftOut():
+            text = "operator %r leaves out %s rows, %s in all"
             return WARNING, text, (event.operator, event.rows, event.total)
         case e.AttributesFilled(operator, attributes):
             text = "operator %r: the stored state has no %s; it begins as in a fresh instance"
@@ -190,6 +193,9 @@ def _line_of_element(event: e.RunEvent) -> Line | None:
             return INFO, "the stream of operator %r flows again, its loss budget is whole", (operator,)
         case e.OperatorCheckpointed(operator, number):
             return DEBUG, "operator %r stored its checkpoint %s", (operator, number)
+        case e.WindowsRestored(operator, windows, read, rows):
+            text = "operator %r has %s open windows again, from %s bytes of records and %s rows replayed"
+            return INFO, text, (operator, windows, read, rows)
         case e.GroupSizeChosen(operator, rows):
             return INFO, "operator %r keeps its window in groups of %s rows from now on", (operator, rows)
         case e.OperatorCheckpointFailed(operator, reason):

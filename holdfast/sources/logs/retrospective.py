@@ -28,7 +28,7 @@ from holdfast.sources.logs.positions import Positions, PositionsReader, schema_o
 from holdfast.sources.schemas import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 PART_ROWS = 250_000
 """A task reads about so many."""
@@ -82,46 +82,33 @@ def _frame(selection: Selection, session: SparkSession) -> DataFrame:
 
 
 def _by_spark(session: SparkSession, selection: Selection, paths: Sequence[str]) -> DataFrame:
-    from pyspark.sql import functions as F
-
     facts = selection.facts
     schema = schema_of(facts.schema)
     stored = schema if facts.time is not None else schema.append(pa.field(TIME_COLUMN, TIME_TYPE))
     held = held_files.hold(facts.root, paths)
     reader = session.read.schema(spark_schema(stored)).options(**OPTIONS)
     rows = reader.parquet(*(f"file://{path}" for path in held))
-    condition = _condition(facts, selection.wanted)
-    chosen = rows if condition is None else rows.filter(condition)
-    return chosen.select(*(F.col(_quoted(name)) for name in schema.names))
+    condition = condition_of(facts, selection.wanted)
+    chosen = rows.filter(condition) if condition else rows
+    return chosen if facts.time is not None else chosen.drop(TIME_COLUMN)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _condition(facts: LogFacts, wanted: Wanted) -> Column | None:
-    """The wanted times, as a condition on the column that has them."""
-    from pyspark.sql import functions as F
-
-    column = F.col(_quoted(facts.time or TIME_COLUMN))
+def condition_of(facts: LogFacts, wanted: Wanted) -> str:
+    """The wanted times, as a condition on the column that has them; "": all are."""
+    column = "`" + (facts.time or TIME_COLUMN).replace("`", "``") + "`"
     kind = TIME_TYPE if facts.time is None else facts.schema.field(facts.time).type
-    conditions = []
-    if wanted.since is not None:
-        conditions.append(column >= _literal(kind, wanted.since))
-    if wanted.until is not None:
-        conditions.append(column < _literal(kind, wanted.until))
-    return reduce(lambda a, b: a & b, conditions) if conditions else None
+    bounds = ((">=", wanted.since), ("<", wanted.until))
+    return " and ".join(f"{column} {sign} {_literal(kind, at)}" for sign, at in bounds if at is not None)
 
 
-def _literal(kind: pa.DataType, time: int) -> Column:
-    from pyspark.sql import functions as F
-
+def _literal(kind: pa.DataType, time: int) -> str:
+    """A moment in SQL, as a value of the column's type."""
     if pa.types.is_date(kind):  # a day is its first moment: the first one that is not before
-        return F.lit(_EPOCH.date() + timedelta(days=-(-time // _DAY)))
+        return f"date_from_unix_date({-(-time // _DAY)})"
     if kind.tz is not None:
-        return F.timestamp_micros(F.lit(time))
+        return f"timestamp_micros({time})"
     moment = (_EPOCH + timedelta(microseconds=time)).replace(tzinfo=None)
-    return F.expr(f"timestamp_ntz'{moment.isoformat(sep=' ')}'")
+    return f"timestamp_ntz'{moment.isoformat(sep=' ')}'"
 
 
 def _reads_alike(facts: LogFacts, chosen: Chosen) -> bool:

@@ -37,8 +37,8 @@ def rows_of(seed: int, count: int, keys: int) -> list[Row]:
 def test_windows_over_rows_survive_any_kill(extent: Extent, pace: Pace) -> None:
     cases = [(seed, shape) for seed in range(60) for shape in COUNTS]
     found = 0
-    for seed, (size, every) in extent.of(cases, 1, per=lambda case: case[1]):
-        rows = rows_of(seed, 300, random.Random(seed).choice((1, 3, 40)))
+    for seed, (size, every) in extent.of(cases, 3):
+        rows = rows_of(seed, 200, random.Random(seed).choice((1, 3, 40)))
         log, restores = run_with_kills(counted(size, every), rows, pace, seed)
         found += restores
         assert told(log, False) == naive_counted(rows, size, every), f"seed {seed}, {size=}, {every=}"
@@ -49,8 +49,8 @@ def test_windows_over_rows_survive_any_kill(extent: Extent, pace: Pace) -> None:
 def test_windows_over_time_survive_any_kill(extent: Extent, pace: Pace) -> None:
     cases = [(seed, shape) for seed in range(60) for shape in TIMES]
     found = 0
-    for seed, (size, slide, delay) in extent.of(cases, 1, per=lambda case: case[1]):
-        rows = rows_of(seed, 300, random.Random(seed).choice((1, 3, 20)))
+    for seed, (size, slide, delay) in extent.of(cases, 3):
+        rows = rows_of(seed, 200, random.Random(seed).choice((1, 3, 20)))
         log, restores = run_with_kills(timed(size, slide, delay), rows, pace, seed)
         found += restores
         assert told(log, True) == naive_timed(rows, size, slide, delay), (

@@ -49,6 +49,7 @@ EARLIER: list[tuple[str, dict[str, Any], object]] = [
 def example(kind: str) -> e.RunEvent:
     """An event of a kind with a value in every field."""
     values = {"str": "x", "int": 3, "float": 0.5, "tuple[str, ...]": ("a", "b"), "tuple[int, ...]": (1, 2)}
+    values["bool"] = True
     values["Mapping[str, Any]"] = {"state": "ended"}
     values["Mapping[str, float]"] = {"1000": 0.5}
     values["Mapping[str, str]"] = {"orders": "epoch 3"}

@@ -25,6 +25,8 @@ def under_way(*silent: ElementName, asked: tuple[ElementName, ...] = (A,)) -> Un
     (replace(RUNNING, doing="step"), Holdup(A, "it has not begun: step")),
     (replace(ALIGNING, doing="step"), Holdup(A, "it drains: step")),
     (replace(RUNNING, storing=True), Holdup(A, "its state is on its way into the store")),
+    (replace(RUNNING, storing=True, call="process() of operator slow, for 7 s"),
+     Holdup(A, "its state is on its way into the store; it is in process() of operator slow, for 7 s")),
     (replace(RUNNING, phase=ElementPhase.READYING, unready=("zip",)),
      Holdup(A, "operators may not be checkpointed yet", operators=("zip",))),
     (replace(RUNNING, phase=ElementPhase.BROKEN), Holdup(A, "it has no state: it failed, or is being restored")),

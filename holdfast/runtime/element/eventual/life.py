@@ -23,8 +23,9 @@ from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.failures import check_engine, gave_up, is_fatal, is_no_space, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.keyed_run import KeyedRun
-from holdfast.runtime.telling.events import ElementFailed, ElementGaveUp, ElementPaused, WindowsRestored
+from holdfast.runtime.telling.events import ElementFailed, ElementGaveUp, ElementPaused
 from holdfast.runtime.telling.feed import Announce
+from holdfast.runtime.telling.window_events import WindowsRestored
 from holdfast.sinks.log_sink import LogSink
 
 FAILURES_MAX = 5

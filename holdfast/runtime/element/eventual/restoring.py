@@ -8,7 +8,7 @@ from collections.abc import Callable
 from holdfast.failpoints import fp
 from holdfast.ids import INITIAL_EPOCH
 from holdfast.language.graph import Operator
-from holdfast.operators.aggregates.eventual import BEYOND, END, End, Replay
+from holdfast.operators.aggregates.eventual import BEYOND, END, REPLAYED, End, Replay
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.element.evaluation import Evaluation, Work
@@ -35,8 +35,8 @@ class Restore:
         assert isinstance(run, KeyedRun)
         self._run = run
         self.windows: int | None = None
-        """How many the last restore found; None: the log was new. With it, what that cost: replayed rows as far as the source knows
-        them."""
+        """How many the last restore found; None: the log was new. With it, what that cost: replayed rows are those that reached the
+        operator."""
         self.bytes_read = 0
         self.rows_replayed = 0
 
@@ -51,6 +51,7 @@ class Restore:
         self.bytes_read, self.rows_replayed = (0 if found is None else found.bytes), 0
         self.windows = None if found is None else found.newest.n_open
         self._run.restore(INITIAL_EPOCH, None, None)
+        self._source.dry = False
         if found is None:
             self._source.go_to((None, False))
             self._recording.begin(self._source.source.snapshot())
@@ -89,10 +90,10 @@ class Restore:
             piece = source.next_slice()
             if piece is None:
                 break
-            self.rows_replayed += piece.rows or 0
             state = self._replay_step(Work({self._source.name: piece}), state)
             self._run.advance(state)
             source.processed(piece)
+        self.rows_replayed = state.counts.get(REPLAYED, 0)
         return state
 
     def _replay_step(self, work: Work, state: KeyedState) -> KeyedState:

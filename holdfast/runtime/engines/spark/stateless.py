@@ -104,6 +104,9 @@ class SparkFrames:
     def from_table(self, session: SparkSession, table: pa.Table) -> DataFrame:
         return session.createDataFrame(table, spark_schema(table.schema))
 
+    def sent(self, session: SparkSession, value: Any) -> Any:
+        return session.sparkContext.broadcast(value)
+
     def sql(self, frame: DataFrame, query: str) -> DataFrame:
         # The plan is resolved at once, so the view may go as soon as the query is parsed; the name is shared by all
         # threads of the session, hence the lock.
