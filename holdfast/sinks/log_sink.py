@@ -105,7 +105,12 @@ class LogSink(StagedSink):
             return self._writer
 
     def _at_path(self, **settings: Any) -> Log:
-        return Log(self._path, time=self._time, take_over=self.is_staged, **self._limits, **settings)
+        return Log(self._path, time=self._time, take_over=self._takes_over, **self._limits, **settings)
+
+    @property
+    def _takes_over(self) -> bool:
+        """Whether a writer that seems to live is replaced: who owns the store is known then."""
+        return self.is_staged
 
     @property
     def _origin(self) -> Origin:

@@ -25,7 +25,7 @@ from holdfast.cli.main import run_command
 from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
-from holdfast.errors import ConfigError, HoldfastError, MismatchError, StoreError, TopologyError
+from holdfast.errors import ConfigError, FencedError, HoldfastError, MismatchError, StoreError, TopologyError
 from holdfast.log.log import MEMORY_BYTES
 from holdfast.runtime.engines.local import LocalEngine
 from holdfast.testing import MemorySink, run_local, submit_local
@@ -460,6 +460,22 @@ def test_without_any_store_a_log_is_enough_to_go_on(tmp_path: Path) -> None:
     with pytest.raises(MismatchError, match="'other' is new and source 'numbers'"):
         run_local(renamed)
     assert numbers(tmp_path / "log") == list(range(60))
+
+
+def test_a_run_that_owns_the_store_replaces_a_writer_that_does_not_know_it_yet(tmp_path: Path) -> None:
+    def run(rows: int) -> None:
+        made = hf.Topology("t")
+        source(made, rows).persist("middle", keep="1 day").sink(MemorySink("replaced"), name="x")
+        run_local(made, store=f"file:{tmp_path}/store")
+
+    run(30)
+    old = hf.Log(tmp_path / "store/logs/middle")
+    old.owner()
+    run(60)
+    with pytest.raises(FencedError):
+        old.append([{"n": -1}])
+    assert numbers(tmp_path / "store/logs/middle") == list(range(60))
+    MemorySink.clear("replaced")
 
 
 # --- who holds the log ---

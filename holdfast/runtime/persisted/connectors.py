@@ -107,6 +107,10 @@ class PersistSink(LogSink):
         return opened
 
     @property
+    def _takes_over(self) -> bool:
+        return self.is_staged or int(self._run.token) > 0
+
+    @property
     def _origin(self) -> Origin:
         return Origin(self._run.topology, self._shared.name)
 
@@ -138,12 +142,14 @@ class PersistSink(LogSink):
         """With the rows of the next step the log has where the sources are behind them."""
         self.note = SOURCES + codec.encode(dict(seats))
 
-    def noted_sources(self) -> dict[OperatorName, Any]:
+    def noted_sources(self, own: bool = False) -> dict[OperatorName, Any]:
         """Where the sources are behind the last rows. Empty: the log does not tell; rows may have come from a program that was another
-        then."""
+        then. `own`: nobody else writes it from now on, a run that was replaced and does not know it least of all."""
         if self._shared.path is None or not self._opened.exists:
             return {}
         self._refuse_others()
+        if own:
+            self._opened.owner()
         found = next(iter(self._opened.notes(self._run.sink)), None)
         is_last = found is not None and found.sequence == self._opened.last_sequence(self._run.sink)
         if found is None or not is_last or not found.payload.startswith(SOURCES):

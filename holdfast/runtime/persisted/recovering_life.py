@@ -41,7 +41,7 @@ class RecoveringLife(AloneLife):
         return run.sink
 
     def _look_up(self) -> dict[OperatorName, Any]:
-        noted = self._sink.noted_sources()
+        noted = self._sink.noted_sources(own=True)
         here = {run.name for run in self._loop.worker.sources}
         gone, new = sorted(set(noted) - here), sorted(here - set(noted))
         if noted and gone and new:
