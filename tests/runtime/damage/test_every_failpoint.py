@@ -36,8 +36,9 @@ AT_ONCE = 2
 WHEN_STARTED = ("lease.acquire", "lease.acquired", "reset.choose_epoch")
 """Hit once per process, before anything runs: the fault fires in a second life, and again in a third one."""
 IN_RESET = tuple(name for name in NAMES if name.startswith("reset.") and name not in WHEN_STARTED)
-OF_LOGS = tuple(name for name in NAMES if name.startswith("log."))
-"""Persistent streams: tests/log/test_log_survives_kills.py."""
+OF_LOGS = tuple(name for name in NAMES if name.startswith(("log.", "persist.", "replay.", "eventual.")))
+"""Persistent streams: tests/log (test_log_survives_kills.py, test_persist_survives_kills.py, test_replay*.py), and
+tests/runtime/eventual."""
 ORDINARY = tuple(name for name in NAMES if name not in (*WHEN_STARTED, *IN_RESET, *OF_LOGS))
 NEVER: dict[str, str] = {
     "savepoint.name": "nobody asks for a savepoint",
