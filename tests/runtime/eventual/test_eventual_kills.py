@@ -75,6 +75,13 @@ def test_killed_at_any_failpoint(extent: Extent, tmp_path: Path, golden: dict[st
         assert eventual_program.results(here) == golden[what], (what, point)
 
 
+def test_killed_when_the_log_was_told_what_to_keep(tmp_path: Path, golden: dict[str, Counter[Any]]) -> None:
+    """Before the first record is written."""
+    eventual_program.fill(tmp_path)
+    killed_and_finished(PROGRAM, tmp_path, ["eventual.pinned=kill@1"], "rows")
+    assert eventual_program.results(tmp_path) == golden["rows"]
+
+
 @pytest.mark.campaign(seconds=10)
 @pytest.mark.parametrize("what", WHATS)
 def test_killed_by_the_clock(tmp_path: Path, golden: dict[str, Counter[Any]], what: str) -> None:
