@@ -38,6 +38,8 @@ SAID_OTHERWISE = {
     "may_lose": "an annotation",
     "checkpoint": "an annotation",
     "replayable": "a start of a region, with tests of its own",
+    "persist": "a log between two graphs: tests/log/test_persist*.py",
+    "preserve": "a log behind sources that cannot replay: tests/log/test_preserved.py",
     "event_time": "all inputs have it here",
     "sink": "all outputs have it here",
     "barrier": "another name of zip",
