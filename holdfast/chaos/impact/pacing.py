@@ -101,4 +101,6 @@ def _is_at_rest(loop: ElementLoop) -> bool:
     """It has nothing to do, or waits for those who do."""
     if loop.finished:
         return True
+    if loop.life.is_storing:
+        return False
     return loop.resting and (not loop.life.may_step or all(each.empty for each in loop.ends.inputs.values()))

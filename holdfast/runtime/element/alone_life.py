@@ -139,6 +139,10 @@ class AloneLife(OutsideLife):
         known = self._books.ledger.positions
         return known[name].state if name in known else None
 
+    @property
+    def is_storing(self) -> bool:
+        return self.machine.may_step and self._own.is_busy
+
     def turn(self) -> bool:
         is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
         if self._draining and (self.is_parked or (is_running and self._loop.worker.sources_are_finished())):

@@ -72,6 +72,11 @@ class Life(ABC):
         """Run `plan`, which asks sources what they have; None if that failed and was dealt with."""
         return plan()
 
+    @property
+    def is_storing(self) -> bool:
+        """A checkpoint of its own is due or on its way. Any thread may ask."""
+        return False
+
     @abstractmethod
     def rest(self) -> None:
         """There is nothing to do; called before the thread waits."""

@@ -94,6 +94,11 @@ class OwnCheckpoints:
         dues = [Due(name, every, self._due.get(name, 0.0)) for name, every in self._every.items()]
         return tuple(n for n in by_priority(dues, self._clock.monotonic()) if self._is_at_a_point(n))
 
+    @property
+    def is_busy(self) -> bool:
+        """A checkpoint should be taken now, or is on its way. For those who stop the clock until it is stored; any thread may ask."""
+        return self._under_way is not None or bool(self.due())
+
     def _is_at_a_point(self, name: OperatorName) -> bool:
         run = self.runs[name]
         return not isinstance(run, HostedRun) or not run.is_conditional or run.may_checkpoint()
