@@ -38,6 +38,7 @@ def run_to_the_end(app: App, here: Path, spark: Any) -> dict[str, Any]:
     return status
 
 
+@pytest.mark.campaign(seconds=20)
 @pytest.mark.sampled(keep=1)  # all of them come to their end after a kill, too
 @EACH
 def test_without_failures_the_result_is_the_reference(app: App, tmp_path: Path, spark: Any) -> None:

@@ -74,6 +74,7 @@ def results(here: Path) -> Counter[Any]:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", ["rows", "time"])
 def test_files_filters_and_failures(spark: Any, tmp_path: Path, shuffled: bool, what: str) -> None:
     golden, here = tmp_path / "golden", tmp_path / "here"

@@ -17,11 +17,11 @@ from holdfast.testing import compare_rows
 FAILURES = "step.end=raise@4;ckpt.op.put=raise@2;sink.commit.begin=raise@1"
 
 
-@pytest.mark.campaign(seconds=50)
+@pytest.mark.campaign(seconds=60)
 def test_failures_change_no_result(spark: Any, tmp_path: Path, extent: Extent) -> None:
     chosen = [one for verb in sorted(generated.SPARK) for one in generated.configurations(verb)]
     assert len(chosen) >= len(generated.SPARK)
-    chosen = extent.of(chosen, keep=2, per=lambda one: one.verb)
+    chosen = extent.of(chosen, keep=1, per=lambda one: one.verb)
     golden, here = tmp_path / "golden", tmp_path / "failing"
     generated.topology(chosen, str(golden)).run(spark, store=f"file:{golden}/store", until="available")
     arm(FAILURES)

@@ -64,7 +64,7 @@ def pairs() -> list[tuple[Row, int | None]]:
     return found
 
 
-@pytest.mark.sampled(per=["cut"])
+@pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("cut", CUTS)
 def test_windows_and_keyed_operators_see_all_pairs(cut: tuple[int, int], apart: bool, tmp_path: Path) -> None:
