@@ -46,8 +46,9 @@ class PersistedStreams:
             if left:
                 where = "goes through another log now" if name in now else "is not persisted any more"
                 raise MismatchError(
-                    f"the stream {name!r} {where}, and {left} rows in the log {path} were not read.",
-                    cure=f'Run it once more with .persist("{name}") as it was until they are, or remove that log to go on without them.',
+                    f"the stream {name!r} {where}, and {left} rows in the log {path} are still held: nobody has read them, or epochs that are"
+                    " kept would read them again.",
+                    cure=f'Run it once more with .persist("{name}") as it was; with a new store the stream may go another way.',
                 )
 
     def noted(self) -> dict[OperatorName, KnownPosition]:
