@@ -55,7 +55,7 @@ def draw(lives: list[Life], region: str, out: Path) -> None:
     try:
         import matplotlib
     except ImportError as error:
-        raise ConfigError("pictures need matplotlib.", cure="pip install matplotlib") from error
+        raise ConfigError("pictures need matplotlib.", cure="pip install 'holdfast[plots]'") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -39,7 +39,8 @@ def open_store(where: str | Path | Store) -> Store:
             return open_redis(where)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"this kind of store needs the package {error.name!r}.", cure=f"pip install {error.name}"
+            f"this kind of store needs the package {error.name!r}.",
+            cure="pip install 'holdfast[redis]'" if error.name == "redis" else f"pip install {error.name}",
         ) from error
     if scheme == "memory":
         return _in_memory(rest)

@@ -40,7 +40,7 @@ def drawing() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise ConfigError("pictures need matplotlib.", cure="pip install matplotlib") from error
+        raise ConfigError("pictures need matplotlib.", cure="pip install 'holdfast[plots]'") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

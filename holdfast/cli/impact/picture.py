@@ -22,7 +22,7 @@ def draw(result: Mapping[str, Any], out: Path) -> None:
     try:
         import matplotlib
     except ImportError as error:
-        raise ConfigError("pictures need matplotlib.", cure="pip install matplotlib") from error
+        raise ConfigError("pictures need matplotlib.", cure="pip install 'holdfast[plots]'") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
