@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["sampling", "told_tables", "chaos_table", "eager_workers", "fast_places", "postgres_server"]
+pytest_plugins = [
+    "sampling",
+    "long_tests",
+    "told_tables",
+    "chaos_table",
+    "eager_workers",
+    "fast_places",
+    "postgres_server",
+]
 
 SESSION = {
     "spark.ui.enabled": "false",

@@ -2,8 +2,8 @@
 
 Four ways to say so. A test with a long list of cases takes the fixture `extent` and runs what `extent.of(cases)` gives. A
 test that is parametrised has the marker `sampled`: of its cases `keep` are drawn, or with `per` that many for each value of
-those parameters. A test of properties has `examples(count)` instead of hypothesis' own settings, and half as many in `make test`. A `campaign` is a long test, mostly with processes of
-its own that are killed: of all of them `make test` draws as many as fit into CAMPAIGNS_S. Every run draws anew and prints its seed; HOLDFAST_SAMPLE=n repeats the draws of an earlier one.
+those parameters. A test of properties has `examples(count)` instead of hypothesis' own settings, and half as many in `make test`. What takes long
+(`long_tests.py`) is drawn, too. Every run draws anew and prints its seed; HOLDFAST_SAMPLE=n repeats the draws of an earlier one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import random
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,8 +19,6 @@ import pytest
 from hypothesis import settings
 
 SEED = "HOLDFAST_SAMPLE"
-CAMPAIGNS_S = 90
-"""What `make test` spends on campaigns, in seconds of one process."""
 
 Case = TypeVar("Case")
 
@@ -108,32 +106,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, item in enumerate(cases):
             if number not in drawn:
                 item.add_marker(pytest.mark.chaos)
-    if not ASKED.everything:
-        leave_campaigns(items)
-
-
-def leave_campaigns(items: list[pytest.Item]) -> None:
-    """Those that were not drawn are chaos tests."""
-    campaigns: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("campaign") is not None:
-            campaigns[item.nodeid.partition("[")[0]].append(item)
-    seconds = {
-        name: cases[0].get_closest_marker("campaign").kwargs["seconds"] for name, cases in campaigns.items()
-    }
-    drawn = drawn_campaigns(seconds)
-    for name, cases in campaigns.items():
-        if name not in drawn:
-            for item in cases:
-                item.add_marker(pytest.mark.chaos)
-
-
-def drawn_campaigns(seconds: Mapping[str, float]) -> set[str]:
-    """In a random order, each that still fits."""
-    left, drawn = float(CAMPAIGNS_S), set()
-    names = sorted(seconds)
-    for number in draw("campaigns", None, range(len(names)), len(names)):
-        if seconds[names[number]] <= left:
-            left -= seconds[names[number]]
-            drawn.add(names[number])
-    return drawn

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from chaos_table import FAULTS, Table, passed, read_cases
-from sampling import CAMPAIGNS_S, SEED, Extent, drawn_campaigns
+from long_tests import DRAWN_S, drawn_tests, merged
+from sampling import SEED, Extent
 
 HERE = Path(__file__).parent
 CASES = [(name, action) for name in "abcdefgh" for action in ("kill", "raise", "stop")]
@@ -56,19 +57,46 @@ def test_a_case_that_is_not_drawn_is_a_chaos_test(chaos: bool) -> None:
     assert len(found) == (33 if chaos else 11)
 
 
-def test_campaigns_that_fit_into_their_time_are_drawn_and_each_comes_in_some_run(
+def test_long_tests_that_fit_are_drawn_from_every_file_and_each_comes_in_some_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seconds = {f"campaign {n}": 20.0 + 5 * n for n in range(12)}
+    seconds = {f"file{n % 9}.py::test_{n}": 5.0 + 2 * n for n in range(30)}
     ever: set[str] = set()
     for seed in range(100):
         monkeypatch.setenv(SEED, str(seed))
-        drawn = drawn_campaigns(seconds)
-        assert sum(seconds[name] for name in drawn) <= CAMPAIGNS_S
-        assert all(CAMPAIGNS_S - sum(seconds[d] for d in drawn) < seconds[n] for n in set(seconds) - drawn)
-        assert drawn == drawn_campaigns(seconds)
+        drawn = drawn_tests(seconds)
+        left = DRAWN_S - sum(seconds[name] for name in drawn)
+        assert left >= 0
+        assert all(left < seconds[name] for name in set(seconds) - drawn)
+        assert len({name.partition("::")[0] for name in drawn}) == 9
+        assert drawn == drawn_tests(seconds)
         ever |= drawn
     assert ever == set(seconds)
+
+
+def test_what_was_measured_is_known_until_it_is_measured_again() -> None:
+    known = {"a": 5.0, "b": 4.0, "gone quick": 9.0}
+    assert merged(known, {"a": 7.04, "gone quick": 1.0, "new": 3.0}) == {"a": 7.0, "b": 4.0, "new": 3.0}
+
+
+@pytest.mark.parametrize("chaos", [False, True])
+def test_a_long_test_that_is_not_drawn_is_a_chaos_test(chaos: bool, tmp_path: Path) -> None:
+    (tmp_path / "test_long.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_one(n): pass\n"
+        "@pytest.mark.always\ndef test_two(): pass\ndef test_three(): pass\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n chaos\n always\n sampled\n")
+    (tmp_path / "narrow.py").write_text(
+        "import long_tests\nlong_tests.DRAWN_S = 3\n"
+        "long_tests.read = lambda: {'test_long.py::test_one': 4, 'test_long.py::test_two': 4}\n"
+    )
+    plugins = [word for name in ("narrow", "sampling", "long_tests") for word in ("-p", name)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, "-q", "--collect-only", "-m", "chaos" if chaos else "not chaos", "test_long.py"],
+        env={**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{tmp_path}"}, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = re.findall(r"::(test_\w+)", done.stdout)
+    assert found == (["test_one", "test_one"] if chaos else ["test_two", "test_three"])
 
 
 def report(node: str, when: Any, outcome: Any = "passed", **faults: int) -> pytest.TestReport:

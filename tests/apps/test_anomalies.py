@@ -30,7 +30,6 @@ def live(here: Path, failpoint: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.campaign(seconds=14)
 def test_the_scores_of_all_series_are_the_published_ones(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     assert len(all_series()) == 9
@@ -41,7 +40,6 @@ def test_the_scores_of_all_series_are_the_published_ones(tmp_path: Path) -> None
     APPS["anomalies"].check(tmp_path, True)
 
 
-@pytest.mark.campaign(seconds=10)
 def test_with_kills_the_scores_are_the_published_ones(tmp_path: Path) -> None:
     app = APPS["anomalies"]
     here = place(tmp_path, app)

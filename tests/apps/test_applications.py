@@ -38,7 +38,6 @@ def run_to_the_end(app: App, here: Path, spark: Any) -> dict[str, Any]:
     return status
 
 
-@pytest.mark.campaign(seconds=20)
 @pytest.mark.sampled(keep=1)  # all of them come to their end after a kill, too
 @EACH
 def test_without_failures_the_result_is_the_reference(app: App, tmp_path: Path, spark: Any) -> None:
@@ -80,7 +79,6 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.campaign(seconds=46)
 @pytest.mark.sampled(keep=2)
 @EACH
 def test_after_a_kill_in_the_middle_the_result_is_the_reference(app: App, killed: Path, spark: Any) -> None:

@@ -72,7 +72,6 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.campaign(seconds=18)
 @pytest.mark.sampled(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_an_epoch_stores_little_more_than_one_of_an_oracle(name: str, tmp_path: Path) -> None:

@@ -88,7 +88,6 @@ def written(here: Path, name: str) -> list[Row]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-@pytest.mark.campaign(seconds=45)
 def test_killed_in_the_middle_it_gives_what_a_loop_over_all_rows_gives(tmp_path: Path) -> None:
     clicks, orders = prepare(tmp_path)
     store, tag = tmp_path / "store", processes.new_tag("clickshop")

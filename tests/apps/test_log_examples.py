@@ -42,7 +42,6 @@ def test_a_demonstration_finds_each_row_once(
     assert "rows lost: 0, doubled or wrong: 0; exactly once" in said
 
 
-@pytest.mark.campaign(seconds=4)
 def test_a_demonstration_notices_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = example("two_programs")
     right = module.expected(300)
@@ -90,7 +89,7 @@ def test_a_dashboard_of_a_day_is_what_a_loop_over_the_files_gives(spark: Any, tm
         assert row["delay"] == (None if late is None else pytest.approx(late, abs=0.051))
     assert sum(row["cancelled"] for row in found) > 100, "it was the day of the blizzard"
     chosen = log.choose(between(DAY, DAY + dt.timedelta(days=1)))
-    assert len(chosen.chosen) * 3 < chosen.segments, "most segments were not looked at"
+    assert len(chosen.chosen) * 2 < chosen.segments, "most segments were not looked at"
     module.show(found)
     module.draw(found, DAY, tmp_path / "yesterday.png")
     assert (tmp_path / "yesterday.png").read_bytes().startswith(b"\x89PNG")

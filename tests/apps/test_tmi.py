@@ -51,7 +51,6 @@ def stored(heard: list[e.RunEvent]) -> list[int]:
     return [event.bytes for event in heard if isinstance(event, e.EpochPublished)][:-1]
 
 
-@pytest.mark.campaign(seconds=16)
 def test_epochs_at_minima_store_less_than_half_of_what_periodic_ones_do(tmp_path: Path) -> None:
     heard = run(whole(tmp_path / "aware"), "aware")
     aware, periodic = stored(heard), stored(run(whole(tmp_path / "periodic"), "periodic"))
@@ -78,7 +77,6 @@ def live(here: Path, failpoint: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.campaign(seconds=8)
 def test_with_kills_the_clusters_are_the_same(tmp_path: Path) -> None:
     here = place(tmp_path, APP)
     for failpoint in KILLS:

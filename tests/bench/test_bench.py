@@ -93,7 +93,6 @@ def test_a_small_window_benchmark_runs_through() -> None:
     assert result["epochs_published"] > 0
 
 
-@pytest.mark.campaign(seconds=15)
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_session")

@@ -32,7 +32,6 @@ def test_rows_have_the_width_that_is_asked_for() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.campaign(seconds=15)
 def test_parts_on_spark_compare_what_they_find(
     shared_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,6 @@ SHARED = Path(os.environ.get("HOLDFAST_SHARED", Path(__file__).parents[3] / "sha
 DATA = SHARED / "data" / "fab-yield"
 
 
-@pytest.mark.campaign(seconds=16)
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"needs {DATA}; HOLDFAST_SHARED may name another shared/")
 def test_a_killed_model_is_less_far_off_with_a_checkpoint(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from holdfast.chaos.outcome import Outcome, added_up
 from holdfast.protocol.preserved import Journal, NotRepeated, Preserved
 
 
+@pytest.mark.always
 def test_no_schedule_loses_or_doubles_a_row(extent: Extent) -> None:
     """A hundred thousand in `make chaos`."""
     chunks = extent.of([range(first, first + 500) for first in range(0, 100_000, 500)], keep=8)

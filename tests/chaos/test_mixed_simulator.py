@@ -21,6 +21,7 @@ SCHEDULES = 20_000
 CHUNK = 500
 
 
+@pytest.mark.always
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a busy machine may take long
 def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(tell: Callable[..., None]) -> None:

@@ -34,6 +34,7 @@ def simulated(chunk: Chunk) -> Outcome:
     return added_up(Outcome(), (Simulator(seed, mode=mode).run() for seed in seeds))
 
 
+@pytest.mark.always
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a busy machine may take long
 def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(

@@ -113,6 +113,7 @@ def test_an_unknown_benchmark_names_those_there_are(capsys: pytest.CaptureFixtur
     assert "stateless" in capsys.readouterr().err
 
 
+@pytest.mark.always
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_program_of_the_readme_runs_and_prints_what_the_readme_shows(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from holdfast.demo.run import run_demo
 from holdfast.testing import processes
 
 
-@pytest.mark.campaign(seconds=69)
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)

@@ -125,7 +125,6 @@ def check(found: Sequence[SinkLosses], again: str = "") -> None:
         assert each.broken is None, f"{each.graph}, sink {each.sink}: {each.broken}\n{markdown(found)}{again}"
 
 
-@pytest.mark.campaign(seconds=45)
 def test_drivers_of_four_graphs_are_killed_and_what_is_missing_is_counted(tmp_path: Path, note: Note) -> None:
     with Lives(tmp_path, GRAPHS, SMALL) as lives:
         for number in range(KILLS):

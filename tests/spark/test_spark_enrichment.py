@@ -178,7 +178,6 @@ def test_calls_are_made_for_rows_that_spark_filtered(on_spark: Any, here: Path, 
         assert [row["id"] for row in found] == wanted
 
 
-@pytest.mark.campaign(seconds=32)
 @pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_a_driver_is_killed_between_lookup_and_calls(here: Path) -> None:

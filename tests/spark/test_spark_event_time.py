@@ -62,7 +62,6 @@ def counted(stream: hf.Stream, seconds: int, name: str, **what: Any) -> hf.Strea
     return stream.aggregate([], window=hf.tumbling(seconds), name=name, **(what or {"n": hf.count()}))
 
 
-@pytest.mark.campaign(seconds=18)
 @pytest.mark.sampled
 @pytest.mark.parametrize("way", ["short", "shuffled"])
 def test_rows_that_are_dropped_move_time_on(on_spark: Any, files: Path, way: str, monkeypatch: Any) -> None:

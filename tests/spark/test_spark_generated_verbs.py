@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import generated_verbs as generated
-import pytest
 from faults import fired
 from killed import written
 from sampling import Extent
@@ -17,7 +16,6 @@ from holdfast.testing import compare_rows
 FAILURES = "step.end=raise@4;ckpt.op.put=raise@2;sink.commit.begin=raise@1"
 
 
-@pytest.mark.campaign(seconds=60)
 def test_failures_change_no_result(spark: Any, tmp_path: Path, extent: Extent) -> None:
     chosen = [one for verb in sorted(generated.SPARK) for one in generated.configurations(verb)]
     assert len(chosen) >= len(generated.SPARK)

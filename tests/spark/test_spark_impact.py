@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import holdfast as hf
 from holdfast.chaos.impact.one_run import Setting
 from holdfast.chaos.impact.study import study
@@ -23,7 +21,6 @@ def program(out: Path) -> hf.Topology:
     return made
 
 
-@pytest.mark.campaign(seconds=24)
 def test_an_operator_that_loses_its_sums_on_spark_is_recommended(spark: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     setting = Setting(

@@ -18,7 +18,6 @@ CHOSEN = ["an element, after its step", "the store, at a part"]
 CELLS = program.cells(CHOSEN)
 
 
-@pytest.mark.campaign(seconds=25)
 @pytest.mark.sampled(keep=1)
 @pytest.mark.parametrize(("topology", "mode", "failure"), CELLS)
 def test_a_failure_changes_no_result_on_spark(

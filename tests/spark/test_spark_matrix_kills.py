@@ -27,7 +27,6 @@ PROGRAM = Path(__file__).with_name("matrix_cluster_program.py")
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.campaign(seconds=12)
 @pytest.mark.sampled
 @pytest.mark.parametrize(("topology", "mode", "death"), matrix_deaths.cells(matrix_deaths.WORKERS))
 def test_a_death_of_workers_changes_no_result(

@@ -27,7 +27,6 @@ SEED = 20
 Tell = Callable[..., None]
 
 
-@pytest.mark.campaign(seconds=32)
 def test_a_worker_and_then_the_driver_die_and_all_results_are_what_they_are_without_failures(
     tmp_path: Path, tell: Tell, request: pytest.FixtureRequest
 ) -> None:

@@ -14,7 +14,6 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.campaign(seconds=18)
 @pytest.mark.timeout(180)
 def test_a_task_that_is_tried_again_counts_once(tmp_path: Path) -> None:
     program = Path(__file__).with_name("retry_program.py")

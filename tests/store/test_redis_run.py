@@ -43,7 +43,6 @@ def written(output: Path) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in rows)
 
 
-@pytest.mark.campaign(seconds=7)
 def test_a_driver_killed_anywhere_goes_on_from_the_server_with_exact_output(
     redis_program: str, tmp_path: Path
 ) -> None:

@@ -343,7 +343,6 @@ def test_a_run_outlives_one_server_that_is_killed_under_it(
     store.close()
 
 
-@pytest.mark.campaign(seconds=10)
 @pytest.mark.slow
 def test_a_driver_killed_while_another_server_is_away_goes_on_with_exact_output(
     servers: list[RedisServer], tmp_path: Path

@@ -87,7 +87,6 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     return written(here)
 
 
-@pytest.mark.campaign(seconds=13)
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "partitions", [(2, 3, 1, 4), (4, 1, 5, 2)], ids=lambda numbers: "-".join(map(str, numbers))

@@ -279,6 +279,7 @@ def test_an_undisturbed_run_has_many_epochs_and_reaches_every_ordinary_failpoint
 RunAll = Callable[[list[Case], str], None]
 
 
+@pytest.mark.always
 def test_one_fault_anywhere_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
     run_all(extent.of(single_faults(), per=about), "ordinary")
 

@@ -136,7 +136,6 @@ def test_after_kills_it_is_the_same(apart: str, tmp_path: Path) -> None:
     assert results(tmp_path) == expected()
 
 
-@pytest.mark.campaign(seconds=15)
 def test_a_kill_while_time_ends_does_not_keep_windows_open(tmp_path: Path) -> None:
     for hit in (27, 28, 29):  # 300 rows in steps of 11: the last steps, and the one without rows
         here = tmp_path / str(hit)

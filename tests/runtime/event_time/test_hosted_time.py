@@ -116,7 +116,6 @@ def test_after_kills_time_is_the_same(apart: str, tmp_path: Path) -> None:
     assert results(tmp_path) == expected()
 
 
-@pytest.mark.campaign(seconds=9)
 def test_a_kill_while_time_ends_leaves_nothing_open(tmp_path: Path) -> None:
     # The last epoch drains: everything has been read, and time has come to its end or is about to.
     for number, kill in enumerate(["drain.begin=kill", "drain.all_acked=kill"]):

@@ -82,7 +82,6 @@ def test_killed_when_the_log_was_told_what_to_keep(tmp_path: Path, golden: dict[
     assert eventual_program.results(tmp_path) == golden["rows"]
 
 
-@pytest.mark.campaign(seconds=10)
 @pytest.mark.parametrize("what", WHATS)
 def test_killed_by_the_clock(tmp_path: Path, golden: dict[str, Counter[Any]], what: str) -> None:
     eventual_program.fill(tmp_path)

@@ -29,7 +29,6 @@ def deltas_of_newest(here: Path) -> int:
     return form.deltas
 
 
-@pytest.mark.campaign(seconds=11)
 @pytest.mark.slow
 def test_a_driver_that_dies_while_it_joins_loses_nothing(tmp_path: Path) -> None:
     for moment in ("delta", "base", "restore"):

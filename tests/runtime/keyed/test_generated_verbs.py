@@ -59,6 +59,7 @@ def compare(golden: dict[str, list[dict[str, Any]]], chosen: list[Configuration]
     assert all(not rows for name, rows in found.items() if name not in golden)
 
 
+@pytest.mark.always
 @pytest.mark.sampled(keep=8, per=["extent"])
 @pytest.mark.parametrize("verb", LOCAL)
 def test_failures_in_a_run_change_no_result(

@@ -104,7 +104,6 @@ def test_a_steady_source_alone_decides_how_far_results_go_if_the_other_is_idle(g
 EVOLVING = HERE / "evolution_program.py"
 
 
-@pytest.mark.campaign(seconds=16)
 def test_a_changed_topology_on_other_partitions_survives_kills_while_it_takes_over(tmp_path: Path) -> None:
     here = {"golden": tmp_path / "golden", "killed": tmp_path / "killed"}
     for place in here.values():

@@ -56,6 +56,7 @@ def elements(topology: str, mode: Any, here: Path) -> int:
     return sum(line.split()[1] != "-" for line in lines)
 
 
+@pytest.mark.always
 @pytest.mark.parametrize(("topology", "mode", "failure"), CELLS)
 def test_a_failure_changes_no_result(topology: str, mode: str, failure: str, tmp_path: Path) -> None:
     disturbed(topology, mode, failure, tmp_path)

@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 import group_size_program as program
-import pytest
 from killed import lived, written
 
 from holdfast.testing import run_local
@@ -20,7 +19,6 @@ def found(here: Path) -> list[tuple[int, int, int]]:
     return sorted((row["k"], row["a"], row["b"]) for row in written(here, "rows"))
 
 
-@pytest.mark.campaign(seconds=11)
 def test_a_death_at_any_moment_of_the_change_costs_and_doubles_nothing(tmp_path: Path) -> None:
     for stage in STAGES:
         # A failpoint that never comes lets the life be a fork: most of a short life is imports.
