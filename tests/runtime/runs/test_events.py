@@ -52,6 +52,7 @@ def example(kind: str) -> e.RunEvent:
     values["bool"] = True
     values["Mapping[str, Any]"] = {"state": "ended"}
     values["Mapping[str, float]"] = {"1000": 0.5}
+    values["Mapping[str, Mapping[str, float]]"] = {"sums": {"begun": 0.5}}
     values["Mapping[str, str]"] = {"orders": "epoch 3"}
     values["Mapping[str, Mapping[str, Sequence[str]]]"] = {"sums": {"new": ["most"], "gone": ["least"]}}
     values["Mapping[str, Sequence[Sequence[float]]]"] = {"sums": [[1.5, 20.0], [2.5, 10.0]]}
