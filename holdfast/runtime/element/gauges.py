@@ -21,7 +21,7 @@ from holdfast.state.keyed.expiry import LONG_AGO
 from holdfast.state.variables.state_size import whole_size
 from holdfast.state.windows.watermarks import is_closed
 
-LOOK_S = 1.0
+LOOK_S = 0.25
 SPARE = 50
 """So many times as long as a look takes, nobody looks."""
 logger = logging.getLogger("holdfast.element")

@@ -78,6 +78,9 @@ def _of_regions(regions: Mapping[str, Plain]) -> Iterator[Metric]:
     pause = _gauge(
         "holdfast_pause_seconds", "The longest time an epoch kept an element from its work.", "region"
     )
+    pending = _gauge(
+        "holdfast_sink_pending_epochs", "Published epochs whose output is not visible yet.", "sink"
+    )
     slow = _counter("holdfast_epochs_slow", "Epochs that took longer than the period.", "region")
     replayed = _counter("holdfast_rows_replayed", "Rows that were read again after resets.", "region")
     for name, region in regions.items():
@@ -97,7 +100,9 @@ def _of_regions(regions: Mapping[str, Plain]) -> Iterator[Metric]:
         pause.add_metric([name], region["longest_pause_ms"] / 1000)
         slow.add_metric([name], region["epochs_slow"])
         replayed.add_metric([name], region["rows_replayed"])
-    yield from (took, size, epochs, resets, restore, *plain.values(), pause, slow, replayed)
+        for sink in region.get("sinks", ()):
+            pending.add_metric([sink], float(region["epoch"] > region["visible"]))
+    yield from (took, size, epochs, resets, restore, *plain.values(), pause, slow, replayed, pending)
 
 
 def _of_elements(elements: Mapping[str, Plain]) -> Iterator[Metric]:
