@@ -1,5 +1,5 @@
 """`holdfast`: the command line. Each command is short; `run` and `explain` live in `running.py`, what
-is printed in `show.py`."""
+is printed in `status`."""
 
 from __future__ import annotations
 
@@ -60,11 +60,22 @@ def holdfast(
 @app.command()
 def status(store: StoreUrl, as_json: Json = False) -> None:
     """Show what the run on a store does now, or did last."""
-    from holdfast.cli.show import show_store
-    from holdfast.cli.store_status import read_status
+    from holdfast.cli.status.show import show_store
+    from holdfast.cli.status.store_status import read_status
 
     found = read_status(store)
     print(json.dumps(found)) if as_json else show_store(found)
+
+
+@app.command()
+def top(
+    store: StoreUrl,
+    seconds: Annotated[float, typer.Option(help="Between two looks.", min=0.1)] = 1.0,
+) -> None:
+    """Watch the run on a store, in the terminal; Ctrl-C ends the watching, not the run."""
+    from holdfast.cli.status.top import watch
+
+    watch(store, seconds)
 
 
 @app.command()

@@ -116,7 +116,7 @@ def run_topology(
     if as_json:
         print(json.dumps(status))
     else:
-        from holdfast.cli.show import show_status
+        from holdfast.cli.status.show import show_status
 
         show_status(status)
 
@@ -135,7 +135,7 @@ def _run(wanted: Wanted) -> dict[str, Any]:
 
     place = None if wanted.store is None else open_store(wanted.store)
 
-    from holdfast.cli.show import follow
+    from holdfast.cli.status.show import follow
     from holdfast.runtime.api import check_early
     from holdfast.runtime.engines.spark.shipping import check_data, check_files, shipped
 

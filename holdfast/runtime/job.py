@@ -26,6 +26,7 @@ from holdfast.runtime.telling.event_log import EventLog
 from holdfast.runtime.telling.events import MailArrived, RunFailed, RunRefused, Summary
 from holdfast.runtime.telling.feed import Feed, Subscriber
 from holdfast.runtime.telling.listener import Listener
+from holdfast.runtime.telling.plan_record import remember_plan
 from holdfast.runtime.telling.run_log import RunLog
 from holdfast.runtime.telling.watchers import Watchers
 from holdfast.runtime.wiring import Surroundings, Wiring
@@ -367,6 +368,7 @@ class Job(Run):
         )
 
     def _start_threads(self) -> None:
+        remember_plan(self._store, self.plan)
         for event in self._wiring.how_it_begins(self._until):
             self.feed.announce(event)
         self._wiring.budgets.check()

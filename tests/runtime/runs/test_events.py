@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.cli.store_status import read_status
+from holdfast.cli.status.store_status import read_status
 from holdfast.clock import Every, ManualClock
 from holdfast.runtime.telling import events as e
 from holdfast.runtime.telling import stored_events
