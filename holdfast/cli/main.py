@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,6 +77,30 @@ def top(
     from holdfast.cli.status.top import watch
 
     watch(store, seconds)
+
+
+@app.command()
+def ui(
+    store: StoreUrl,
+    port: Annotated[
+        int | None, typer.Option(help="Where; without it 4050, or any that is free.", min=0, max=65535)
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="0.0.0.0 for other machines too; then a token is needed.")
+    ] = "127.0.0.1",
+    allow_commands: Annotated[
+        bool, typer.Option("--allow-commands", help="Let the page stop and resume the run.")
+    ] = False,
+) -> None:
+    """Show the run on a store as a page in the browser: live, ended or dead. Ctrl-C ends the page, not the run."""
+    from holdfast.dashboard.server import Page
+
+    page = Page(store, host, port, allow_commands)
+    print(page.url, flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        page.close()
 
 
 @app.command()

@@ -185,6 +185,10 @@ class Run(ABC):
         Returns the epochs by region; StoreError if it cannot be told within `timeout`."""
 
     @abstractmethod
+    def ui(self, port: int | None = None, host: str = "127.0.0.1", allow_commands: bool = False) -> Any:
+        """Show the run as a page in the browser; `.url` of what is returned is where, `.close()` ends it. The run must have a store."""
+
+    @abstractmethod
     def close(self) -> None:
         """End at once, without a final epoch."""
 

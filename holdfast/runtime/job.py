@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.clock import Clock, Every, SystemClock
 from holdfast.compiler.compile import compile_graph
@@ -200,6 +202,12 @@ class Job(Run):
                 if life.failure is not None:
                     raise life.failure
         return ended
+
+    def ui(self, port: int | None = None, host: str = "127.0.0.1", allow_commands: bool = False) -> Any:
+        if self._store is None:
+            raise ConfigError("a run without a store has no page.", cure='Give it one: store="path".')
+        server = importlib.import_module("holdfast.dashboard.server")  # it lies above this layer
+        return server.Page(self._store.url, host, port, allow_commands)
 
     def close(self) -> None:
         self._shut_down()
