@@ -34,6 +34,7 @@ NEIGHBOURS = {
     "compiler": {"operators"},
     "checkpoint": {"operators"},
     "testing": {"runtime"},
+    "demo": {"dashboard"},
     "cli": LAYERS[FACES] - {"__main__"},
     "__main__": {"cli"},
 }

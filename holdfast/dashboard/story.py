@@ -74,6 +74,8 @@ class Story:
                 return self._visible(known)
         if isinstance(known, QUIET) or not isinstance(known, e.RunEvent):
             return None
+        if isinstance(known, e.RunStarted):
+            self.points.clear()  # curves are those of one run
         if isinstance(known, e.RunEnded) and self.status is not None:
             self.status["state"] = known.state
         moment = moment_of(event.wall, known)

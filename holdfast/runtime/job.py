@@ -38,6 +38,8 @@ MONITOR_S = 0.05
 JOIN_S = 30.0
 SUMMARY_S = 1.0
 MAIL_S = 0.25
+PAGE = "holdfast.dashboard.server"
+"""Lies above this layer: it is found by its name, when somebody asks for it."""
 
 
 class Job(Run):
@@ -206,7 +208,7 @@ class Job(Run):
     def ui(self, port: int | None = None, host: str = "127.0.0.1", allow_commands: bool = False) -> Any:
         if self._store is None:
             raise ConfigError("a run without a store has no page.", cure='Give it one: store="path".')
-        server = importlib.import_module("holdfast.dashboard.server")  # it lies above this layer
+        server = importlib.import_module(PAGE)
         return server.Page(self._store.url, host, port, allow_commands)
 
     def close(self) -> None:

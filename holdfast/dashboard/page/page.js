@@ -202,6 +202,7 @@ function gantt(epoch) {
   bar(0, epoch.published_ms, epoch.visible_ms, "show", "until its output is visible");
   parts.forEach(([name, of], n) => {
     label(n + 1, name);
+    bar(n + 1, 0, of.begun ?? of.pinned, "rest", "has not heard of it yet, or is in a step");
     bar(n + 1, of.begun, of.pinned, "drain", "drain and pin");
     bar(n + 1, of.pinned, of.stored, "upload", "upload and acknowledge");
     bar(n + 1, of.stored, epoch.published_ms, "rest", "waits for the others");
