@@ -147,6 +147,8 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is th
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)
+        if name == "testing":
+            return importlib.import_module("holdfast.testing")
         if home is None:
             from holdfast.language.hints import MODULE, no_such_name
 
