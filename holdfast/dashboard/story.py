@@ -131,7 +131,9 @@ def point_of(wall: float, status: Mapping[str, Any]) -> Plain:
     lags = [lag.get("lag_rows") for element in elements for lag in element.get("sources", {}).values()]
     return {
         "wall": wall,
-        "rows_per_s": sum(element.get("rows_per_s", 0) for element in elements if element.get("sources")),
+        "rows_per_s": sum(
+            of.get("rows_per_s", 0) for element in elements for of in element.get("sources", {}).values()
+        ),
         "lag_rows": sum(lag for lag in lags if lag is not None),
         "state_bytes": sum(of["bytes"] for element in elements for of in element.get("state", {}).values()),
     }

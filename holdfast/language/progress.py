@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """One source. Rows and rates are those of its element: what it took in."""
+    """One source, and the rows that were taken from it in this run; those that were read again after a reset count again."""
 
     description: str
     numInputRows: int
@@ -181,9 +181,9 @@ def _state(name: str, of: Mapping[str, Any], counts: Mapping[str, int]) -> State
 
 
 def _source(name: str, element: Mapping[str, Any], lag: Mapping[str, Any]) -> SourceProgress:
-    known = {what: value for what, value in lag.items() if value is not None}
-    rate = float(element["rows_per_s"])
-    return SourceProgress(name, element["rows"], rate, rate, metrics=known)
+    known = {what: value for what, value in lag.items() if what.startswith("lag") and value is not None}
+    rate = float(lag.get("rows_per_s", element["rows_per_s"]))
+    return SourceProgress(name, lag.get("rows", element["rows"]), rate, rate, metrics=known)
 
 
 def _event_time(elements: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

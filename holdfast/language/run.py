@@ -118,7 +118,7 @@ class ElementStatus(Told):
     waiting: str
     """For what."""
     sources: Mapping[str, Mapping[str, Any]]
-    """By source, what waits in it: lag_rows, lag_bytes, lag_s; None: not known."""
+    """By source, rows and rows_per_s that it gave, and what waits in it: lag_rows, lag_bytes, lag_s; None: not known."""
     state: Mapping[str, Mapping[str, Any]]
     """By operator with state: bytes, rows (those that changed may be there more than once), watermark (seconds since 1970)."""
 

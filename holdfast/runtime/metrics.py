@@ -25,6 +25,31 @@ BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Durations of epochs are counted up to each of these."""
 
 
+class RecentRows:
+    """Rows of recent steps, for a rate. Times are monotonic; whoever calls it sees that one thread does at a time."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[float, float, int]] = deque(maxlen=50)
+        """(when it began, when it ended, rows)."""
+
+    def add(self, begun: float, ended: float, rows: int) -> None:
+        self._steps.append((begun, ended, rows))
+
+    def rate(self, now: float, over_s: float = 5.0) -> float:
+        recent = [step for step in self._steps if now - step[1] <= over_s]
+        if not recent:
+            return 0.0
+        return sum(rows for _, _, rows in recent) / max(now - min(begun for begun, _, _ in recent), 0.001)
+
+
+@dataclass
+class SourceMetrics:
+    """What one source has given in this run."""
+
+    rows: int = 0
+    recent: RecentRows = field(default_factory=RecentRows)
+
+
 @dataclass
 class ElementMetrics:
     """What one element has done in this run."""
@@ -42,8 +67,8 @@ class ElementMetrics:
     sink_rows: dict[str, int] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operator → what it counted since its initial state (late rows), replays counted once."""
-    recent: deque[tuple[float, float, int]] = field(default_factory=lambda: deque(maxlen=50))
-    """(when it began, when it ended, rows) of recent steps, for a rate; monotonic times."""
+    recent: RecentRows = field(default_factory=RecentRows)
+    sources: dict[str, SourceMetrics] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def on_event(self, event: RunEvent) -> None:
@@ -57,25 +82,39 @@ class ElementMetrics:
             self.bytes += size
             self.last_step_s = seconds
             self.busy_s += seconds
-            self.recent.append((now - seconds, now, rows))
+            self.recent.add(now - seconds, now, rows)
 
-    def add_rows(self, now: float, rows: int) -> None:
+    def sources_gave(self, begun: float, ended: float, given: Mapping[str, int]) -> None:
+        """Rows by source that a step took, as far as they are known."""
+        with self.lock:
+            for source, rows in given.items():
+                self._gave(source, begun, ended, rows)
+
+    def add_rows(self, now: float, rows: int, source: str) -> None:
         """Rows of a step that were counted after it."""
         with self.lock:
             self.rows += rows
-            self.recent.append((now, now, rows))
+            self.recent.add(now, now, rows)
+            self._gave(source, now, now, rows)
+
+    def _gave(self, source: str, begun: float, ended: float, rows: int) -> None:
+        of = self.sources.setdefault(source, SourceMetrics())
+        of.rows += rows
+        of.recent.add(begun, ended, rows)
+
+    def of_source(self, source: str, now: float) -> dict[str, int]:
+        with self.lock:
+            of = self.sources.get(source, SourceMetrics())
+            return {"rows": of.rows, "rows_per_s": round(of.recent.rate(now))}
 
     def add_sink_rows(self, sink: str, rows: int | None) -> None:
         if rows is not None:
             with self.lock:
                 self.sink_rows[sink] = self.sink_rows.get(sink, 0) + rows
 
-    def rate(self, now: float, over_s: float = 5.0) -> float:
+    def rate(self, now: float) -> float:
         with self.lock:
-            recent = [step for step in self.recent if now - step[1] <= over_s]
-        if not recent:
-            return 0.0
-        return sum(rows for _, _, rows in recent) / max(now - min(begun for begun, _, _ in recent), 0.001)
+            return self.recent.rate(now)
 
     def as_dict(self, now: float) -> dict[str, Any]:
         return {

@@ -5,8 +5,6 @@ Imports nothing large: every pytest of that environment loads it.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,32 +13,16 @@ import pytest
 if TYPE_CHECKING:
     from holdfast.testing.trial import Trial
 
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.showConsoleProgress": "false",
-}
-
 
 @pytest.fixture(scope="session")
 def holdfast_spark() -> Iterator[Any]:
     """One small session for all tests that need one; the active one if there is one."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
+    from holdfast.runtime.engines.spark.session import active_or_new
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    builder = SparkSession.builder.master("local[2]").appName("holdfast tests")
-    for name, value in SETTINGS.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    session, owned = active_or_new("holdfast tests", "local[2]", {"spark.sql.shuffle.partitions": "2"})
     yield session
-    session.stop()
+    if owned:
+        session.stop()
 
 
 @pytest.fixture

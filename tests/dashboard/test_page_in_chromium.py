@@ -34,7 +34,7 @@ def test_the_page_says_by_itself_that_a_run_is_killed_recovers_and_parks(tmp_pat
             browser.await_text("[data-region=heart] tbody", "rows")
             assert "exactly-once" in browser.await_text("#sinks", "out")
             browser.await_text("#logs", "holds retention")
-            assert browser.ask("document.querySelectorAll('#graph [data-element]').length") >= 2
+            assert browser.ask("document.querySelectorAll('#graph [data-operator]').length") >= 4
             assert browser.ask("document.querySelectorAll('#graph rect.region').length") == 2
 
             browser.ask("document.querySelector('[data-region=heart] button[data-key]').click()")

@@ -89,7 +89,7 @@ def status_tables(status: Mapping[str, Any]) -> Group:
 
 def _seen(elements: Mapping[str, Any]) -> list[Table]:
     """What waits in sources, and the state of operators, if there are such."""
-    sources = _table("source", "rows waiting", "bytes", "since", "event time")
+    sources = _table("source", "rows", "rows/s", "waiting", "bytes", "since", "event time")
     state = _table("operator", "state", "rows", "watermark")
     latest: dict[str, float] = {}
     for of in (of for element in elements.values() for of in element.get("state", {}).values()):
@@ -99,7 +99,8 @@ def _seen(elements: Mapping[str, Any]) -> list[Table]:
         for name, lag in element.get("sources", {}).items():
             rows, size = lag.get("lag_rows"), lag.get("lag_bytes")
             told = ("—" if rows is None else f"{rows:,}", "—" if size is None else shown_bytes(size))
-            sources.add_row(name, *told, _seconds(lag.get("lag_s")), _moment(latest.get(name)))
+            given = (f"{lag.get('rows', element['rows']):,}", f"{lag.get('rows_per_s', 0):,}")
+            sources.add_row(name, *given, *told, _seconds(lag.get("lag_s")), _moment(latest.get(name)))
         for name, of in element.get("state", {}).items():
             rows = of.get("rows")
             mark = "the end" if of.get("closed") else _moment(of.get("watermark"))

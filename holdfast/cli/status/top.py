@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from holdfast.cli.status.show import status_tables
+from holdfast.cli.status.store_status import at_rest
 from holdfast.dashboard.watched import Watched
 
 MOMENTS = 8
@@ -40,11 +41,9 @@ def picture(watched: Watched, width: int) -> RenderableType:
     parts: list[RenderableType] = [headline(watched)]
     status = watched.story.status
     if status is not None:
-        over = not watched.alive
-        elements = {
-            name: {**element, **({"rows_per_s": 0} if over else {})}
-            for name, element in status["elements"].items()
-        }
+        elements = status["elements"]
+        if not watched.alive:
+            elements = {name: at_rest(element) for name, element in elements.items()}
         parts.append(status_tables({**status, "state": watched.state, "elements": elements}))
     moments = list(watched.story.moments)[-MOMENTS:]
     if moments:

@@ -63,7 +63,6 @@ const eventTime = (s) => { const at = new Date(s * 1000); return s === null || s
 function elements() { return Object.entries((data.status || {}).elements || {}); }
 function regions() { return Object.entries((data.status || {}).regions || {}); }
 const isAlive = () => data.standing && data.standing.alive;
-const rate = (element) => isAlive() ? element.rows_per_s : 0;
 
 function showHead() {
   const standing = data.standing || {}, status = data.status || {};
@@ -130,7 +129,7 @@ function showSources() {
     for (const [name, at] of Object.entries(of.event_times || {})) latest[name] = Math.max(at, latest[name] || -Infinity);
   for (const [, element] of elements()) {
     for (const [name, lag] of Object.entries(element.sources || {}))
-      rows.push([name, count(element.rows), count(rate(element)), count(lag.lag_rows), bytes(lag.lag_bytes), seconds(lag.lag_s), eventTime(latest[name])]);
+      rows.push([name, count(lag.rows), count(isAlive() ? lag.rows_per_s : 0), count(lag.lag_rows), bytes(lag.lag_bytes), seconds(lag.lag_s), eventTime(latest[name])]);
     for (const [name, of] of Object.entries(element.state || {})) {
       const left = Object.entries((element.counts || {})[name] || {}).filter(([what]) => ["late", "malformed", "without_time", "errors", "dropped"].includes(what));
       states.push([name, bytes(of.bytes), count(of.rows), of.closed ? "the end" : eventTime(of.watermark), left.map(([what, n]) => `${count(n)} ${what.replace("_", " ")}`).join(", ")]);
@@ -219,29 +218,31 @@ function gantt(epoch) {
 function showGraph() {
   const plan = data.plan;
   if (!plan) return fill("graph", make("p", { class: "dim" }, "the store knows no graph yet"));
-  const told = Object.fromEntries(elements()), large = plan.elements.length > COLLAPSED_OVER;
-  const whole = !large || wholeGraph;
+  const operators = operatorsOf(plan), large = operators.length > COLLAPSED_OVER, whole = !large || wholeGraph;
   const button = large ? make("button", { type: "button", "data-key": "whole", "aria-pressed": String(wholeGraph), on: () => { wholeGraph = !wholeGraph; show(); } },
-    wholeGraph ? "collapse regions" : `show all ${plan.elements.length} elements`) : null;
-  fill("graph", button, drawn(whole ? plan.elements : collapsed(plan), edgesOf(plan, whole), plan, told));
+    wholeGraph ? "collapse regions" : `show all ${operators.length} operators`) : null;
+  const nodes = whole ? operators : collapsed(plan);
+  fill("graph", button, drawn(nodes, edgesOf(plan, nodes), plan));
+}
+
+function operatorsOf(plan) {
+  return plan.elements.flatMap((element) => element.operators.map((op) => ({ name: op.name, region: element.region, element: element.name, operators: [op] })));
 }
 
 function collapsed(plan) {
   const found = new Map();
   for (const element of plan.elements) {
     const name = element.region || element.name;
-    if (!found.has(name)) found.set(name, { name, region: element.region, operators: [], members: [] });
-    found.get(name).members.push(element.name);
+    if (!found.has(name)) found.set(name, { name, region: element.region, operators: [] });
     found.get(name).operators.push(...element.operators);
   }
   return [...found.values()];
 }
 
-function edgesOf(plan, whole) {
-  const home = Object.fromEntries(plan.elements.map((element) => [element.name, whole ? element.name : element.region || element.name]));
-  const seen = new Set();
-  return plan.connections.map((c) => ({ source: home[c.source], target: home[c.target], control: c.control }))
-    .filter((edge) => { const key = `${edge.source}\n${edge.target}\n${edge.control}`; return edge.source !== edge.target && !seen.has(key) && seen.add(key); });
+function edgesOf(plan, nodes) {
+  const home = Object.fromEntries(nodes.flatMap((node) => node.operators.map((op) => [op.name, node.name]))), seen = new Set();
+  return (plan.edges || []).map((edge) => ({ source: home[edge.source], target: home[edge.target], control: edge.control }))
+    .filter((edge) => { const key = `${edge.source}\n${edge.target}\n${edge.control}`; return edge.source && edge.target && edge.source !== edge.target && !seen.has(key) && seen.add(key); });
 }
 
 function layersOf(nodes, edges) {
@@ -254,8 +255,8 @@ function layersOf(nodes, edges) {
   return layer;
 }
 
-function drawn(nodes, edges, plan, told) {
-  const wide = 215, high = 58, gapX = 60, gapY = 14, layer = layersOf(nodes, edges);
+function drawn(nodes, edges, plan) {
+  const wide = 190, high = 58, gapX = 44, gapY = 14, layer = layersOf(nodes, edges);
   const bands = [...plan.regions.map((region) => region.name), null], place = {}, boxes = [];
   let y = 8;
   for (const band of bands) {
@@ -284,22 +285,34 @@ function drawn(nodes, edges, plan, told) {
     const x1 = a.x + wide, y1 = a.y + high / 2, x2 = b.x, y2 = b.y + high / 2, bend = Math.max(30, Math.abs(x2 - x1) / 2);
     svg.append(draw("path", { d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`, class: `edge ${edge.control ? "control" : ""}` }));
   }
+  const told = toldOf();
   for (const node of nodes) svg.append(nodeOf(node, place[node.name], told, wide, high));
   return svg;
 }
 
+// What is known of each operator: of sources, operators with state and sinks in words, and how often its element failed.
+function toldOf() {
+  const told = {}, add = (name, ...words) => (told[name] ||= []).push(...words);
+  for (const [, element] of elements()) {
+    for (const [name, of] of Object.entries(element.sources || {}))
+      add(name, `${count(isAlive() ? of.rows_per_s : 0)} rows/s`, ...(of.lag_rows ? [`${count(of.lag_rows)} waiting`] : of.lag_bytes ? [`${bytes(of.lag_bytes)} waiting`] : []));
+    for (const [name, of] of Object.entries(element.state || {})) add(name, `state ${bytes(of.bytes)}`);
+    for (const [name, rows] of Object.entries(element.sink_rows || {})) add(name, `${count(rows)} rows`);
+  }
+  return told;
+}
+
 function nodeOf(node, at, told, wide, high) {
-  const parts = (node.members || [node.name]).map((name) => told[name]).filter(Boolean);
-  const sum = (of) => parts.reduce((total, part) => total + of(part), 0), cut = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
-  const state = sum((part) => Object.values(part.state || {}).reduce((total, of) => total + of.bytes, 0)), failures = sum((part) => part.failures);
-  const figures = parts.length ? `${count(sum(rate))} rows/s${state ? ` · ${bytes(state)}` : ""}${failures ? ` · ${failures} failed` : ""}` : "";
-  const names = node.operators.map((op) => op.name), waits = parts.length === 1 ? parts[0].waiting : "";
-  return draw("g", { "data-element": node.name },
-    draw("title", null, node.operators.map((op) => `${op.name}: ${op.what || op.kind}`).join("\n") + (waits ? `\nwaits for ${waits}` : "")),
-    draw("rect", { x: at.x, y: at.y, width: wide, height: high, rx: 6, class: `node ${failures ? "failing" : ""}` }),
-    draw("text", { x: at.x + 8, y: at.y + 17, "font-weight": "600" }, cut(node.members ? `${node.name} (${node.members.length} elements)` : node.name, 26)),
-    draw("text", { x: at.x + 8, y: at.y + 33, class: "soft" }, cut(names.join(" → "), 28)),
-    draw("text", { x: at.x + 8, y: at.y + 50 }, cut(figures, 28)));
+  const cut = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text, single = node.operators.length === 1;
+  const words = single ? told[node.name] || [] : [`${node.operators.length} operators`];
+  const element = Object.fromEntries(elements())[node.element] || {}, guarantee = ((data.plan.sinks || []).find((each) => each.sink === node.name) || {}).guarantee;
+  const what = node.operators.map((op) => `${op.name}: ${op.what || op.kind}`).join("\n");
+  return draw("g", { "data-operator": node.name },
+    draw("title", null, [what, node.element ? `element ${node.element}` : null, element.waiting ? `waits for ${element.waiting}` : null].filter(Boolean).join("\n")),
+    draw("rect", { x: at.x, y: at.y, width: wide, height: high, rx: 6, class: `node ${element.failures ? "failing" : ""}` }),
+    draw("text", { x: at.x + 8, y: at.y + 17, "font-weight": "600" }, cut(node.name, 24)),
+    draw("text", { x: at.x + 8, y: at.y + 33, class: "soft" }, cut(guarantee || (single ? node.operators[0].kind : "region"), 26)),
+    draw("text", { x: at.x + 8, y: at.y + 50 }, cut(words.join(" · "), 27)));
 }
 
 // --- what happened ----------------------------------------------------------------------------------------------------

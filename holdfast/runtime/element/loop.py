@@ -122,7 +122,10 @@ class ElementLoop:
     def status(self, now: float) -> dict[str, Any]:
         """For people: figures, and a call into the user's code that does not return."""
         told = self.metrics.as_dict(now)
-        seen = {"sources": dict(self.gauges.sources), "state": dict(self.gauges.state)}
+        sources = {
+            name: {**lag, **self.metrics.of_source(name, now)} for name, lag in self.gauges.sources.items()
+        }
+        seen = {"sources": sources, "state": dict(self.gauges.state)}
         return {**told, **seen, "waiting": self.long_call or told["waiting"]}
 
     @property
@@ -240,6 +243,8 @@ class ElementLoop:
         now = self.clock.monotonic()
         size = sum(piece.bytes or 0 for piece in work.slices.values())
         self.metrics.step_done(now, now - begun, work.rows - outcome.rows_left, size)
+        given = {str(name): piece.rows or 0 for name, piece in work.slices.items()}
+        self.metrics.sources_gave(begun, now, given)
         count_later(self.worker, work, self.metrics, now)
         self.gauges.look()
         return outcome

@@ -112,6 +112,7 @@ def _of_elements(elements: Mapping[str, Plain]) -> Iterator[Metric]:
         "element",
         "port",
     )
+    given = _counter("holdfast_source_rows", "Rows taken from a source.", "source")
     failures = _counter("holdfast_element_failures", "Failed steps.", "element")
     busy = _counter("holdfast_steps", "Steps.", "element")
     lost = _counter(
@@ -143,12 +144,13 @@ def _of_elements(elements: Mapping[str, Plain]) -> Iterator[Metric]:
                 if reason in counts:
                     left_out.add_metric([operator, reason], counts[reason])
         for source, lag in element["sources"].items():
+            given.add_metric([source], lag.get("rows", 0))
             for what, family in lags.items():
                 _add(family, [source], lag.get(what))
         for operator, of in element["state"].items():
             for what, family in state.items():
                 _add(family, [operator], of.get(what))
-    yield from (rows, failures, busy, lost, left_out, *lags.values(), *state.values())
+    yield from (rows, given, failures, busy, lost, left_out, *lags.values(), *state.values())
 
 
 def _of_logs(logs: Mapping[str, Plain]) -> Iterator[Metric]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.compiler.explain import guarantees
 from holdfast.compiler.plan import Plan
+from holdfast.compiler.traverse import edges
 from holdfast.errors import HoldfastError
 from holdfast.operators.kinds import kind_of
 from holdfast.store.base import Store
@@ -52,6 +53,10 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         ],
         "connections": [
             {"source": c.source, "target": c.target, "control": c.control} for c in plan.connections
+        ],
+        "edges": [
+            {"source": edge.source, "target": edge.target, "control": edge.control}
+            for edge in edges(plan.graph)
         ],
         "sinks": [
             {"sink": each.sink, "guarantee": each.guarantee, "visible": each.visible, "reason": each.reason}

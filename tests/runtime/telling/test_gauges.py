@@ -31,8 +31,9 @@ def test_a_rate_is_what_was_done_in_the_time_that_it_took(steps: int) -> None:
 def test_rows_that_are_counted_later_belong_to_the_time_of_their_step() -> None:
     metrics = ElementMetrics("e")
     metrics.step_done(12.0, 2.0, 0, 0)
-    metrics.add_rows(12.0, 4000)
+    metrics.add_rows(12.0, 4000, "files")
     assert metrics.rate(12.0) == pytest.approx(2000)
+    assert metrics.of_source("files", 12.0)["rows"] == 4000
 
 
 @pytest.mark.parametrize(
@@ -104,10 +105,26 @@ def test_a_status_tells_state_and_where_the_time_of_an_epoch_went(tmp_path: Path
     (element,) = status.elements.values()
     assert element.state["sums"]["rows"] == 5
     assert element.state["sums"]["bytes"] > 0
-    assert element.sources == {"rows": {"lag_rows": 0, "lag_bytes": None, "lag_s": None}}
+    told = {**element.sources["rows"]}
+    assert told.pop("rows_per_s") > 0
+    assert told == {"lag_rows": 0, "lag_bytes": None, "lag_s": None, "rows": 100}
     shown = [e.data for e in open_store(f"file:{tmp_path}/store").events() if e.kind == "epoch.visible"]
     assert [data["epoch"] for data in shown] == list(range(1, status.regions["r"].epoch + 1))
     for data in shown:
         (of,) = data["elements"].values()
         assert 0 <= of["begun"] <= of["pinned"] <= of["stored"] <= data["published_ms"] <= data["visible_ms"]
     hf.MemorySink.clear("gauges")
+
+
+def test_rows_of_several_sources_of_one_element_are_told_apart(tmp_path: Path) -> None:
+    topology = hf.Topology("two")
+    some = topology.source(hf.Rows([(n,) for n in range(30)], "n long"), name="some").consistent("r")
+    more = topology.source(hf.Rows([(n,) for n in range(70)], "n long"), name="more").consistent("r")
+    some.union(more).aggregate("n", c=hf.count(), name="c").sink(hf.MemorySink("two"), name="out")
+    progress = run_local(topology, f"file:{tmp_path}/store").progress
+    assert {source.description: source.numInputRows for source in progress.sources} == {
+        "some": 30,
+        "more": 70,
+    }
+    assert progress.numInputRows == 100
+    hf.MemorySink.clear("two")
