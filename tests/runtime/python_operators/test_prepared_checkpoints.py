@@ -115,7 +115,8 @@ def test_rows_are_processed_while_the_checkpoint_is_made(shelf: str) -> None:
     finally:
         hits = disarm()
     assert all(hits.values()), "nothing failed"
-    assert Slow.waited and all(Slow.waited)
+    assert Slow.waited
+    assert all(Slow.waited)
     assert [(row["n"], row["seen"]) for row in MemorySink.rows(shelf)] == [(n, n + 1) for n in range(400)]
 
 
