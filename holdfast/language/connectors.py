@@ -166,6 +166,11 @@ class Source(ABC):
         Keyed operators right behind the source are several times faster with it."""
         return None
 
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        """All columns of a slice of some kilobytes, read in the driver: exactly the rows of `read_spark`, positions appended as
+        there. None: it is not that small, or not that certain. A small step then needs no job of Spark's."""
+        return None
+
     def malformed_schema(self) -> pa.Schema | None:
         """Columns of a stream of its own with rows that could not be read (`stream.malformed`); None: there is none.
         With one, the two methods that follow are called."""

@@ -35,6 +35,7 @@ from holdfast.runtime.engines.spark.readable import (
     timed,
     united,
 )
+from holdfast.runtime.engines.spark.small_steps import small_table
 from holdfast.runtime.engines.spark.stage import RisingStage
 from holdfast.runtime.engines.spark.stateless import (
     FRAMES,
@@ -72,7 +73,7 @@ class SparkEngine(Engine):
         self.live = self._live_lock.path
         self.partitions = partitions or max(1, self._context.defaultParallelism)
         self._background = ThreadPoolExecutor(self.partitions, thread_name_prefix="holdfast-background")
-        self._keyed = KeyedJobs(session, self.live, self.partitions)
+        self._keyed = KeyedJobs(session, self.live, self.partitions, self._had)
         self._hint_once()
 
     def check_workers(self) -> None:
@@ -104,6 +105,8 @@ class SparkEngine(Engine):
             return False
 
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        if self._keyed.small.enabled and (few := source.read_small(piece, stamp)) is not None:
+            return self.from_table(few)
         if piece.bytes is None:
             return source.read_spark(self.session, piece, stamp)
         return ReadableRows(
@@ -119,13 +122,15 @@ class SparkEngine(Engine):
         return self._keyed.batch_rows(batches, schema)
 
     def from_table(self, table: pa.Table) -> Frame:
-        def make() -> Frame:
-            # With its own schema: by default a timestamp without zone would become one with the session's zone.
-            return self.session.createDataFrame(table, spark_schema(table.schema))
+        return self._made(table) if table.nbytes > SMALL_BYTES else self._had(table)
 
-        if table.nbytes > SMALL_BYTES:
-            return make()
-        return ReadableRows(lambda: TableReader(table), table.nbytes, make)
+    def _made(self, table: pa.Table) -> Frame:
+        # With its own schema: by default a timestamp without zone would become one with the session's zone.
+        return self.session.createDataFrame(table, spark_schema(table.schema))
+
+    def _had(self, table: pa.Table) -> ReadableRows:
+        """A table of the driver, which becomes a frame of Spark's only if somebody asks for one."""
+        return ReadableRows(lambda: TableReader(table), table.nbytes, lambda: self._made(table))
 
     def empty(self, schema: pa.Schema) -> Frame:
         return self.session.createDataFrame([], spark_schema(schema))
@@ -171,7 +176,10 @@ class SparkEngine(Engine):
         if isinstance(frame, ReadableRows) and frame.batch is not None:
             frame.batch.hold.take()
             return frame.batch
-        directory = self.live / "batches" / f"{stream}-a{name.attempt}-s{name.step}"
+        label = f"{stream}-a{name.attempt}-s{name.step}"
+        if self._keyed.small.enabled and (few := small_table(frame)) is not None:
+            return self._written(few, label)
+        directory = self.live / "batches" / label
         as_frame(frame).write.option("compression", "none").parquet(str(directory))
         files = sorted(directory.glob("*.parquet"))
         rows = sum(pq.read_metadata(file).num_rows for file in files)
@@ -179,6 +187,15 @@ class SparkEngine(Engine):
             return batch_of(files, rows, directory)
         shutil.rmtree(directory, ignore_errors=True)
         return None
+
+    def _written(self, table: pa.Table, label: str) -> Batch | None:
+        """A few rows as a batch, without a job."""
+        if not table.num_rows:
+            return None
+        path = self.live / "batches" / f"{label}-t{self._keyed.small.next_attempt()}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path, compression="none")
+        return batch_of([path], table.num_rows)
 
     def checked(self, frame: Frame, check: RowCheck, sink: OperatorName) -> tuple[Frame, Frame, list[Frame]]:
         rows = self.share(checked_rows(as_frame(frame), check, sink))
