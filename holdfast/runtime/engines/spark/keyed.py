@@ -35,7 +35,7 @@ from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.spark.anchors import Anchors
 from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame
-from holdfast.runtime.engines.spark.small_steps import SETTING, SmallSteps
+from holdfast.runtime.engines.spark.small_steps import SmallSteps
 from holdfast.runtime.engines.spark.stage import (
     BLOB,
     RESULT,
@@ -81,7 +81,7 @@ class KeyedJobs:
         self._anchors = Anchors(session, partitions) if self.in_cluster else None
         self._local_places: RDD[Any] | None = None
         self._garbage: list[str] = []
-        self.small = SmallSteps(not self.in_cluster and session.conf.get(SETTING, "driver") != "jobs")
+        self.small = SmallSteps(not self.in_cluster)
         self._lock = threading.Lock()
 
     def batch_rows(self, batches: Sequence[Batch], schema: pa.Schema) -> ReadableRows:
@@ -117,7 +117,7 @@ class KeyedJobs:
             kept=delivery.kept if len(writers) == len(delivery.sinks) else delivery.kept | {0},
             garbage=tuple(garbage),
         )
-        begun, tables = time.perf_counter(), self.small.tables(task, rows)
+        begun, tables = time.perf_counter(), self.small.tables(task, rows, name.step)
         try:
             if tables is not None:
                 output = self._done_here(stage, tables, name, writers)

@@ -7,6 +7,7 @@ The user's code never runs here: what it does to its process, it does to a task'
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.errors import ConfigError
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import POSITION_COLUMNS, TIMES, Sink, StepId, TaskReader
 from holdfast.operators.python.keyed_python import KeyedPython
@@ -32,8 +34,9 @@ from holdfast.runtime.engines.step_ways import Ways
 from holdfast.sources.small import SMALL_BYTES, SMALL_ROWS
 from holdfast.state.aggregates.function_names import UserFunction
 
-SETTING = "spark.holdfast.smallSteps"
-"""A setting of the session: "jobs" lets every step be a job."""
+SETTING = "HOLDFAST_SMALL_STEPS"
+"""In the environment: "cost" (or nothing) lets the cheaper way be taken, "jobs" makes every step a job, "driver" none that is small,
+and "turns" every other one, for tests."""
 
 FIRST_ATTEMPT = 1 << 40
 """Attempts of the driver are numbered from here: no task has such a number, and file names carry them."""
@@ -42,8 +45,11 @@ FIRST_ATTEMPT = 1 << 40
 class SmallSteps:
     """What an engine knows about steps in the driver. Called by element threads."""
 
-    def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled
+    def __init__(self, possible: bool) -> None:
+        self._said = os.environ.get(SETTING) or "cost"
+        if self._said not in ("cost", "jobs", "driver", "turns"):
+            raise ConfigError(f"{SETTING}={self._said} is unknown.", cure="Use cost, jobs or driver.")
+        self.enabled = possible and self._said != "jobs"
         self._attempts = count(FIRST_ATTEMPT)
         self._ways: dict[OperatorName, Ways] = {}
         self._ours: dict[OperatorName, tuple[KeyedLogic, bool]] = {}
@@ -54,7 +60,7 @@ class SmallSteps:
     def next_attempt(self) -> int:
         return next(self._attempts)
 
-    def tables(self, task: KeyedTask, rows: Mapping[int, Any]) -> dict[int, pa.Table] | None:
+    def tables(self, task: KeyedTask, rows: Mapping[int, Any], step: int) -> dict[int, pa.Table] | None:
         """The rows of a step by input port, if the driver should do it."""
         if not self.enabled or task.may_die or not self._is_ours(task):
             return None
@@ -67,7 +73,15 @@ class SmallSteps:
         with self._lock:
             ways = self._ways.get(task.operator, Ways()).chosen(rows_in(tables.values()))
             self._ways[task.operator] = ways
-        return tables if ways.now == "driver" else None
+        return tables if self._is_chosen(ways, step) else None
+
+    def _is_chosen(self, ways: Ways, step: int) -> bool:
+        match self._said:
+            case "turns":
+                return step % 2 == 0
+            case "driver":
+                return True
+        return ways.now == "driver"
 
     def measured(self, operator: OperatorName, tables: Iterable[pa.Table] | None, begun: float) -> None:
         """A step is over that began at `begun`; None: it was a job."""
