@@ -281,6 +281,10 @@ class Sink(ABC):
         Either `adopt` follows, or nothing of the step counts."""
         return None
 
+    def tasks_may_write(self) -> bool:
+        """Whether `task_writer` gives something, asked before it is."""
+        return type(self).task_writer is not Sink.task_writer
+
     def task_columns(self) -> Sequence[str] | None:
         """The columns that its task writer takes, if tasks may also read the rows by themselves: several times faster where
         they can, right behind a source of files. None: such rows come by `write_spark`."""

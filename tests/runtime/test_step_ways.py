@@ -29,12 +29,10 @@ def test_many_rows_are_a_job_and_few_ones_come_back() -> None:
 def test_a_driver_that_turns_out_slow_is_left_and_tried_again_some_day() -> None:
     left = after(Ways(), 10, driver_s=1.0, job_s=0.1, steps=20)
     assert left.now == "job"
-    found = left
-    for steps in range(400):
-        found = found.chosen(10).measured("job", 10, 0.1)
-        if found.chosen(10).now == "driver":
-            break
-    assert 10 < steps < 399, "forgotten at once, or never"
+    found, steps = left, 0
+    while found.chosen(10).now == "job" and steps < 400:
+        found, steps = found.measured("job", 10, 0.1), steps + 1
+    assert 10 < steps < 400, "forgotten at once, or never"
 
 
 @examples(100)

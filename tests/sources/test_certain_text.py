@@ -58,7 +58,9 @@ def json_line(draw: random.Random) -> str:
     for name in COLUMNS.names:
         fitting = {"s": json.dumps(draw.choice(TEXTS)), "ok": draw.choice(("true", "false")), "at": json.dumps(draw.choice((*TIMES[:2], *TIMES))),
                    "t": json.dumps(draw.choice(TIMES).removesuffix("Z")), "day": json.dumps(draw.choice((*TIMES[:4], *TIMES))[:10])}  # fmt: skip
-        usual = draw.choice(("1", "-7", "120", "0.5" if name in "xd" else "3", "1.25" if name in "xd" else "0"))
+        usual = draw.choice(
+            ("1", "-7", "120", "0.5" if name in "xd" else "3", "1.25" if name in "xd" else "0")
+        )
         text = fitting.get(name) or (usual if draw.random() < 0.9 else draw.choice(NUMBERS))
         text = draw.choice(odd) if draw.random() < 0.08 else text
         if draw.random() < 0.8:

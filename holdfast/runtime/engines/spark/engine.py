@@ -7,7 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,14 @@ from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
 from holdfast.language.connectors import TIMES, RowCheck, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
+from holdfast.language.operators.stateless import (
+    DropSpec,
+    FilterSpec,
+    RenameSpec,
+    SelectSpec,
+    SplitSpec,
+    WithColumnsSpec,
+)
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Segments
 from holdfast.operators.shared.timed import rising
@@ -31,6 +39,7 @@ from holdfast.runtime.engines.spark.readable import (
     ReadableRows,
     TableReader,
     as_frame,
+    collected,
     spark_times,
     timed,
     united,
@@ -56,7 +65,17 @@ BACKGROUND_POOL = "holdfast-background"
 SMALL_BYTES = 1 << 16
 """Up to here a table of the driver travels with the tasks that read it."""
 
+WITHOUT_SPARK = (DropSpec, RenameSpec)
+"""Operators that the driver applies to a few rows by itself."""
+EXPRESSIONS = (FilterSpec, SelectSpec, SplitSpec, WithColumnsSpec)
+"""Those that Catalyst applies to them in a small job without workers of Python's, if a step in the driver follows."""
+
 logger = logging.getLogger("holdfast")
+
+
+def _same(frame: Frame) -> Frame:
+    return frame
+
 
 _hinted: set[str] = set()
 """Applications that were told what would help."""
@@ -143,7 +162,14 @@ class SparkEngine(Engine):
         return united(readable, make) if len(readable) == len(frames) else make()
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
-        return stateless_kind(operator).frames(operator, inputs[0], stamped, FRAMES)
+        kind = stateless_kind(operator)
+        few = small_table(inputs[0]) if self._keyed.small.enabled else None
+        if few is not None and isinstance(operator.spec, WITHOUT_SPARK):
+            return [self.from_table(table) for table in kind.tables(operator, few)]
+        frames = kind.frames(operator, inputs[0], stamped, FRAMES)
+        if few is not None and isinstance(operator.spec, EXPRESSIONS):
+            return [ReadableRows(collected(frame), few.nbytes, partial(_same, frame)) for frame in frames]
+        return frames
 
     def collect_times(self, frame: Frame) -> pa.Table:
         if isinstance(frame, ReadableRows) and isinstance(frame.reader, TableReader):
@@ -163,7 +189,8 @@ class SparkEngine(Engine):
 
     def share(self, frame: Frame) -> Frame:
         if isinstance(frame, ReadableRows):
-            return frame.shared()
+            # Evaluated once: an expression may give something else the next time.
+            return self._had(frame.reader.table) if isinstance(frame.reader, TableReader) else frame.shared()
         return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
     def unshare(self, frame: Frame) -> None:

@@ -58,6 +58,7 @@ from holdfast.store.base import SegmentRef, Store
 PortFrames = Mapping[int, DataFrame | ReadableRows]
 """The rows of a step by input port."""
 
+STAMPS = "spark.sql.parquet.outputTimestampType"
 UNSHUFFLED_PARTITIONS = 4
 UNSHUFFLED_BYTES = 256 << 20
 """Up to here it costs less if every task reads all rows than if a shuffle brings each task its own."""
@@ -81,7 +82,7 @@ class KeyedJobs:
         self._anchors = Anchors(session, partitions) if self.in_cluster else None
         self._local_places: RDD[Any] | None = None
         self._garbage: list[str] = []
-        self.small = SmallSteps(not self.in_cluster)
+        self.small = SmallSteps(not self.in_cluster, session.conf.get(STAMPS) == "TIMESTAMP_MICROS")
         self._lock = threading.Lock()
 
     def batch_rows(self, batches: Sequence[Batch], schema: pa.Schema) -> ReadableRows:

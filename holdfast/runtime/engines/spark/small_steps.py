@@ -38,6 +38,16 @@ SETTING = "HOLDFAST_SMALL_STEPS"
 """In the environment: "cost" (or nothing) lets the cheaper way be taken, "jobs" makes every step a job, "driver" none that is small,
 and "turns" every other one, for tests."""
 
+ALIKE = (
+    pa.types.is_signed_integer,
+    pa.types.is_float32,
+    pa.types.is_float64,
+    pa.types.is_string,
+    pa.types.is_boolean,
+    pa.types.is_date32,
+)
+"""Columns that Spark and Arrow write into Parquet files in the same form. (Not so decimals.)"""
+
 FIRST_ATTEMPT = 1 << 40
 """Attempts of the driver are numbered from here: no task has such a number, and file names carry them."""
 
@@ -45,7 +55,9 @@ FIRST_ATTEMPT = 1 << 40
 class SmallSteps:
     """What an engine knows about steps in the driver. Called by element threads."""
 
-    def __init__(self, possible: bool) -> None:
+    def __init__(self, possible: bool, micros: bool) -> None:
+        """`possible`: driver and tasks share a disk. `micros`: Spark writes timestamps as such into Parquet files."""
+        self._micros = micros
         self._said = os.environ.get(SETTING) or "cost"
         if self._said not in ("cost", "jobs", "driver", "turns"):
             raise ConfigError(f"{SETTING}={self._said} is unknown.", cure="Use cost, jobs or driver.")
@@ -96,13 +108,23 @@ class SmallSteps:
 
     def deliver(self, sink: Sink, rows: ReadableRows, step: StepId) -> bool:
         """Write a few rows into a sink as a task would; False: nothing was done."""
-        table = small_table(rows) if self.enabled else None
-        if table is None or (writer := sink.task_writer(step)) is None:
+        table = small_table(rows) if self.enabled and sink.tasks_may_write() else None
+        if table is None or not (sink.task_columns() or self._is_written_alike(table)):
             return False
-        plain = [name for name in table.column_names if name not in POSITION_COLUMNS]
-        columns = sink.task_columns() or plain
+        if (writer := sink.task_writer(step)) is None:
+            return False
+        columns = sink.task_columns() or _plain(table)
         sink.adopt(step, [writer(table.select(list(columns)), 0, self.next_attempt())])
         return True
+
+    def _is_written_alike(self, table: pa.Table) -> bool:
+        """Whether Spark's writer and ours give these columns the same form: files of both lie side by side."""
+        types = [table.schema.field(name).type for name in _plain(table)]
+        return all(
+            any(is_alike(type_) for is_alike in ALIKE)
+            or (self._micros and pa.types.is_timestamp(type_) and type_.unit == "us")
+            for type_ in types
+        )
 
     def _is_ours(self, task: KeyedTask) -> bool:
         logic, answer = self._ours.get(task.operator, (None, False))
@@ -110,6 +132,10 @@ class SmallSteps:
             answer = not calls_users(task.logic)
             self._ours[task.operator] = (task.logic, answer)
         return answer
+
+
+def _plain(table: pa.Table) -> list[str]:
+    return [name for name in table.column_names if name not in POSITION_COLUMNS]
 
 
 def rows_in(tables: Iterable[pa.Table]) -> int:
