@@ -46,6 +46,7 @@ LIBRARY_HOMES = {
     "redis": "store/redis",
     "fsspec": "store/objects",
     "isal": "durable",
+    "prometheus_client": "runtime/telling/metrics_page",
     "adbc_driver_postgresql": "sinks/database/postgres",
 }
 

@@ -52,6 +52,16 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Lag:
+    """What waits in a source, as far as it knows without looking: rows, bytes, and for how many seconds the first of them has been
+    there. None: not known."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stamp:
     """Ask for position columns; `source_index` fills `__hf_source`."""
 
@@ -191,6 +201,11 @@ class Source(ABC):
     def counts(self) -> dict[str, int]:
         """What the source counted up to its position, for `status`: rows that were left out. Comes with the snapshot."""
         return {}
+
+    def lag(self) -> Lag:
+        """What waits behind the current position, for `status` and metrics. Asked about once a second by the thread that calls
+        `next_slice`: it must be quick, and look at nothing outside."""
+        return Lag()
 
     def count_rows(self, piece: Slice) -> int | None:
         """How many rows a slice has, found with some work if `piece.rows` does not say; None if nobody knows.

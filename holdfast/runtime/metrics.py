@@ -10,7 +10,19 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.operators.shared.timed import TIMELESS
-from holdfast.runtime.telling.events import ElementFailed, EpochPublished, ResetBegun, RunEnded, RunEvent
+from holdfast.runtime.telling.events import (
+    ElementFailed,
+    EpochAborted,
+    EpochPublished,
+    EpochVisible,
+    ResetBegun,
+    Restored,
+    RunEnded,
+    RunEvent,
+)
+
+BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Durations of epochs are counted up to each of these."""
 
 
 @dataclass
@@ -30,8 +42,8 @@ class ElementMetrics:
     sink_rows: dict[str, int] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operator → what it counted since its initial state (late rows), replays counted once."""
-    recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=50))
-    """(monotonic time, rows) of recent steps, for a rate."""
+    recent: deque[tuple[float, float, int]] = field(default_factory=lambda: deque(maxlen=50))
+    """(when it began, when it ended, rows) of recent steps, for a rate; monotonic times."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def on_event(self, event: RunEvent) -> None:
@@ -45,13 +57,13 @@ class ElementMetrics:
             self.bytes += size
             self.last_step_s = seconds
             self.busy_s += seconds
-            self.recent.append((now, rows))
+            self.recent.append((now - seconds, now, rows))
 
     def add_rows(self, now: float, rows: int) -> None:
         """Rows of a step that were counted after it."""
         with self.lock:
             self.rows += rows
-            self.recent.append((now, rows))
+            self.recent.append((now, now, rows))
 
     def add_sink_rows(self, sink: str, rows: int | None) -> None:
         if rows is not None:
@@ -60,10 +72,10 @@ class ElementMetrics:
 
     def rate(self, now: float, over_s: float = 5.0) -> float:
         with self.lock:
-            recent = [(t, rows) for t, rows in self.recent if now - t <= over_s]
+            recent = [step for step in self.recent if now - step[1] <= over_s]
         if not recent:
             return 0.0
-        return sum(rows for _, rows in recent) / max(now - recent[0][0], 0.2)
+        return sum(rows for _, _, rows in recent) / max(now - min(begun for begun, _, _ in recent), 0.001)
 
     def as_dict(self, now: float) -> dict[str, Any]:
         return {
@@ -97,6 +109,19 @@ class RegionMetrics:
     bytes_written: int = 0
     epochs_slow: int = 0
     """Epochs that took longer than the period: the next one had to wait."""
+    epochs_aborted: int = 0
+    epochs_within: list[int] = field(default_factory=lambda: [0] * len(BUCKETS_S))
+    """How many took at most as long as each of `BUCKETS_S`."""
+    epochs_s: float = 0.0
+    """How long all took together."""
+    published_wall: float | None = None
+    visible: int = 0
+    """The newest epoch whose output is visible."""
+    last_bytes: tuple[int, int | None] = (0, None)
+    """What the newest epoch added to the store, and all that restoring it reads."""
+    resets_of: dict[str, int] = field(default_factory=dict)
+    """By the element that failed; without one: those of the region itself."""
+    restored: Restored | None = None
 
     def on_event(self, event: RunEvent) -> None:
         match event:
@@ -107,8 +132,21 @@ class RegionMetrics:
                 self.published_at = self.clock.monotonic()
                 self.last_epoch_ms = event.ms
                 self.bytes_written += event.bytes
+                self.published_wall, self.last_bytes = self.clock.wall(), (event.bytes, event.whole_bytes)
+                self.epochs_s += event.ms / 1000
+                self.epochs_within = [
+                    n + (event.ms <= 1000 * le) for n, le in zip(self.epochs_within, BUCKETS_S, strict=True)
+                ]
+            case EpochVisible(region=self.region):
+                self.visible = event.epoch
+            case EpochAborted(region=self.region):
+                self.epochs_aborted += 1
+            case Restored(region=self.region):
+                self.restored, self.visible = event, event.epoch
             case ResetBegun(region=self.region) if event.attempt > 1 and event.consecutive:
                 self.resets += 1
+                who = event.element or ""
+                self.resets_of = {**self.resets_of, who: self.resets_of.get(who, 0) + 1}
 
     def as_dict(self, now: float, phase: str, reason: str) -> dict[str, Any]:
         return {
@@ -122,6 +160,13 @@ class RegionMetrics:
             "bytes_written": self.bytes_written,
             "last_epoch_ms": self.last_epoch_ms,
             "reason": reason,
+            "epochs_aborted": self.epochs_aborted,
+            "epochs_within": dict(zip(map(str, BUCKETS_S), self.epochs_within, strict=True)),
+            "epochs_s": round(self.epochs_s, 4),
+            "published_wall": self.published_wall,
+            "visible": self.visible,
+            "last_bytes": {"delta": self.last_bytes[0], "full": self.last_bytes[1]},
+            "resets_of": self.resets_of,
         }
 
 
@@ -153,9 +198,10 @@ def costs(status: Mapping[str, Any]) -> list[str]:
     return [f"{rows:,} {why} ({name})" for name, why, rows in left_out(status) if not why.startswith(DROPPED)]
 
 
-def ended_event(status: Mapping[str, Any]) -> RunEnded:
+def ended_event(status: Mapping[str, Any], failure: BaseException | None = None) -> RunEnded:
     """What is told at the end of a run with this status."""
     regions, elements = status["regions"].values(), status["elements"].values()
+    parked = [region["reason"] for region in regions if region["phase"] == "parked"]
     return RunEnded(
         status["topology"],
         status["state"],
@@ -164,4 +210,5 @@ def ended_event(status: Mapping[str, Any]) -> RunEnded:
         sum(region["epochs_published"] for region in regions),
         sum(region["resets"] for region in regions),
         tuple(costs(status)),
+        "; ".join(parked) or None if failure is None else f"{type(failure).__name__}: {failure}",
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
-from holdfast.language.connectors import Slice, Source, Stamp, TaskReader
+from holdfast.language.connectors import Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.csv_header import column_order, refuse_header_as_row
@@ -222,6 +222,10 @@ class Files(Source):
         files = self._memory.dump(consumed)
         state = {"format": STATE_FORMAT, "position": self._place.plain(), "files": files}
         return state | ({"malformed": self._malformed_rows} if self._malformed_rows else {})
+
+    def lag(self) -> Lag:
+        """Of the files that are known. Those that came since are found when these are read."""
+        return self._memory.lag(self._place.ordinal, self._place.mark.offset)
 
     # --- rows ---
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
-from holdfast.language.connectors import Slice, Source, Stamp
+from holdfast.language.connectors import Lag, Slice, Source, Stamp
 from holdfast.language.schema import to_arrow
 from holdfast.language.tables import as_table, is_tabular
 from holdfast.sources.schemas import spark_schema
@@ -65,6 +65,9 @@ class Rows(Source):
 
     def snapshot(self) -> Any:
         return {"next": self._next}
+
+    def lag(self) -> Lag:
+        return Lag(rows=self._table.num_rows - self._next)
 
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         table = self._table.slice(piece.start, piece.end - piece.start)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, NoSpaceError, StateError
 from holdfast.ids import is_safe_name
-from holdfast.language.connectors import POSITION_FIELDS, Slice, Source, Stamp, TaskReader
+from holdfast.language.connectors import POSITION_FIELDS, Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.log.log import From, Log
 from holdfast.log.machines.partition_state import without
@@ -205,6 +205,13 @@ class LogSource(Source):
             "partition": self._partition,
             "next": self._next,
         }
+
+    def lag(self) -> Lag:
+        """Withdrawn rows count until they are passed."""
+        if self._facts is None or self._next is None:
+            return Lag()
+        end = self._facts().end
+        return Lag(rows=max(0, (end if self._end is None else min(end, self._end)) - self._next))
 
     def close(self) -> None:
         self._log.close()

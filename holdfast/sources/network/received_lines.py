@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
-from holdfast.language.connectors import Slice, Source, Stamp
+from holdfast.language.connectors import Lag, Slice, Source, Stamp
 from holdfast.sources.schemas import spark_schema
 from holdfast.sources.small import if_small
 
@@ -163,6 +163,9 @@ class ReceivedLines(Source):
     def counts(self) -> dict[str, int]:
         with self._condition:
             return {name: count for name, count in self._counts.items() if count}
+
+    def lag(self) -> Lag:
+        return Lag(rows=len(self._lines))
 
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         lines = next(lines for start, lines in self._handed if start == piece.start)

@@ -47,3 +47,6 @@ def _say_how_it_ended(summary: dict[str, Any], events: Sequence[Event]) -> None:
             region = regions[event.region]
             region["epoch"] = max(region["epoch"], event.epoch)
     summary["regions"] = regions
+    summary["elements"] = {
+        name: {**element, "rows_per_s": 0} for name, element in summary.get("elements", {}).items()
+    }
