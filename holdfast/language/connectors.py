@@ -176,6 +176,11 @@ class Source(ABC):
         Keyed operators right behind the source are several times faster with it."""
         return None
 
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        """All columns of a slice of some kilobytes, read in the driver: exactly the rows of `read_spark`, positions appended as
+        there. None: it is not that small, or not that certain. A small step then needs no job of Spark's."""
+        return None
+
     def malformed_schema(self) -> pa.Schema | None:
         """Columns of a stream of its own with rows that could not be read (`stream.malformed`); None: there is none.
         With one, the two methods that follow are called."""
@@ -290,6 +295,10 @@ class Sink(ABC):
         """A way for the tasks that make the rows to write them at once; None: only `write_spark`.
         Either `adopt` follows, or nothing of the step counts."""
         return None
+
+    def tasks_may_write(self) -> bool:
+        """Whether `task_writer` gives something, asked before it is."""
+        return type(self).task_writer is not Sink.task_writer
 
     def task_columns(self) -> Sequence[str] | None:
         """The columns that its task writer takes, if tasks may also read the rows by themselves: several times faster where

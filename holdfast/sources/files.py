@@ -34,6 +34,7 @@ from holdfast.sources.line_tasks import MALFORMED
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
+from holdfast.sources.small import SMALL_BYTES, SMALL_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -238,6 +239,19 @@ class Files(Source):
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         rows, left_out = file_arrow.read(self._plan(piece), stamp)
         self._left_out = (piece.start, left_out)
+        return rows
+
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        if self._options or piece.bytes is None or piece.bytes > SMALL_BYTES:
+            return None
+        plan = self._plan(piece)
+        if self._format == "parquet":
+            may = all(self._readable[part.ordinal] for part in plan.pieces)
+            rows = file_arrow.read_few(plan, stamp, SMALL_ROWS) if may else None
+        else:
+            rows = file_arrow.read_certain(plan, stamp)
+        if rows is not None:
+            self._left_out = (piece.start, MALFORMED.empty_table())
         return rows
 
     # --- malformed rows ---

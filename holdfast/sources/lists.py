@@ -12,6 +12,7 @@ from holdfast.language.connectors import Lag, Slice, Source, Stamp
 from holdfast.language.schema import to_arrow
 from holdfast.language.tables import as_table, is_tabular
 from holdfast.sources.schemas import spark_schema
+from holdfast.sources.small import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,6 +76,9 @@ class Rows(Source):
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         table = self.read_arrow(piece, stamp)
         return session.createDataFrame(table, spark_schema(table.schema))
+
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        return if_small(self.read_arrow(piece, stamp))
 
     def describe(self) -> str:
         return f"a list of {self._table.num_rows} rows"

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli.main import app, run_command
+from holdfast.runtime.persisted.streams import unread
 from holdfast.testing.log_interface import some
 
 
@@ -45,6 +46,22 @@ def test_logs_are_found_and_listed(log: Path) -> None:
     assert "consumer report" not in said("list", log.parent)
     assert "pin keep" in said("list", log.parent)
     assert "there is no log" in said("list", log / "p00000")
+
+
+def test_positions_of_withdrawn_rows_are_not_told_as_rows(tmp_path: Path) -> None:
+    with hf.Log(tmp_path / "some") as opened:
+        opened.append([{"n": n} for n in range(4)], epoch=1)
+        opened.seal_epoch(1)
+        opened.append([{"n": n} for n in range(3)], epoch=2)
+        opened.withdraw_after(1)
+        opened.append([{"n": 9}], epoch=2)
+        opened.seal_epoch(2)
+    (found,) = told("list", tmp_path)
+    (part,) = found["partitions"]
+    assert (part["next"], part["rows"]) == (8, 5)
+    assert unread(tmp_path / "some", "nobody") == 5
+    hf.Log(tmp_path / "some").consumer("report", {0: 5})
+    assert unread(tmp_path / "some", "report") == 1
 
 
 def test_a_log_is_shown(log: Path) -> None:

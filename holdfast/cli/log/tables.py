@@ -37,7 +37,7 @@ def show_list(directory: Path, found: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(
             each["path"],
             str(len(parts)),
-            f"{sum(p['next'] - p['low'] for p in parts):,}",
+            f"{sum(p['rows'] for p in parts):,}",
             shown_bytes(sum(p["bytes"] for p in parts)),
             max((p["time"] or "" for p in parts), default="") or "—",
             _writer(each),

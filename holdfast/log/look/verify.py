@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.log import consumers, place, recovery
 from holdfast.log.disk_view import DiskView
 from holdfast.log.format.names import Stretch
-from holdfast.log.machines.partition_state import PartitionState
+from holdfast.log.machines.partition_state import PartitionState, rows_in
 from holdfast.log.notes.in_segment import Wanted, notes_in
 from holdfast.log.place import LogFacts
 from holdfast.log.rows import shown_time
@@ -132,6 +132,7 @@ def describe(facts: LogFacts) -> dict[str, Any]:
         names = [each.name for each in recovery.layout(facts, partition)]
         parts.append({
             "partition": partition, "low": low, "next": state.next, "committed": state.committed,
+            "rows": rows_in(low, state.next, state.withdrawn),
             "sealed": state.sealed, "segments": len(names),
             "bytes": sum(os.path.getsize(directory / str(name)) for name in names),
             "time": shown_time(state.t_run_max), "appended": shown_time(state.wall_max),

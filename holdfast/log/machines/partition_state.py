@@ -89,6 +89,11 @@ class PartitionState:
         )
 
 
+def rows_in(start: int, end: int, withdrawn: list[tuple[int, int]] | Ranges) -> int:
+    """How many rows [start, end) has: positions of withdrawn ones have none."""
+    return sum(behind - begin for begin, behind in without(start, end, withdrawn))
+
+
 def without(start: int, end: int, withdrawn: list[tuple[int, int]] | Ranges) -> list[tuple[int, int]]:
     """The parts of [start, end) that were not withdrawn."""
     left: list[tuple[int, int]] = []

@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError, MismatchError
 from holdfast.ids import ElementName, OperatorName, RegionName
 from holdfast.language.graph import SinkSpec, SourceSpec
 from holdfast.log.log import Log
+from holdfast.log.machines.partition_state import rows_in
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.persisted.connectors import PersistSink, SharedLog
@@ -138,7 +139,7 @@ def unread(path: Path, consumer: str) -> int:
         return 0
     bounds = log.bounds()
     at = {each.name: each.positions.get(0, 0) for each in log.consumers()}.get(consumer, bounds.low)
-    return max(0, bounds.end - max(at, bounds.low))
+    return rows_in(max(at, bounds.low), bounds.end, bounds.withdrawn)
 
 
 def _standing(shared: SharedLog, consumer: str) -> dict[str, Any]:
@@ -151,9 +152,10 @@ def _standing(shared: SharedLog, consumer: str) -> dict[str, Any]:
         holders = {each.name: each.positions.get(0, 0) for each in log.consumers()}
         holders |= {f"pin {each.name}": each.positions.get(0, 0) for each in log.pins()}
         reached = None if shared.source is None else shared.source.reached
-        waiting = bounds.end - max(bounds.low, holders.get(consumer, 0) if reached is None else reached)
+        at = max(bounds.low, holders.get(consumer, 0) if reached is None else reached)
         return {
-            "log": str(shared.path), "rows": bounds.end - bounds.low, "waiting": max(0, waiting), "held_by": holders,
+            "log": str(shared.path), "rows": rows_in(bounds.low, bounds.end, bounds.withdrawn),
+            "waiting": rows_in(at, bounds.end, bounds.withdrawn), "held_by": holders,
             "end": bounds.end, "bytes": _bytes_of(shared.path),
         }  # fmt: skip
     except HoldfastError as error:

@@ -18,6 +18,7 @@ from holdfast.log.machines.partition_state import without
 from holdfast.log.machines.reader_machine import Facts
 from holdfast.sources.logs.positions import Positions, PositionsReader, look, schema_of
 from holdfast.sources.schemas import spark_schema
+from holdfast.sources.small import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -233,6 +234,9 @@ class LogSource(Source):
 
     def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader:
         return PositionsReader(self._positions(piece), self.schema(), stamp)
+
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        return if_small(self.read_arrow(piece, stamp)) if (piece.rows or 0) <= DRIVER_ROWS else None
 
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         columns = self._columns(stamp)

@@ -185,5 +185,8 @@ class Preserved(Source):
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         return self._read.read_spark(session, piece, stamp)
 
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        return self._read.read_small(piece, stamp)
+
     def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader | None:
         return self._read.task_reader(piece, stamp)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Lag, Slice, Source, Stamp
 from holdfast.sources.schemas import spark_schema
+from holdfast.sources.small import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,3 +175,6 @@ class ReceivedLines(Source):
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         table = self.read_arrow(piece, stamp)
         return session.createDataFrame(table, spark_schema(table.schema))
+
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        return if_small(self.read_arrow(piece, stamp))
