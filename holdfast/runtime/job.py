@@ -209,7 +209,7 @@ class Job(Run):
         if self._store is None:
             raise ConfigError("a run without a store has no page.", cure='Give it one: store="path".')
         server = importlib.import_module(PAGE)
-        return server.Page(self._store.url, host, port, allow_commands)
+        return server.Page(self._store, host, port, allow_commands)
 
     def close(self) -> None:
         self._shut_down()

@@ -3,7 +3,7 @@
     golden = run(topology, feed={"orders": rows})                       # what its sinks got, without Spark where that is possible
     run(topology, feed={"orders": rows}, kill_at="step.end@3").same_as(golden)
 
-    status = run_local(topology, store="memory:", until="available")     # no Spark, this process
+    status = run_local(topology, store="memory:test", until="available")     # no Spark, this process
     compare_rows(golden, MemorySink.rows("orders"))
     arm("step.end=raise@3")                                             # the third step fails; disarm() afterwards
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -155,6 +156,13 @@ def test_too_many_pages_are_refused_and_those_that_leave_make_room(
     while page.watchers:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_client_that_says_nothing_does_not_keep_the_page_open(store: str) -> None:
+    made = Page(store, port=0)
+    with socket.create_connection(("127.0.0.1", made.port)) as silent:
+        silent.sendall(b"GET /sta")
+        made.close()
 
 
 def test_a_port_that_is_taken_is_told_and_another_is_found_if_none_is_named(page: Page, store: str) -> None:
