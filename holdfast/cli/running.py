@@ -135,8 +135,6 @@ def _run(wanted: Wanted) -> dict[str, Any]:
 
     place = None if wanted.store is None else open_store(wanted.store)
 
-    from holdfast.cli.status.show import follow
-    from holdfast.runtime.api import check_early
     from holdfast.runtime.engines.spark.shipping import check_data, check_files, shipped
 
     files, data = check_files(wanted.py_files), check_data(wanted.files)
@@ -146,6 +144,10 @@ def _run(wanted: Wanted) -> dict[str, Any]:
             topology = load_topology(wanted.file, session.start)
             if place is not None:
                 place.check(topology.name, take_over=wanted.take_over)
+
+            from holdfast.cli.status.show import follow
+            from holdfast.runtime.api import check_early
+
             check_early(topology)
             with (
                 shipped(session.start(), program, files, data),
@@ -183,11 +185,11 @@ class LazySession:
     """A Spark session that starts when it is needed. One that the program made itself while it was loaded is used."""
 
     def __init__(self, app: str, master: str, settings: Mapping[str, str] | None = None) -> None:
-        from holdfast.runtime.engines.spark.session import is_active, prepare_environment
+        from holdfast.runtime.engines.spark.environment import prepare_environment
 
         self._app, self._master, self._settings = app, master, settings
         self._session: SparkSession | None = None
-        self._was_there = is_active()
+        self._was_there = _has_session()
         """Whoever called the command has it: it stays."""
         prepare_environment(master)
 
@@ -201,6 +203,15 @@ class LazySession:
     def stop(self) -> None:
         if self._session is not None and not self._was_there:
             self._session.stop()
+
+
+def _has_session() -> bool:
+    """Whether there is one already, without importing Spark to see that there is none."""
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from holdfast.runtime.engines.spark.session import is_active
+
+    return is_active()
 
 
 def settings_of(given: Sequence[str], packages: Sequence[str] = ()) -> dict[str, str]:

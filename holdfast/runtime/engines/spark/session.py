@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.errors import ConfigError
+from holdfast.runtime.engines.spark.environment import prepare_environment
 from holdfast.runtime.engines.spark.workers import MADE_WITH
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -79,15 +80,6 @@ def make_session(
     return session
 
 
-def prepare_environment(master: str) -> None:
-    """What Spark reads from the environment: the workers' Python, Java, the address."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    _use_recorded_java()
-
-
 def _sockets(settings: Mapping[str, str]) -> dict[str, str]:
     """Sockets lie in the JVM's temporary directory; if that is too deep for the kernel, slower TCP sockets must do."""
     given = re.search(r"-Djava\.io\.tmpdir=(\S+)", settings.get("spark.driver.extraJavaOptions", ""))
@@ -107,10 +99,3 @@ def active_or_new(
     """The active session, or a new one; True if it is ours to stop."""
     active = SparkSession.getActiveSession()
     return (active, False) if active is not None else (make_session(app, master, settings), True)
-
-
-def _use_recorded_java() -> None:
-    """Set-up records a Java it found outside of PATH beside the interpreter's environment."""
-    recorded = Path(sys.prefix) / "holdfast-java-home"
-    if "JAVA_HOME" not in os.environ and recorded.is_file():
-        os.environ["JAVA_HOME"] = recorded.read_text().strip()

@@ -11,11 +11,12 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from holdfast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ARCHIVES = (".zip", ".egg")
 LARGEST_DATA = 16 << 20
@@ -60,6 +61,8 @@ def shipped(
 ) -> Iterator[None]:
     """Within it tasks know the program's code, and find the files `data` with `SparkFiles.get(name)`. The program is loaded
     already, under its file's name."""
+    from pyspark import cloudpickle
+
     cloudpickle.register_pickle_by_value(sys.modules[program.stem])
     for file in files:
         session.sparkContext.addPyFile(str(file.resolve()))
