@@ -184,9 +184,9 @@ class Run(ABC):
         """Establish an epoch of every region, or of one, now, and name it: it is kept until its name is deleted.
         Returns the epochs by region; StoreError if it cannot be told within `timeout`."""
 
-    @abstractmethod
     def ui(self, port: int | None = None, host: str = "127.0.0.1", allow_commands: bool = False) -> Any:
         """Show the run as a page in the browser; `.url` of what is returned is where, `.close()` ends it. The run must have a store."""
+        raise NotImplementedError(f"{type(self).__name__} has no page.")
 
     @abstractmethod
     def close(self) -> None:
