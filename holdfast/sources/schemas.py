@@ -13,8 +13,8 @@ import pyarrow.json
 import pyarrow.parquet
 
 from holdfast.errors import ConfigError, InputError
-from holdfast.sources.csv_header import refuse_row_as_header
 from holdfast.sources.lines import LineRules, open_lines
+from holdfast.sources.text.csv_header import refuse_row_as_header
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
