@@ -18,7 +18,6 @@ from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
-from holdfast.sources.csv_header import column_order, refuse_header_as_row
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_listing import Listing
 from holdfast.sources.file_memory import Changed, FileMemory
@@ -35,6 +34,7 @@ from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
 from holdfast.sources.small import SMALL_BYTES, SMALL_ROWS
+from holdfast.sources.text.csv_header import column_order, refuse_header_as_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from killed import written
 
@@ -15,6 +16,7 @@ from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
 from holdfast.runtime.engines.spark import small_steps
 from holdfast.runtime.engines.spark.small_steps import SETTING, SmallSteps, calls_users
+from holdfast.sources.schemas import spark_frame
 from holdfast.testing import compare_rows
 
 pytestmark = pytest.mark.spark
@@ -178,3 +180,12 @@ def test_the_users_code_is_found_wherever_it_is() -> None:
     assert not calls_users(logic(lambda rows: rows.dedup("k", name="op")))
     mine = hf.udaf(lambda v: v.to_numpy().sum(), "v", type="long")
     assert calls_users(logic(lambda rows: rows.aggregate("k", n=mine, name="op")))
+
+
+def test_no_row_is_lost_behind_empty_pieces_of_a_table(spark: Any) -> None:
+    schema = pa.schema([("v", pa.int64())])
+    empty, full = (
+        pa.record_batch([pa.array(values, pa.int64())], schema=schema) for values in ([], [1, 2, 3])
+    )
+    table = pa.Table.from_batches([empty, empty, full], schema)
+    assert spark_frame(spark, table).toArrow()["v"].to_pylist() == [1, 2, 3]

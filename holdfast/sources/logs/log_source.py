@@ -17,7 +17,7 @@ from holdfast.log.log import From, Log
 from holdfast.log.machines.partition_state import without
 from holdfast.log.machines.reader_machine import Facts
 from holdfast.sources.logs.positions import Positions, PositionsReader, look, schema_of
-from holdfast.sources.schemas import spark_schema
+from holdfast.sources.schemas import spark_frame, spark_schema
 from holdfast.sources.small import if_small
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class LogSource(Source):
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         columns = self._columns(stamp)
         if (piece.rows or 0) <= DRIVER_ROWS:
-            return session.createDataFrame(self.read_arrow(piece, stamp), spark_schema(columns))
+            return spark_frame(session, self.read_arrow(piece, stamp))
         parts = self._positions(piece).cut(session.sparkContext.defaultParallelism)
         readers = tuple(PositionsReader(part, self.schema(), stamp) for part in parts)
         numbers = session.range(0, len(parts), 1, len(parts))

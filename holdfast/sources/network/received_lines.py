@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Lag, Slice, Source, Stamp
-from holdfast.sources.schemas import spark_schema
+from holdfast.sources.schemas import spark_frame
 from holdfast.sources.small import if_small
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class ReceivedLines(Source):
 
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         table = self.read_arrow(piece, stamp)
-        return session.createDataFrame(table, spark_schema(table.schema))
+        return spark_frame(session, table)
 
     def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
         return if_small(self.read_arrow(piece, stamp))

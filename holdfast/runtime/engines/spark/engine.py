@@ -57,6 +57,7 @@ from holdfast.runtime.engines.spark.stateless import (
 from holdfast.runtime.engines.spark.workers import check_workers
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
+from holdfast.sources.schemas import spark_frame
 from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
@@ -145,7 +146,7 @@ class SparkEngine(Engine):
 
     def _made(self, table: pa.Table) -> Frame:
         # With its own schema: by default a timestamp without zone would become one with the session's zone.
-        return self.session.createDataFrame(table, spark_schema(table.schema))
+        return spark_frame(self.session, table)
 
     def _had(self, table: pa.Table) -> ReadableRows:
         """A table of the driver, which becomes a frame of Spark's only if somebody asks for one."""
