@@ -21,7 +21,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, Stamp
 from holdfast.sources.file_plan import FilePlan, malformed_error
 from holdfast.sources.line_tasks import MALFORMED, read_lines
 from holdfast.sources.parquet_tasks import ParquetReader, read_pieces, with_positions
-from holdfast.sources.text.certain import rows_of
+from holdfast.sources.small.certain_text import rows_of
 from holdfast.sources.text.values import column_of_texts, fields_of, json_row
 
 _CSV_OPTIONS = frozenset({"sep", "delimiter", "quote", "escape", "comment", "nullvalue"})

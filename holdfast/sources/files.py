@@ -33,7 +33,7 @@ from holdfast.sources.line_tasks import MALFORMED
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
-from holdfast.sources.small import SMALL_BYTES, SMALL_ROWS
+from holdfast.sources.small.sizes import SMALL_BYTES, SMALL_ROWS
 from holdfast.sources.text.csv_header import column_order, refuse_header_as_row
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from holdfast.language.connectors import Lag, Slice, Source, Stamp
 from holdfast.language.schema import to_arrow
 from holdfast.language.tables import as_table, is_tabular
 from holdfast.sources.schemas import spark_frame
-from holdfast.sources.small import if_small
+from holdfast.sources.small.sizes import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,7 @@ import pytest
 from holdfast.language.connectors import Stamp
 from holdfast.language.schema import to_arrow
 from holdfast.sources import Files
-from holdfast.sources.text.certain import rows_of
+from holdfast.sources.small.certain_text import rows_of
 
 SCHEMA = "b byte, i int, n long, x double, d decimal(10,2), s string, ok boolean, at timestamp, t timestamp_ntz, day date"
 COLUMNS = to_arrow(SCHEMA, "the test")

@@ -178,7 +178,7 @@ def trigger_of(
     period_s = plan.settings.period_s
     match plan.settings.trigger:
         case "periodic":
-            return PeriodicTrigger(period_s, due, wake, scattered=plan.group is not None)
+            return PeriodicTrigger(period_s, clock, due, wake, scattered=plan.group is not None)
         case "aware":
             return AwareTrigger(plan.name, period_s, clock, announce, due, wake)
         case _:

@@ -18,7 +18,7 @@ from holdfast.log.machines.partition_state import without
 from holdfast.log.machines.reader_machine import Facts
 from holdfast.sources.logs.positions import Positions, PositionsReader, look, schema_of
 from holdfast.sources.schemas import spark_frame, spark_schema
-from holdfast.sources.small import if_small
+from holdfast.sources.small.sizes import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

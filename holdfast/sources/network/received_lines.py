@@ -19,7 +19,7 @@ import pyarrow as pa
 from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Lag, Slice, Source, Stamp
 from holdfast.sources.schemas import spark_frame
-from holdfast.sources.small import if_small
+from holdfast.sources.small.sizes import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

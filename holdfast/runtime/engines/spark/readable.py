@@ -22,7 +22,7 @@ from pyspark.sql.types import TimestampNTZType
 from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader
 from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch
-from holdfast.sources.small import SMALL_ROWS
+from holdfast.sources.small.sizes import SMALL_ROWS
 
 MOST_BYTES = 16 << 20
 """What expressions may make of a few rows, to be kept in the driver."""

@@ -31,7 +31,7 @@ from holdfast.runtime.engines.spark.readable import (
     UnionReader,
 )
 from holdfast.runtime.engines.step_ways import Ways
-from holdfast.sources.small import SMALL_BYTES, SMALL_ROWS
+from holdfast.sources.small.sizes import SMALL_BYTES, SMALL_ROWS
 from holdfast.state.aggregates.function_names import UserFunction
 
 SETTING = "HOLDFAST_SMALL_STEPS"
