@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from holdfast.language.checkpoint_form import groups as groups
     from holdfast.language.checkpoint_form import incremental as incremental
     from holdfast.language.composite import composite as composite
+    from holdfast.language.connectors import Lag as Lag
     from holdfast.language.connectors import Sink as Sink
     from holdfast.language.connectors import SinkContext as SinkContext
     from holdfast.language.connectors import Slice as Slice
@@ -69,8 +70,8 @@ if TYPE_CHECKING:
     from holdfast.language.operators.windows import sliding as sliding
     from holdfast.language.operators.windows import tumbling as tumbling
     from holdfast.language.poison import Poison as Poison
+    from holdfast.language.progress import Progress as Progress
     from holdfast.language.run import ElementStatus as ElementStatus
-    from holdfast.language.run import Progress as Progress
     from holdfast.language.run import RegionStatus as RegionStatus
     from holdfast.language.run import Run as Run
     from holdfast.language.run import RunStatus as RunStatus
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.replay.replay import Replayed as Replayed
     from holdfast.runtime.replay.replay import ReplayProgress as ReplayProgress
     from holdfast.runtime.replay.replay import replay as replay
+    from holdfast.runtime.telling.listener import Listener as Listener
     from holdfast.sinks import ConsoleSink as ConsoleSink
     from holdfast.sinks import DatabaseSink as DatabaseSink
     from holdfast.sinks import FileSink as FileSink
@@ -124,8 +126,10 @@ _NAMES = {
     "runtime.engines.spark.state_reader": "read_state",
     "log.log": "Log",
     "runtime.replay.replay": "replay Replayed ReplayProgress",
-    "language.connectors": "Source Slice Stamp Sink SinkContext StepId",
-    "language.run": "Run RunStatus RegionStatus ElementStatus Progress",
+    "language.connectors": "Source Slice Stamp Lag Sink SinkContext StepId",
+    "language.run": "Run RunStatus RegionStatus ElementStatus",
+    "language.progress": "Progress",
+    "runtime.telling.listener": "Listener",
     "sources": "Files Beacon Rows TcpLines UdpLines HttpLines LogSource Preserved",
     "sources.logs.from_spark": "from_spark",
     "sources.logs.spark_format": "register_log_format",
@@ -143,6 +147,8 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is th
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)
+        if name == "testing":
+            return importlib.import_module("holdfast.testing")
         if home is None:
             from holdfast.language.hints import MODULE, no_such_name
 

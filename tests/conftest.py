@@ -18,6 +18,9 @@ pytest_plugins = [
     "postgres_server",
 ]
 
+# Every other small step is done in the driver, the others are jobs: what a test finds must hold for any mixture.
+os.environ.setdefault("HOLDFAST_SMALL_STEPS", "turns")
+
 SESSION = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",

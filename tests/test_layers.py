@@ -34,6 +34,7 @@ NEIGHBOURS = {
     "compiler": {"operators"},
     "checkpoint": {"operators"},
     "testing": {"runtime"},
+    "demo": {"dashboard"},
     "cli": LAYERS[FACES] - {"__main__"},
     "__main__": {"cli"},
 }
@@ -46,6 +47,7 @@ LIBRARY_HOMES = {
     "redis": "store/redis",
     "fsspec": "store/objects",
     "isal": "durable",
+    "prometheus_client": "runtime/telling/metrics_page",
     "adbc_driver_postgresql": "sinks/database/postgres",
 }
 

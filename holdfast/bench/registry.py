@@ -19,6 +19,7 @@ from holdfast.bench.subjects.state_growth import bench_state_growth
 from holdfast.bench.subjects.stateless import bench_stateless
 from holdfast.bench.subjects.stream_join import bench_stream_join
 from holdfast.bench.subjects.window import bench_window
+from holdfast.bench.waiting.latency import bench_latency
 from holdfast.errors import ConfigError
 
 BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
@@ -36,11 +37,12 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "meteor-local": partial(bench_meteor, LOCAL),
     "checkpoint": bench_checkpoint,
     "partial": bench_partial,
+    "latency": bench_latency,
     **PARTS,
 }
 
 
-CHOOSE = {"regions": ("periods", "only"), "log": ("only", "scale")}
+CHOOSE = {"regions": ("periods", "only"), "log": ("only", "scale"), "latency": ("only",)}
 """Those of which something can be chosen, and what."""
 
 

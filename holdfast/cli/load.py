@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from holdfast.cli.program import program_of
 from holdfast.errors import ConfigError, HoldfastError, TopologyError
 from holdfast.language.topology import Topology
 
@@ -31,18 +32,6 @@ def load_topology(target: str, start_spark: StartSpark | None = None) -> Topolog
     if len(found) != 1:
         raise ConfigError(f"{path} has {len(found)} topologies; exactly one is needed.", cure=_offer(found))
     return next(iter(found.values()))
-
-
-def program_of(target: str) -> tuple[Path, str | None]:
-    """The file, and the name of the topology if one is given."""
-    head, colon, tail = target.rpartition(":")
-    path_text, name = (head, tail) if colon and tail.isidentifier() else (target, None)
-    path = Path(path_text)
-    if not path.is_file():
-        raise ConfigError(
-            f"there is no file {path_text}.", cure="Give the path of a Python file with a topology."
-        )
-    return path, name
 
 
 def _load(path: Path, start_spark: StartSpark | None) -> ModuleType:

@@ -1,10 +1,11 @@
 """`holdfast`: the command line. Each command is short; `run` and `explain` live in `running.py`, what
-is printed in `show.py`."""
+is printed in `status`."""
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,11 +61,46 @@ def holdfast(
 @app.command()
 def status(store: StoreUrl, as_json: Json = False) -> None:
     """Show what the run on a store does now, or did last."""
-    from holdfast.cli.show import show_store
-    from holdfast.cli.store_status import read_status
+    from holdfast.cli.status.show import show_store
+    from holdfast.cli.status.store_status import read_status
 
     found = read_status(store)
     print(json.dumps(found)) if as_json else show_store(found)
+
+
+@app.command()
+def top(
+    store: StoreUrl,
+    seconds: Annotated[float, typer.Option(help="Between two looks.", min=0.1)] = 1.0,
+) -> None:
+    """Watch the run on a store, in the terminal; Ctrl-C ends the watching, not the run."""
+    from holdfast.cli.status.top import watch
+
+    watch(store, seconds)
+
+
+@app.command()
+def ui(
+    store: StoreUrl,
+    port: Annotated[
+        int | None, typer.Option(help="Where; without it 4050, or any that is free.", min=0, max=65535)
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="0.0.0.0 for other machines too; then a token is needed.")
+    ] = "127.0.0.1",
+    allow_commands: Annotated[
+        bool, typer.Option("--allow-commands", help="Let the page stop and resume the run.")
+    ] = False,
+) -> None:
+    """Show the run on a store as a page in the browser: live, ended or dead. Ctrl-C ends the page, not the run."""
+    from holdfast.dashboard.server import Page
+
+    page = Page(store, host, port, allow_commands)
+    print(page.url, flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        page.close()
 
 
 @app.command()

@@ -3,20 +3,26 @@ Spark starts, which takes seconds."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.options import Conf, Json, Master
+from holdfast.cli.program import program_of
 from holdfast.errors import ConfigError, HoldfastError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PACKAGES = "spark.jars.packages"
 logger = logging.getLogger("holdfast.run")
 
 File = Annotated[
@@ -24,15 +30,32 @@ File = Annotated[
 ]
 
 
-class Shipping(NamedTuple):
-    """What the executors get besides the program's own code, as it was given."""
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line says, as it was given."""
 
+    file: str
+    store: str | None
+    until: str | None
+    close: bool
+    master: str
+    settings: Mapping[str, str]
     py_files: Sequence[str]
     files: Sequence[str]
+    arguments: Sequence[str]
+    metrics: str | None
+    take_over: bool
+    is_live: bool
 
 
 def run_topology(
     file: File,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="For the program, behind --; it finds them in sys.argv.", metavar="[-- ARGUMENT...]"
+        ),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(help="Where epochs are kept: a path, file:PATH, sqlite:PATH, redis://…, s3://…"),
@@ -47,12 +70,22 @@ def run_topology(
         list[str] | None,
         typer.Option(help="More .py, .zip or .egg files for the executors, separated by commas."),
     ] = None,
+    packages: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Jars from Maven with what they need, separated by commas.", metavar="GROUP:ARTIFACT:VERSION"
+        ),
+    ] = None,
     data_files: Annotated[
         list[str] | None,
         typer.Option(
             "--files",
             help="Files for the executors, separated by commas; tasks find them with SparkFiles.get(NAME).",
         ),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Show metrics for Prometheus there, as 127.0.0.1:9464.", metavar="HOST:PORT"),
     ] = None,
     take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
     log_level: Annotated[
@@ -68,8 +101,12 @@ def run_topology(
     is_live = not as_json and not log_json and sys.stderr.isatty()
     with logs.to_stderr(log_level, log_json, is_live):
         try:
-            shipping = Shipping(py_files or (), data_files or ())
-            status = _run(file, store, until, close, master, conf or (), shipping, take_over, is_live)
+            settings = settings_of(conf or (), packages or ())
+            shipped = (py_files or (), data_files or (), arguments or ())
+            wanted = Wanted(
+                file, store, until, close, master, settings, *shipped, metrics, take_over, is_live
+            )
+            status = _run(wanted)
         except Exception as error:
             if not log_json:
                 raise
@@ -79,52 +116,51 @@ def run_topology(
     if as_json:
         print(json.dumps(status))
     else:
-        from holdfast.cli.show import show_status
+        from holdfast.cli.status.show import show_status
 
         show_status(status)
 
 
-def _run(
-    file: str,
-    store: str | None,
-    until: str | None,
-    close: bool,
-    master: str,
-    conf: Sequence[str],
-    shipping: Shipping,
-    take_over: bool,
-    is_live: bool,
-) -> dict[str, Any]:
-    from holdfast.cli.load import load_topology, program_of
+def _run(wanted: Wanted) -> dict[str, Any]:
+    program, _ = program_of(wanted.file)
+    check_master(wanted.master)
+    until = _until(wanted.until)
+    if wanted.metrics is not None:
+        from holdfast.runtime.telling.metrics_page import check_address
+
+        check_address(wanted.metrics)
+
+    from holdfast.cli.load import load_topology
     from holdfast.store.urls import open_store
 
-    wanted, program = _until(until), program_of(file)[0]
-    place = None if store is None else open_store(store)
+    place = None if wanted.store is None else open_store(wanted.store)
 
-    from holdfast.cli.show import follow
+    from holdfast.cli.status.show import follow
     from holdfast.runtime.api import check_early
     from holdfast.runtime.engines.spark.shipping import check_data, check_files, shipped
 
-    files, data = check_files(shipping.py_files), check_data(shipping.files)
-    session = LazySession("holdfast run", master, settings_of(conf))
+    files, data = check_files(wanted.py_files), check_data(wanted.files)
+    session = LazySession("holdfast run", wanted.master, wanted.settings)
     try:
-        topology = load_topology(file, session.start)
-        if place is not None:
-            place.check(topology.name, take_over=take_over)
-        check_early(topology)
-        with (
-            shipped(session.start(), program, files, data),
-            follow(enabled=is_live) as on_start,
-        ):
-            status = topology.run(
-                spark=session.start(),
-                store=place,
-                until=wanted,
-                close=close,
-                take_over=take_over,
-                on_start=on_start,
-            )
-            return status.as_dict()
+        with called_with(program, wanted.arguments):
+            topology = load_topology(wanted.file, session.start)
+            if place is not None:
+                place.check(topology.name, take_over=wanted.take_over)
+            check_early(topology)
+            with (
+                shipped(session.start(), program, files, data),
+                follow(enabled=wanted.is_live) as on_start,
+            ):
+                status = topology.run(
+                    spark=session.start(),
+                    store=place,
+                    until=until,
+                    close=wanted.close,
+                    take_over=wanted.take_over,
+                    metrics=wanted.metrics,
+                    on_start=on_start,
+                )
+                return status.as_dict()
     finally:
         session.stop()
 
@@ -167,14 +203,51 @@ class LazySession:
             self._session.stop()
 
 
-def settings_of(given: Sequence[str]) -> dict[str, str]:
+def settings_of(given: Sequence[str], packages: Sequence[str] = ()) -> dict[str, str]:
+    """Of `--conf` and `--packages`. ConfigError if one cannot be meant."""
     for text in given:
-        if "=" not in text:
+        name, equals, _ = text.partition("=")
+        if not equals or not name.strip():
             raise ConfigError(f"--conf {text} is no setting.", cure="Write --conf spark.executor.memory=2g.")
-    return dict(text.split("=", 1) for text in given)
+        if not name.startswith("spark."):
+            raise ConfigError(
+                f"--conf {text}: Spark reads only settings that begin with spark.",
+                cure="Write --conf spark.executor.memory=2g.",
+            )
+    settings = dict(text.split("=", 1) for text in given)
+    wanted = [name.strip() for text in packages for name in text.split(",") if name.strip()]
+    for name in wanted:
+        if not re.fullmatch(r"[^:\s/]+:[^:\s/]+:[^:\s/]+", name):
+            raise ConfigError(
+                f"--packages {name} is no package.", cure="Write --packages GROUP:ARTIFACT:VERSION."
+            )
+    if wanted:
+        before = settings.get(PACKAGES)
+        settings[PACKAGES] = ",".join([*([before] if before else []), *wanted])
+    return settings
+
+
+def check_master(master: str) -> None:
+    """ConfigError if Spark would not know it; Spark itself says so only after seconds."""
+    if not re.fullmatch(r"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|yarn|(spark|k8s)://.+", master):
+        raise ConfigError(
+            f"--master {master} is none that Spark knows.",
+            cure="Use local[*], local[2], spark://HOST:PORT, yarn or k8s://….",
+        )
 
 
 def _until(value: str | None) -> Any:
     if value not in (None, "available"):
         raise ConfigError(f"--until {value} is not known.", cure="Use --until available, or leave it out.")
     return value
+
+
+@contextlib.contextmanager
+def called_with(program: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Within it `sys.argv` is what it would be if Python itself had been called."""
+    before = sys.argv
+    sys.argv = [str(program), *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from holdfast.dashboard.server import Page
 from holdfast.demo.driver_process import Driver
 from holdfast.demo.feeder import Feeder
 from holdfast.demo.generate import Volume, write_input
@@ -51,6 +52,14 @@ def run_demo(
     result["seconds"] = round(time.monotonic() - begun, 1)
     display.result(result)
     return result
+
+
+def _page(store: str) -> Page | None:
+    """Where the killed run can be seen; None where no port is to be had."""
+    try:
+        return Page(store)
+    except HoldfastError:
+        return None
 
 
 class _Scene:
@@ -93,7 +102,9 @@ class _Scene:
         """Files arrive, processes die. Ends when everything has been processed."""
         plan = plan_kills(self.seed, kills, self.volume.ticks)
         self.display.say(f"Killed run: the same files arrive one by one, and {kills} times something dies.")
-        watch = Watch(self.killed.store)
+        watch, page = Watch(self.killed.store), _page(self.killed.store)
+        if page is not None:
+            self.display.say(f"Look at it while it runs: {page.url}")
         feeder = Feeder(self.pool, self.killed.input, self.volume.ticks, self.pause_s)
         shown: list[Kill] = []
 
@@ -113,6 +124,8 @@ class _Scene:
             open_store(self.killed.store).post("stop", {})
             code = nemesis.driver.wait(PATIENCE_S)
         finally:
+            if page is not None:
+                page.close()
             feeder.stop()
             self.display.end_progress()
         if code != 0:

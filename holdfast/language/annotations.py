@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
+from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
 from holdfast.ids import is_safe_name
-from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import RegionSettings
 from holdfast.protocol.bounds.loss_budget import THENS, LossBudget
 from holdfast.protocol.shape import MODES, Mode

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
-from holdfast.language.durations import Duration, seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,16 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Lag:
+    """What waits in a source, as far as it knows without looking: rows, bytes, and for how many seconds the first of them has been
+    there. None: not known."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stamp:
     """Ask for position columns; `source_index` fills `__hf_source`."""
 
@@ -166,6 +176,11 @@ class Source(ABC):
         Keyed operators right behind the source are several times faster with it."""
         return None
 
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        """All columns of a slice of some kilobytes, read in the driver: exactly the rows of `read_spark`, positions appended as
+        there. None: it is not that small, or not that certain. A small step then needs no job of Spark's."""
+        return None
+
     def malformed_schema(self) -> pa.Schema | None:
         """Columns of a stream of its own with rows that could not be read (`stream.malformed`); None: there is none.
         With one, the two methods that follow are called."""
@@ -186,6 +201,11 @@ class Source(ABC):
     def counts(self) -> dict[str, int]:
         """What the source counted up to its position, for `status`: rows that were left out. Comes with the snapshot."""
         return {}
+
+    def lag(self) -> Lag:
+        """What waits behind the current position, for `status` and metrics. Asked about once a second by the thread that calls
+        `next_slice`: it must be quick, and look at nothing outside."""
+        return Lag()
 
     def count_rows(self, piece: Slice) -> int | None:
         """How many rows a slice has, found with some work if `piece.rows` does not say; None if nobody knows.
@@ -277,6 +297,10 @@ class Sink(ABC):
         """A way for the tasks that make the rows to write them at once; None: only `write_spark`.
         Either `adopt` follows, or nothing of the step counts."""
         return None
+
+    def tasks_may_write(self) -> bool:
+        """Whether `task_writer` gives something, asked before it is."""
+        return type(self).task_writer is not Sink.task_writer
 
     def task_columns(self) -> Sequence[str] | None:
         """The columns that its task writer takes, if tasks may also read the rows by themselves: several times faster where

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
-from holdfast.language.durations import Duration, seconds
 
 PoisonThen = Literal["quarantine", "park"]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from holdfast.durations import Duration
 from holdfast.language import hints
+from holdfast.language.progress import Progress, progress_of
 
 Until = Literal["available"]
 RunState = Literal["running", "stopping", "parked", "failed", "ended"]
@@ -31,6 +32,10 @@ class RunOptions(TypedDict, total=False):
     """Of keyed state; None: as many as the session has cores."""
     on_start: Callable[[Any], None]
     """Called by `run` with the handle."""
+    listeners: Sequence[Any]
+    """Objects of classes that derive from `hf.Listener`."""
+    metrics: str | None
+    """HOST:PORT where Prometheus finds the run's metrics; on this machine only unless the host says otherwise."""
     subscribers: Sequence[Any]
     """Functions that hear of every event of the run."""
     engine: Any
@@ -112,24 +117,10 @@ class ElementStatus(Told):
     """By operator: late rows, and what else it counted."""
     waiting: str
     """For what."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run has come."""
-
-    epochs: Mapping[str, int]
-    """By region."""
-    rows: Mapping[str, int]
-    """Taken in, by element."""
-    rows_per_s: Mapping[str, float]
-    """By element."""
-    sink_rows: Mapping[str, int]
-    """Written in this run, by sink; where the sink knows."""
-    late_rows: Mapping[str, int]
-    """Behind the watermark, by operator."""
-    lost_rows: Mapping[str, int]
-    """In all runs, by sink."""
+    sources: Mapping[str, Mapping[str, Any]]
+    """By source, rows and rows_per_s that it gave, and what waits in it: lag_rows, lag_bytes, lag_s; None: not known."""
+    state: Mapping[str, Mapping[str, Any]]
+    """By operator with state: bytes, rows (those that changed may be there more than once), watermark (seconds since 1970)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,20 +134,17 @@ class RunStatus(Told):
     elements: Mapping[str, ElementStatus]
     lost_rows: Mapping[str, int]
     """By sink, in all runs."""
+    id: str
+    """Of the store's job; "none" without a store."""
+    run: int
+    """Grows with each run on the store."""
+    at: float
+    """When this was asked, in seconds since 1970."""
 
     @property
     def progress(self) -> Progress:
-        """The same in short."""
-        elements = self.elements.values()
-        counted = [item for element in elements for item in element.counts.items()]
-        return Progress(
-            {name: region.epoch for name, region in self.regions.items()},
-            {name: element.rows for name, element in self.elements.items()},
-            {name: element.rows_per_s for name, element in self.elements.items()},
-            {sink: rows for element in elements for sink, rows in element.sink_rows.items()},
-            {operator: counts["late"] for operator, counts in counted if "late" in counts},
-            dict(self.lost_rows),
-        )
+        """The same in short, and in the shape that Spark's users know."""
+        return progress_of(self.as_dict())
 
 
 class Run(ABC):
@@ -195,6 +183,10 @@ class Run(ABC):
     ) -> dict[str, int]:
         """Establish an epoch of every region, or of one, now, and name it: it is kept until its name is deleted.
         Returns the epochs by region; StoreError if it cannot be told within `timeout`."""
+
+    @abstractmethod
+    def ui(self, port: int | None = None, host: str = "127.0.0.1", allow_commands: bool = False) -> Any:
+        """Show the run as a page in the browser; `.url` of what is returned is where, `.close()` ends it. The run must have a store."""
 
     @abstractmethod
     def close(self) -> None:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
 from holdfast.language import hints
 from holdfast.language.annotations import Trigger, loss_budget, region_settings
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
-from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hints import no_such_name
 from holdfast.language.hosted import OnError, checked_on_error

@@ -25,6 +25,7 @@ from holdfast.log.format.names import TAIL, SegmentName, index_name, parse
 from holdfast.log.format.tail import Placed, TailHeader
 from holdfast.log.machines.partition_state import Ranges, without
 from holdfast.log.rows import LogBatch, first_not_before, times_of
+from holdfast.state.columns import arrow_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,14 @@ def read_range(where: SegmentRange, columns: list[str] | None = None) -> Iterato
 
 def decode_rows(header: TailHeader, placed: Placed, payload: memoryview) -> LogBatch:
     message = frames.rows_of(placed.frame, payload)
-    rows = pa.ipc.read_record_batch(pa.py_buffer(message), header.schema)
+    try:
+        rows = arrow_frames.read_message(pa.py_buffer(message), header.schema)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DamagedError(
+            f"the rows from position {placed.frame.position} on of partition {header.partition} are no rows that holdfast"
+            f" wrote: {error}.",
+            cure="Restore the file from a backup, or read on behind it.",
+        ) from error
     return LogBatch(
         header.partition, placed.frame.position, rows, times_of(rows, header.time, placed.frame.t_max)
     )

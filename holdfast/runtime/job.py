@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Sequence
+from typing import Any
 
-import pyarrow as pa
-
-from holdfast.checkpoint.stored_names import record_name
 from holdfast.clock import Clock, Every, SystemClock
 from holdfast.compiler.compile import compile_graph
 from holdfast.durations import Duration, seconds
 from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ElementName, OwnerToken, RegionName
-from holdfast.language.graph import Graph, SourceSpec
+from holdfast.language.graph import Graph
 from holdfast.language.run import ElementStatus, RegionStatus, Run, RunState, RunStatus, Until
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
@@ -24,10 +23,14 @@ from holdfast.runtime.loss_budgets import become_consistent
 from holdfast.runtime.metrics import ended_event
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
+from holdfast.runtime.source_schemas import store_schemas, use_stored_schemas
 from holdfast.runtime.telling.event_log import EventLog
 from holdfast.runtime.telling.events import MailArrived, RunFailed, RunRefused, Summary
 from holdfast.runtime.telling.feed import Feed, Subscriber
+from holdfast.runtime.telling.listener import Listener
+from holdfast.runtime.telling.plan_record import remember_plan
 from holdfast.runtime.telling.run_log import RunLog
+from holdfast.runtime.telling.watchers import Watchers
 from holdfast.runtime.wiring import Surroundings, Wiring
 from holdfast.store.base import Identity, Store
 
@@ -35,6 +38,8 @@ MONITOR_S = 0.05
 JOIN_S = 30.0
 SUMMARY_S = 1.0
 MAIL_S = 0.25
+PAGE = "holdfast.dashboard.server"
+"""Lies above this layer: it is found by its name, when somebody asks for it."""
 
 
 class Job(Run):
@@ -51,6 +56,8 @@ class Job(Run):
         clock: Clock | None = None,
         take_over: bool = False,
         subscribers: Sequence[Subscriber] = (),
+        listeners: Sequence[Listener] = (),
+        metrics: str | None = None,
         rest_s: float = REST_S,
     ) -> None:
         self.graph = graph
@@ -67,7 +74,9 @@ class Job(Run):
         self._take_over = take_over
         self._rest_s = rest_s
         self._event_log = EventLog(store)
-        self.feed = Feed(self._event_log, RunLog(self._clock), *subscribers)
+        self.watchers = Watchers(listeners, metrics, lambda: self.status() if self._threads else None)
+        self._identity = ("none", 0)
+        self.feed = Feed(self._event_log, RunLog(self._clock), *subscribers, *self.watchers.listening)
         self._signals = Signals()
         self._failure: BaseException | None = None
         self._ended = threading.Event()
@@ -94,7 +103,8 @@ class Job(Run):
             identity = self._store.open(self.graph.name)
             token = self._store.acquire(take_over=self._take_over)
         try:
-            self._use_stored_schemas()
+            self.watchers.open()
+            use_stored_schemas(self.graph, self._store, self._until == "available")
             consistent = become_consistent(self.graph, self._store)
             has_store, logs = self._store is not None, None if self._store is None else self._store.logs
             analyser = self._engine.analyser()
@@ -105,7 +115,7 @@ class Job(Run):
                     f"region {names} needs a store to keep its epochs in.",
                     cure='Pass one: topology.run(store="file:path/to/store").',
                 )
-            self._store_schemas()
+            store_schemas(self.graph, self._store)
             self._wiring = Wiring(self.graph, self.plan, self._surroundings(identity, token))
             self._wiring.wire()
             self.regions, self.loops = self._wiring.regions, self._wiring.loops
@@ -115,9 +125,11 @@ class Job(Run):
             self._wiring.find_beginnings(bounded)
             for run in (run for loop in self.loops.values() for run in loop.worker.sources):
                 run.closes = self._closes
+            self._identity = (identity.job_id, int(token))
         except BaseException as error:
             self.feed.announce(RunRefused(type(error).__name__, str(error)))
             self._event_log.flush()
+            self.watchers.close()
             self._let_go_of_store()
             raise
         self._start_threads()
@@ -132,6 +144,8 @@ class Job(Run):
             {str(name): RegionStatus.of(region.status(now)) for name, region in self.regions.items()},
             {str(name): ElementStatus.of(loop.status(now)) for name, loop in self.loops.items()},
             self._wiring.lost_by_sink(),
+            *self._identity,
+            self._clock.wall(),
             more=self._wiring.more_status(),
         )
 
@@ -191,6 +205,12 @@ class Job(Run):
                     raise life.failure
         return ended
 
+    def ui(self, port: int | None = None, host: str = "127.0.0.1", allow_commands: bool = False) -> Any:
+        if self._store is None:
+            raise ConfigError("a run without a store has no page.", cure='Give it one: store="path".')
+        server = importlib.import_module(PAGE)
+        return server.Page(self._store.url, host, port, allow_commands)
+
     def close(self) -> None:
         self._shut_down()
 
@@ -230,10 +250,10 @@ class Job(Run):
     def _state(self) -> RunState:
         if self._failure is not None:
             return "failed"
+        if any(region.parked for region in self.regions.values()) or self._wiring.parked_error is not None:
+            return "parked"  # also of a run that has come to its end otherwise
         if self._ended.is_set():
             return "ended"
-        if any(region.parked for region in self.regions.values()) or self._wiring.parked_error is not None:
-            return "parked"
         return "stopping" if self._stop_asked else "running"
 
     def _monitor(self) -> None:
@@ -268,7 +288,7 @@ class Job(Run):
             status = self.status().as_dict()
             self.feed.announce(Summary(status))
             if final:
-                self.feed.announce(ended_event(status))
+                self.feed.announce(ended_event(status, self._failure))
         self._event_log.flush()
 
     def _watch_regions(self) -> None:
@@ -331,6 +351,7 @@ class Job(Run):
         self._wiring.close_connectors()
         self._wiring.close_books()
         self._report(final=True)
+        self.watchers.close()
         self._let_go_of_store()
         self._engine.stop()
 
@@ -356,25 +377,8 @@ class Job(Run):
             self._rest_s,
         )
 
-    def _use_stored_schemas(self) -> None:
-        for op in self.graph.operators.values():
-            if isinstance(op.spec, SourceSpec):
-                if self._until == "available":
-                    op.spec.source.bound()
-                raw = None if self._store is None else self._store.load_record(record_name("schema", op.name))
-                if raw is not None:
-                    op.spec.source.use_schema(pa.ipc.read_schema(pa.py_buffer(raw)))
-
-    def _store_schemas(self) -> None:
-        if self._store is None:
-            return
-        for op in self.graph.operators.values():
-            if isinstance(op.spec, SourceSpec):
-                schema = op.spec.source.schema().serialize().to_pybytes()
-                if self._store.load_record(record_name("schema", op.name)) != schema:
-                    self._store.save_record(record_name("schema", op.name), schema)
-
     def _start_threads(self) -> None:
+        remember_plan(self._store, self.plan)
         for event in self._wiring.how_it_begins(self._until):
             self.feed.announce(event)
         self._wiring.budgets.check()

@@ -183,8 +183,11 @@ class FileSink(EpochFileSink):
     def row_check(self) -> RowCheck | None:
         return FileRowCheck(self._form.format, self._form.partition_by)
 
+    def tasks_may_write(self) -> bool:
+        return self._form.format == "parquet" and not set(self._options) - {"compression"}
+
     def task_writer(self, step: StepId) -> TaskWriter | None:
-        if self._form.format != "parquet" or set(self._options) - {"compression"}:
+        if not self.tasks_may_write():
             return None
         directory = self._step_directory(step)
         with translate_os_errors(str(directory)):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import ConfigError, StateError
-from holdfast.language.connectors import POSITION_COLUMNS, Slice, Source, Stamp
+from holdfast.language.connectors import POSITION_COLUMNS, Lag, Slice, Source, Stamp
 from holdfast.sources.parquet_tasks import with_positions
 
 if TYPE_CHECKING:
@@ -85,6 +85,14 @@ class Beacon(Source):
 
     def snapshot(self) -> Any:
         return {"next": self._next}
+
+    def lag(self) -> Lag:
+        """With a rate, rows that are due; else all that are left, if they have an end."""
+        there = self._rows if self._rate is None or self._rows == self._next else self._due()
+        if there is None:
+            return Lag()
+        rows = max(0, there - self._next if self._rows is None else min(there, self._rows) - self._next)
+        return Lag(rows, seconds=None if self._rate is None else rows / self._rate)
 
     def next_slice(self) -> Slice | None:
         end = self._next + self._step

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 
 from holdfast.errors import ConfigError
 from holdfast.language.connectors import POSITION_COLUMNS, Stamp
 from holdfast.sources.file_plan import FilePlan, malformed_error
 from holdfast.sources.line_tasks import MALFORMED, read_lines
-from holdfast.sources.parquet_tasks import read_pieces, with_positions
-from holdfast.sources.text_values import column_of_texts, fields_of, json_row
+from holdfast.sources.parquet_tasks import ParquetReader, read_pieces, with_positions
+from holdfast.sources.text.certain import rows_of
+from holdfast.sources.text.values import column_of_texts, fields_of, json_row
 
 _CSV_OPTIONS = frozenset({"sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
 
@@ -35,6 +37,30 @@ def read(plan: FilePlan, stamp: Stamp | None) -> tuple[pa.Table, pa.Table]:
     return pa.concat_tables([rows.select(names) for rows, _ in found]), pa.concat_tables(
         [bad for _, bad in found]
     )
+
+
+def read_certain(plan: FilePlan, stamp: Stamp | None) -> pa.Table | None:
+    """The rows of a small slice of lines, if what Spark's reader makes of them is certain. No options were given."""
+    if any(piece.path.endswith(".gz") for piece in plan.pieces):
+        return None
+    names, parts = [*plan.schema.names, *(POSITION_COLUMNS if stamp is not None else ())], []
+    for run in plan.runs():
+        lines = read_lines(run.ranges(1 << 62), run.rules)
+        rows = rows_of(lines["__hf_text"].to_pylist(), run.format, run.schema)
+        if rows is None:
+            return None
+        if stamp is not None:
+            rows = with_positions(rows, stamp, lines["__hf_ordinal"], lines["__hf_row"])
+        parts.append(rows.select(names))
+    return pa.concat_tables(parts)
+
+
+def read_few(plan: FilePlan, stamp: Stamp | None, rows_max: int) -> pa.Table | None:
+    """The rows of a slice of Parquet files that tasks could read, if there are few of them: a small file may hold many."""
+    if sum(pyarrow.parquet.read_metadata(piece.path).num_rows for piece in plan.pieces) > rows_max:
+        return None
+    positions = POSITION_COLUMNS if stamp is not None else ()
+    return ParquetReader(plan.pieces, plan.schema, stamp)([*plan.schema.names, *positions])
 
 
 def malformed(found: pa.Table, stamp: Stamp | None) -> pa.Table:

@@ -17,11 +17,13 @@ import base64
 import json
 import logging
 import os
+import time
 import zlib
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from holdfast.errors import InputError, StateError
+from holdfast.language.connectors import Lag
 from holdfast.sources.file_facts import (
     UNKNOWN,
     Fact,
@@ -120,6 +122,15 @@ class FileMemory:
                 cure="Only slices cut since the last seek can be read.",
             )
         return self._entries[ordinal - self._first]
+
+    def lag(self, ordinal: int, offset: int) -> Lag:
+        """What is left to read from `offset` in a file on."""
+        entries = self._entries[max(0, ordinal - self._first) :]
+        if not entries:
+            return Lag(0, 0, 0.0)
+        size = sum(entry.size - entry.begin for entry in entries) - max(0, offset - entries[0].begin)
+        oldest_s = min(entry.mtime_ns for entry in entries) / 1e9
+        return Lag(bytes=max(0, size), seconds=max(0.0, time.time() - oldest_s))
 
     def begin(self, ordinal: int) -> Mark:
         """Where the rows of an ordinal begin in its file."""

@@ -15,7 +15,7 @@ from holdfast.language.connectors import Slice
 from holdfast.sources.file_cut import Cutter, Place
 from holdfast.sources.line_tasks import LineRange, TellMalformed
 from holdfast.sources.lines import BEGINNING, LineRules, Mark, blocks, count_line_ends
-from holdfast.sources.text_values import reason_of
+from holdfast.sources.text.values import reason_of
 
 
 @dataclass(frozen=True, slots=True)

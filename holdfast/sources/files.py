@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
-from holdfast.language.connectors import Slice, Source, Stamp, TaskReader
+from holdfast.language.connectors import Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
-from holdfast.sources.csv_header import column_order, refuse_header_as_row
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_listing import Listing
 from holdfast.sources.file_memory import Changed, FileMemory
@@ -34,6 +33,8 @@ from holdfast.sources.line_tasks import MALFORMED
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
+from holdfast.sources.small import SMALL_BYTES, SMALL_ROWS
+from holdfast.sources.text.csv_header import column_order, refuse_header_as_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -222,6 +223,10 @@ class Files(Source):
         state = {"format": STATE_FORMAT, "position": self._place.plain(), "files": files}
         return state | ({"malformed": self._malformed_rows} if self._malformed_rows else {})
 
+    def lag(self) -> Lag:
+        """Of the files that are known. Those that came since are found when these are read."""
+        return self._memory.lag(self._place.ordinal, self._place.mark.offset)
+
     # --- rows ---
 
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
@@ -234,6 +239,19 @@ class Files(Source):
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         rows, left_out = file_arrow.read(self._plan(piece), stamp)
         self._left_out = (piece.start, left_out)
+        return rows
+
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        if self._options or piece.bytes is None or piece.bytes > SMALL_BYTES:
+            return None
+        plan = self._plan(piece)
+        if self._format == "parquet":
+            may = all(self._readable[part.ordinal] for part in plan.pieces)
+            rows = file_arrow.read_few(plan, stamp, SMALL_ROWS) if may else None
+        else:
+            rows = file_arrow.read_certain(plan, stamp)
+        if rows is not None:
+            self._left_out = (piece.start, MALFORMED.empty_table())
         return rows
 
     # --- malformed rows ---

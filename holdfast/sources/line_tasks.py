@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.sources.lines import Block, LineRules, Mark, blocks, count_line_ends, row_texts
-from holdfast.sources.text_values import reason_of
+from holdfast.sources.text.values import reason_of
 
 LINE_SCHEMA = pa.schema(
     [

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
-from holdfast.language.connectors import Slice, Source, Stamp
+from holdfast.language.connectors import Lag, Slice, Source, Stamp
 from holdfast.language.schema import to_arrow
 from holdfast.language.tables import as_table, is_tabular
-from holdfast.sources.schemas import spark_schema
+from holdfast.sources.schemas import spark_frame
+from holdfast.sources.small import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,13 +66,19 @@ class Rows(Source):
     def snapshot(self) -> Any:
         return {"next": self._next}
 
+    def lag(self) -> Lag:
+        return Lag(rows=self._table.num_rows - self._next)
+
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         table = self._table.slice(piece.start, piece.end - piece.start)
         return table if stamp is None else stamp.put_on(table, piece.start)
 
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         table = self.read_arrow(piece, stamp)
-        return session.createDataFrame(table, spark_schema(table.schema))
+        return spark_frame(session, table)
+
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        return if_small(self.read_arrow(piece, stamp))
 
     def describe(self) -> str:
         return f"a list of {self._table.num_rows} rows"

@@ -13,10 +13,11 @@ import pyarrow.json
 import pyarrow.parquet
 
 from holdfast.errors import ConfigError, InputError
-from holdfast.sources.csv_header import refuse_row_as_header
 from holdfast.sources.lines import LineRules, open_lines
+from holdfast.sources.text.csv_header import refuse_row_as_header
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 TEXT = pa.schema([pa.field("value", pa.string())])
@@ -30,6 +31,11 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def spark_frame(session: SparkSession, table: pa.Table) -> DataFrame:
+    """A table as a DataFrame. In one piece: behind two empty record batches Spark 4 finds no more rows, and tells nobody."""
+    return session.createDataFrame(table.combine_chunks(), spark_schema(table.schema))
 
 
 def spark_type(type_: pa.DataType) -> pa.DataType:

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli.main import run_command
-from holdfast.cli.show import show_status
+from holdfast.cli.status.show import show_status
 from holdfast.runtime.metrics import costs
 from holdfast.testing import MemorySink, Rows, run_local
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark import SparkContext
 from holdfast import __version__
 from holdfast.cli.load import load_topology
 from holdfast.cli.main import run_command
+from holdfast.cli.running import check_master, settings_of
 from holdfast.errors import ConfigError, InputError, MismatchError, OwnedError, TopologyError
 from holdfast.runtime.engines.spark import session
 from holdfast.store.urls import open_store
@@ -163,3 +165,77 @@ def test_what_is_wrong_is_told_without_waiting_for_pandas(tmp_path: Path) -> Non
     )
     assert "nowhere does not exist" in done.stderr
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--master", "loca[2]"], "--master loca[2] is none that Spark knows"),
+        (["--conf", "spark.executor.memory"], "--conf spark.executor.memory is no setting"),
+        (["--conf", "executor.memory=2g"], "settings that begin with spark."),
+        (["--packages", "org.example"], "--packages org.example is no package"),
+        (["--metrics", "nowhere"], "'nowhere' is no address for metrics"),
+        (["--until", "tomorrow"], "--until tomorrow is not known"),
+    ],
+)
+def test_a_wrong_option(
+    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "options_program.py").write_text("raise AssertionError('the program was loaded')")
+    assert run_command(["run", str(tmp_path / "options_program.py"), *options]) == ConfigError.exit_code
+    assert said in said_by(capsys)
+
+
+def test_a_port_for_metrics_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "taken_program.py").write_text(PROGRAM.format(name="taken"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = ["run", str(tmp_path / "taken_program.py"), "--metrics", address]
+        assert run_command(command) == ConfigError.exit_code
+    assert f"metrics cannot be shown at {address}: Address already in use." in said_by(capsys)
+
+
+def test_settings_and_packages_reach_spark() -> None:
+    given = ["spark.jars.packages=a:b:1", "spark.x=y=z"]
+    assert settings_of(given, ["c:d:2,e:f:3", "g:h:4"]) == {
+        "spark.jars.packages": "a:b:1,c:d:2,e:f:3,g:h:4",
+        "spark.x": "y=z",
+    }
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[*]",
+        "local[2,4]",
+        "local-cluster[1,1,1024]",
+        "yarn",
+        "spark://h:7077",
+        "k8s://https://h",
+    ],
+)
+def test_masters_that_spark_knows(master: str) -> None:
+    check_master(master)
+
+
+def test_the_program_finds_its_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "arguments_program.py"
+    program.write_text("import sys\nraise ValueError(sys.argv)\n")
+    before = list(sys.argv)
+    command = ["run", str(program), "--until", "available", "--", "--rows", "5", "--store=x"]
+    assert run_command(command) == TopologyError.exit_code
+    assert f"line 2: ValueError: ['{program}', '--rows', '5', '--store=x']" in said_by(capsys)
+    assert sys.argv == before
+
+
+def test_a_program_that_refuses_its_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--rows', type=int)\nparser.parse_args()\n"
+    (tmp_path / "parsing_program.py").write_text(text)
+    command = ["run", str(tmp_path / "parsing_program.py"), "--", "--rows", "many"]
+    assert run_command(command) == TopologyError.exit_code
+    said = capsys.readouterr().err
+    assert "invalid int value: 'many'" in said
+    assert "line 4: the program ends itself (exit code 2)" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.cli.store_status import read_status
+from holdfast.cli.status.store_status import read_status
 from holdfast.store.urls import open_store
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.durations import seconds
 from holdfast.errors import TopologyError
 from holdfast.language.annotations import region_settings
-from holdfast.language.durations import seconds
 from holdfast.language.graph import RegionSettings
 
 

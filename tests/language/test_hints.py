@@ -21,7 +21,7 @@ def run_of_nothing() -> hf.Run:
     """A run that never began."""
 
     class Nothing(hf.Run):
-        status = stop = await_termination = resume = trigger_epoch = savepoint = close = None  # type: ignore[assignment]
+        status = stop = await_termination = resume = trigger_epoch = savepoint = close = ui = None  # type: ignore[assignment]
 
     return Nothing()
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from sampling import Extent
 
-from holdfast.cli.show import show_status, show_store
-from holdfast.cli.store_status import read_status
+from holdfast.cli.status.show import show_status, show_store
+from holdfast.cli.status.store_status import read_status
 from holdfast.errors import ConfigError, HoldfastError, InputError, TopologyError
 from holdfast.language.connectors import Stamp
 from holdfast.language.topology import Topology

@@ -22,6 +22,7 @@ COMMAND = [sys.executable, "-c", "from holdfast.cli.main import run; run()"]
 
 PROGRAM = """
 import json
+import sys
 from importlib.resources import files
 
 import pyarrow as pa
@@ -58,7 +59,7 @@ def most(values: pa.Array) -> int:
 
 
 topology = hf.Topology("shipped")
-source = hf.Files("in", "json", "n long")
+source = hf.Files(sys.argv[1], "json", "n long")
 rows = topology.source(source, name="rows").consistent(name="r").filter(IS_SMALL)
 rows.map_arrow(with_key, "n long, k long", name="keys").sink(hf.FileSink("keys", format="json"), name="keys_out")
 keyed = rows.with_columns(k="2 * n % 4")
@@ -93,7 +94,7 @@ def run_program(here: Path, *more: str, environment: dict[str, str] | None = Non
     program = write_program(here)
     files = f"{here}/more/from_a_file.py,{here}/more/archive.zip"
     arguments = ["run", str(program), "--store", "store", "--until", "available", "--py-files", files]
-    arguments += ["--files", f"{here}/more/named.json", *more]
+    arguments += ["--files", f"{here}/more/named.json", *more, "--", "in"]
     done = subprocess.run(
         COMMAND + arguments,
         cwd=here,
@@ -122,6 +123,16 @@ def check(here: Path) -> None:
 @pytest.mark.slow
 def test_tasks_find_the_code_of_the_program(tmp_path: Path) -> None:
     run_program(tmp_path, "--master", "local[2]")
+    check(tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.chaos
+@pytest.mark.timeout(400)
+def test_executors_of_their_own_find_the_code_of_the_program(tmp_path: Path) -> None:
+    """Executors are processes of their own here, and know nothing of the driver's modules."""
+    settings = ("--conf", f"spark.executorEnv.PYTHONPATH={ROOT}", "--conf", "spark.executor.memory=1g")
+    run_program(tmp_path, "--master", "local-cluster[1,1,1024]", *settings)
     check(tmp_path)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.store_status import read_status
+from holdfast.cli.status.store_status import read_status
 
 from . import redis_job
 from .test_redis_run import lived, written

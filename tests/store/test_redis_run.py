@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.cli.store_status import read_status
+from holdfast.cli.status.store_status import read_status
 from holdfast.store.redis.redis_store import RedisStore
 
 from . import redis_job

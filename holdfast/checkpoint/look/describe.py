@@ -19,6 +19,7 @@ from holdfast.checkpoint.typed_json import plain
 from holdfast.errors import ConfigError
 from holdfast.operators.stored.parts import Part
 from holdfast.operators.stored.views import View
+from holdfast.state.columns import arrow_frames
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
 
@@ -95,8 +96,7 @@ def _rows(store: Store | None, ref: SegmentRef, in_detail: bool) -> int | None:
 def rows_in(path: Path) -> int | None:
     """Rows of an Arrow file; None if it is missing or not one."""
     try:
-        with pa.memory_map(str(path), "r") as source:
-            return int(pa.ipc.open_file(source).read_all().num_rows)
+        return arrow_frames.rows_in(path)
     except (pa.ArrowException, OSError, ValueError):
         return None
 

@@ -22,7 +22,8 @@ from holdfast.checkpoint.typed_json import plain
 from holdfast.durable import checksum, checksum_file
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.ids import Epoch
-from holdfast.state.keyed.segment import open_segment
+from holdfast.state.columns import parquet_frames
+from holdfast.state.keyed.segment import open_foreign
 from holdfast.state.values import codec
 from holdfast.store import sealed_file
 from holdfast.store.files import pack_format
@@ -30,6 +31,8 @@ from holdfast.store.files import pack_format
 SQLITE = b"SQLite format 3\0"
 _ARROW, _PARQUET = b"ARROW1", b"PAR1"
 _TAR = slice(257, 262)
+MOST_BYTES = 1 << 29
+"""Packs are the largest: they are begun anew long before."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,12 @@ def print_file(path: Path, rows: int = 10) -> Printed:
     it is no file of holdfast's."""
     head = _head(path)
     if head.startswith(_ARROW):
-        return _table(path, "segment", open_segment(path), rows)
+        return _table(path, "segment", open_foreign(path), rows)
     if head.startswith(_PARQUET):
         return _parquet(path, rows)
     if head[_TAR] == b"ustar":
         return _archive(path)
+    _refuse_large(path)
     data = sealed_file.read_whole(path) or b""
     if head.startswith(pack_format.MAGIC):
         return _pack(path, data)
@@ -65,6 +69,16 @@ def print_file(path: Path, rows: int = 10) -> Printed:
     if head[:1] == bytes([codec.VERSION]):
         return Printed(str(path), "encoded value", {"value": codec.decode(data), **_size(data)}, raw=data)
     return _json_file(path, data)
+
+
+def _refuse_large(path: Path) -> None:
+    """ConfigError for what would be read whole and is larger than anything of holdfast's that is."""
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise ConfigError(
+            f"{path} has {size} bytes; files of this kind that holdfast writes have at most {MOST_BYTES}.",
+            cure="Name a file of a store, or a segment.",
+        )
 
 
 def _head(path: Path) -> bytes:
@@ -90,7 +104,8 @@ def _table(path: Path, kind: str, table: pa.Table, rows: int, count: int | None 
 
 def _parquet(path: Path, rows: int) -> Printed:
     try:
-        with pq.ParquetFile(path) as file:
+        parquet_frames.check(path, compressed=True)
+        with pq.ParquetFile(path, **parquet_frames.LIMITS) as file:
             first = next(file.iter_batches(max(rows, 1)), None)
             table = pa.Table.from_batches([] if first is None else [first], file.schema_arrow)
             count = file.metadata.num_rows

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from holdfast.durable import remove_quietly
-from holdfast.state.keyed.segment import open_segment
+from holdfast.state.keyed.segment import open_foreign
 from holdfast.store import sealed_file
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
@@ -43,7 +43,7 @@ class SegmentFiles:
         return known
 
     def table(self, ref: SegmentRef) -> pa.Table:
-        return open_segment(self.path(ref))
+        return open_foreign(self.path(ref), self._store.describe(ref.entry, ref.key))
 
     def schema(self, ref: SegmentRef) -> pa.Schema:
         if ref not in self._schemas:

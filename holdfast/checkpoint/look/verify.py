@@ -1,7 +1,7 @@
 """Read everything an epoch needs and compare it with what was written. Every damaged piece is reported, not only the first.
 
 What must hold: nothing is written into the store, its owner is not disturbed, and nothing that is stored is executed: blobs
-are decoded as data, of segments only the frame is looked at. An epoch that its owner deletes meanwhile is no damage.
+are decoded as data, tables are checked as those of strangers. An epoch that its owner deletes meanwhile is no damage.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint.blobs import BlobRef, get_blob
@@ -23,6 +20,7 @@ from holdfast.checkpoint.parts import Piece
 from holdfast.checkpoint.stored_names import record_name
 from holdfast.errors import DamagedError, HoldfastError, MismatchError, StoreError
 from holdfast.ids import Epoch, RegionName
+from holdfast.state.columns import arrow_frames, parquet_frames
 from holdfast.state.values import codec
 from holdfast.store import sealed_file
 from holdfast.store.base import SegmentRef, Store
@@ -223,10 +221,5 @@ def _look_at_value(store: Store, ref: BlobRef, encoded: bool) -> None:
 
 
 def _frame_of(ref: SegmentRef) -> Callable[[Path], object]:
-    """How to see that a file with the right bytes is what it should be, without reading its rows."""
-    return pq.read_metadata if ref.key.endswith(".parquet") else _read_arrow_footer
-
-
-def _read_arrow_footer(path: Path) -> object:
-    with pa.memory_map(str(path), "r") as source:
-        return pa.ipc.open_file(source).schema
+    """How to see that a file with the right bytes is what it should be, all of it."""
+    return parquet_frames.check if ref.key.endswith(".parquet") else arrow_frames.read_file

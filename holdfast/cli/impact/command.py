@@ -104,7 +104,8 @@ def _setting(
     """The program and the engine of all runs; what is wrong with the program is told before Spark starts, if it can be."""
     from holdfast.chaos.impact.one_run import Setting
     from holdfast.chaos.impact.recording import check_program
-    from holdfast.cli.load import load_topology, program_of
+    from holdfast.cli.load import load_topology
+    from holdfast.cli.program import program_of
     from holdfast.runtime.engines.spark.engine import SparkEngine
     from holdfast.runtime.engines.spark.shipping import shipped
 

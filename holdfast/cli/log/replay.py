@@ -44,7 +44,8 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Feed rows of a log through a topology in place of its source. If it is killed, the same command goes on."""
-    from holdfast.cli.load import load_topology, program_of
+    from holdfast.cli.load import load_topology
+    from holdfast.cli.program import program_of
     from holdfast.runtime.engines.spark.shipping import shipped
     from holdfast.runtime.replay.replay import replay as feed
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Column, Table
 
-from holdfast.cli.sizes import shown_bytes
+from holdfast.cli.status.sizes import shown_bytes
 from holdfast.log.look.verify import Verified
 from holdfast.log.rows import LogBatch
 

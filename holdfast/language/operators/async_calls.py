@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
-from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import HostedSpec
 from holdfast.language.hosted import Operator, maker
 from holdfast.language.schema import to_arrow

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
-from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_name, time_type
 from holdfast.language.operators.values import Delays, Ttl

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.durations import Duration
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
-from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
 from holdfast.language.hints import renamed
 from holdfast.language.operators.columns import column_type

@@ -29,8 +29,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.durations import Duration
 from holdfast.errors import TopologyError
-from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
 from holdfast.language.hosted import ERRORS, Missing, OnError, checked_missing, checked_on_error, copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type

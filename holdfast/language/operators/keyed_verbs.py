@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from holdfast.durations import Duration
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
-from holdfast.language.durations import Duration
 from holdfast.language.hosted import Missing, OnError
 from holdfast.language.operators.event_time import DECLARED
 from holdfast.language.operators.hosted_python import Schemas, Streams

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.clock import Clock, SystemClock
+from holdfast.durations import Duration, seconds
 from holdfast.errors import InputError, TopologyError
 from holdfast.language.builder import Verbs
-from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import key_fields, key_names
 from holdfast.language.tables import as_table, is_tabular

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
+from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
-from holdfast.language.durations import Duration, seconds
 from holdfast.language.graph import Spec
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from holdfast.durations import Duration
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
-from holdfast.language.durations import Duration
 from holdfast.language.graph import Spec
 from holdfast.language.hints import renamed
 from holdfast.language.operators.columns import column_type, key_fields, key_names, time_type

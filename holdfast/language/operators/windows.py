@@ -22,8 +22,8 @@ from typing import Any, overload
 
 import pyarrow as pa
 
+from holdfast.durations import Duration
 from holdfast.errors import TopologyError
-from holdfast.language.durations import Duration
 from holdfast.language.operators.aggregates import WindowSpec, aggregate_schema
 from holdfast.language.operators.columns import column_name, column_type, time_type
 from holdfast.language.operators.event_time import Delay, column_of, delays_us, idle_us, micros

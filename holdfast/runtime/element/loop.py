@@ -19,6 +19,7 @@ from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.language.connectors import Slice
 from holdfast.operators.shared.timed import TIMELESS
 from holdfast.runtime.element.evaluation import Outcome, Work
+from holdfast.runtime.element.gauges import Gauges
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.row_counting import count_later
 from holdfast.runtime.element.worker import Worker
@@ -89,6 +90,7 @@ class ElementLoop:
         self.plan = plan
         self.worker = worker
         self.metrics = ElementMetrics(plan.name)
+        self.gauges = Gauges(worker, clock)
         self.ends = ends
         self.clock = clock
         self.finished = False
@@ -120,7 +122,11 @@ class ElementLoop:
     def status(self, now: float) -> dict[str, Any]:
         """For people: figures, and a call into the user's code that does not return."""
         told = self.metrics.as_dict(now)
-        return {**told, "waiting": self.long_call or told["waiting"]}
+        sources = {
+            name: {**lag, **self.metrics.of_source(name, now)} for name, lag in self.gauges.sources.items()
+        }
+        seen = {"sources": sources, "state": dict(self.gauges.state)}
+        return {**told, **seen, "waiting": self.long_call or told["waiting"]}
 
     @property
     def long_call(self) -> str:
@@ -174,6 +180,7 @@ class ElementLoop:
         except BaseException as error:
             self.life.fatal(error)
         finally:
+            self.gauges.look(now=True)
             self.life.close()
             self.worker.close()
             self.ends.signals.notify()
@@ -236,7 +243,10 @@ class ElementLoop:
         now = self.clock.monotonic()
         size = sum(piece.bytes or 0 for piece in work.slices.values())
         self.metrics.step_done(now, now - begun, work.rows - outcome.rows_left, size)
+        given = {str(name): piece.rows or 0 for name, piece in work.slices.items()}
+        self.metrics.sources_gave(begun, now, given)
         count_later(self.worker, work, self.metrics, now)
+        self.gauges.look()
         return outcome
 
     def next_name(self) -> StepName:
@@ -267,6 +277,7 @@ class ElementLoop:
 
     def wait(self) -> None:
         """Rest until something changes."""
+        self.gauges.look()
         with self.ends.signals.condition:
             if not (self.stopping or self._woken):
                 self.metrics.waiting = self.life.waiting

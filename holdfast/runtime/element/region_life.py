@@ -12,6 +12,7 @@ from holdfast.ids import Attempt, ConnectionId, Epoch
 from holdfast.protocol import messages
 from holdfast.protocol.element import ElementMachine
 from holdfast.runtime.element.borders import Borders, replayed_inputs
+from holdfast.runtime.element.epochs.milestones import Milestones
 from holdfast.runtime.element.epochs.overtaking import Overtaking
 from holdfast.runtime.element.epochs.pauses import EpochPauses
 from holdfast.runtime.element.epochs.python_care import PythonCare
@@ -48,6 +49,7 @@ class RegionLife(Life):
         self.repeating = repeating
         self.machine = machine
         self.pauses = EpochPauses(loop.clock)
+        self.milestones = Milestones(loop.clock)
         self.loop = loop
         self._region = region
         self.care = PythonCare(loop, machine, region, self.guarded, self.feed)
@@ -290,6 +292,7 @@ class RegionLife(Life):
 
     def _perform(self, commands: list[messages.ElementCommand]) -> None:
         for command in commands:
+            self.milestones.note(command)
             match command:
                 case messages.RunDrain():
                     if self.repeating is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import Slice
@@ -18,11 +19,14 @@ def count_later(worker: Worker, work: Work, metrics: ElementMetrics, now: float)
     for run in worker.sources:
         piece = work.slices.get(run.name)
         if piece is not None and piece.rows is None:
-            source = run.source
+            source, name = run.source, str(run.name)
             future = _counters.submit(source.count_rows, piece)
-            future.add_done_callback(
-                lambda done: metrics.add_rows(now, done.result() or 0) if done.exception() is None else None
-            )
+            future.add_done_callback(partial(_counted, metrics, now, name))
+
+
+def _counted(metrics: ElementMetrics, now: float, source: str, done: Future[int | None]) -> None:
+    if done.exception() is None:
+        metrics.add_rows(now, done.result() or 0, source)
 
 
 def count_now(worker: Worker, name: OperatorName, piece: Slice) -> int:

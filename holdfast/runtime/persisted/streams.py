@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -199,6 +200,19 @@ def _standing(shared: SharedLog, consumer: str) -> dict[str, Any]:
         return {
             "log": str(shared.path), "rows": rows_in(bounds.low, bounds.end, bounds.withdrawn),
             "waiting": rows_in(at, bounds.end, bounds.withdrawn), "held_by": holders,
+            "end": bounds.end, "bytes": _bytes_of(shared.path),
         }  # fmt: skip
     except HoldfastError as error:
         return {"log": str(shared.path), "problem": str(error)}
+
+
+def _bytes_of(path: Path) -> int:
+    """Of its files; one that goes meanwhile does not count."""
+    total = 0
+    for place, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(place, name)).st_size
+            except FileNotFoundError:
+                continue
+    return total

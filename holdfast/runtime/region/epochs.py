@@ -208,6 +208,11 @@ class RegionEpochs:
         self.seen.forget()
         return added
 
+    @property
+    def whole_bytes(self) -> int:
+        """All that restoring the newest epoch reads, besides its manifest."""
+        return 0 if self.current is None else sum(piece.ref.size for piece in self.current.pieces())
+
     def _is_published(self, epoch: Epoch, data: bytes) -> bool:
         region = self._region.name
         return epoch in self.store.epochs(region) and self.store.manifest(region, epoch) == data

@@ -34,7 +34,7 @@ from holdfast.runtime.region.holdups import sentence
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.space import Space
-from holdfast.runtime.region.standing import standing, tell_overdue, who_holds_up
+from holdfast.runtime.region.standing import standing, tell_overdue, tell_visible, who_holds_up
 from holdfast.runtime.region.timers import Timers
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
@@ -238,9 +238,7 @@ class Region:
         match command:
             case commands.Persist(record):
                 self._persist(record)
-            case messages.BeginEpoch():
-                self._begin_epoch(command)
-            case messages.Prepare():
+            case messages.BeginEpoch() | messages.Prepare():
                 self._begin_epoch(command)
             case messages.Resume() | messages.GoOn():
                 self._go_on(command)
@@ -349,7 +347,8 @@ class Region:
         ms = round((self._clock.monotonic() - (self.begun or 0.0)) * 1000, 1)
         forms = [op.form.kind for part in parts.values() for op in part.operators.values() if op.form]
         told = (ms, added, self.restoring.predicted(), forms.count("base"), forms.count("delta"))
-        self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told, self._last_acked))
+        more = (self._last_acked, self._epochs.whole_bytes)
+        self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told, *more))
         self.naming.published(epoch, self._clock.wall())
         for life in self.lives.values():
             life.published(epoch)
@@ -365,6 +364,7 @@ class Region:
                 self.wait_for_space(str(error), lambda: False)
             self.tell(messages.CommitFailed(epoch, story_of(error), may_pass(error)))
             return
+        tell_visible(self, epoch)
         self.trigger.epoch_over()
         self.tell(messages.Committed(epoch))
 

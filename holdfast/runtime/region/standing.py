@@ -9,7 +9,7 @@ from holdfast.protocol import messages
 from holdfast.protocol.commands import UnderWay
 from holdfast.protocol.controller import ControllerPhase
 from holdfast.runtime.region.holdups import ElementFacts, Holdup, holdups, sentence
-from holdfast.runtime.telling.events import EpochOverdue
+from holdfast.runtime.telling.events import EpochOverdue, EpochVisible
 from holdfast.runtime.telling.stored_events import encode
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def standing(region: Region, now: float, reason: str) -> dict[str, Any]:
     return {
         "mode": region.plan.settings.mode,
         "trigger": region.plan.settings.trigger,
+        "sinks": sorted(str(run.name) for life in lives for run in life.loop.worker.sinks),
         **region.metrics.as_dict(now, region.controller.phase.value, reason),
         **region.restoring.status(),
         **({"waits_for": unready} if unready else {}),
@@ -56,6 +57,23 @@ def tell_overdue(region: Region, epoch: Epoch) -> None:
     if under_way is not None and under_way.epoch == epoch and region.begun is not None:
         seconds = round(region.metrics.clock.monotonic() - region.begun, 1)
         region.announce(EpochOverdue(region.plan.name, epoch, seconds, sentence(who_holds_up(region))))
+
+
+def tell_visible(region: Region, epoch: Epoch) -> None:
+    """The output of `epoch` is visible: say where its time went. Called by the region's thread."""
+    begun, published = region.begun, region.metrics.published_at
+    if begun is None or published is None:
+        return  # of the run before: only its output was left to be shown
+
+    def since(moment: float) -> float:
+        return round((moment - begun) * 1000, 1)
+
+    elements = {
+        str(name): {what: since(moment) for what, moment in life.milestones.of(epoch).items()}
+        for name, life in region.lives.items()
+    }
+    now = region.metrics.clock.monotonic()
+    region.announce(EpochVisible(region.plan.name, epoch, since(published), since(now), elements))
 
 
 def _facts(life: RegionLife, under_way: UnderWay) -> ElementFacts:

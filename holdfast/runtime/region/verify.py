@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from holdfast.checkpoint import chain
-from holdfast.checkpoint.blobs import BlobRef, get_blob
+from holdfast.checkpoint.blobs import BlobRef, get_blob, unusable
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
 from holdfast.checkpoint.read_ahead import SeenPairs
@@ -25,6 +27,7 @@ from holdfast.runtime.engines.engine import STATE
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_load import fetched
 from holdfast.runtime.runs.operator_runs import SinkRun, SourceRun
+from holdfast.state.columns import parquet_frames
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
@@ -70,7 +73,8 @@ def _read(manifest: Manifest, store: Store, live: Path, seen: SeenPairs) -> dict
             return fetched(store, piece.ref, live / STATE)
         path = scratch / secrets.token_hex(8)
         try:
-            return store.fetch_segment(piece.ref, path)
+            store.fetch_segment(piece.ref, path)
+            return _check_rows(path, store.describe(piece.ref.entry, piece.ref.key))
         finally:
             remove_quietly(path)
 
@@ -78,3 +82,13 @@ def _read(manifest: Manifest, store: Store, live: Path, seen: SeenPairs) -> dict
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(look_at, pieces))
     return {piece.owner: each for piece, each in zip(pieces, found, strict=True) if piece.kind == "blob"}
+
+
+def _check_rows(path: Path, place: str) -> None:
+    """DamagedError unless a batch on its way is one that holdfast wrote."""
+    try:
+        parquet_frames.check(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise unusable(
+            f"{place} has the right checksum, but is no batch that holdfast wrote: {error}."
+        ) from error

@@ -14,7 +14,7 @@ from holdfast.operators.shared.changes import one_run
 from holdfast.operators.shared.logic import Place, Segments
 from holdfast.runtime.engines.engine import KeyedTask, Loaded, Spare
 from holdfast.state.keyed.layout import free_number, is_piece
-from holdfast.state.keyed.segment import Segment, open_segment, write_segment
+from holdfast.state.keyed.segment import Segment, open_foreign, open_segment, write_segment
 from holdfast.store.base import SegmentRef, Store
 
 AT_ONCE = 2
@@ -116,11 +116,17 @@ def _evolved(task: KeyedTask, segment: Segment, directory: Path) -> Segment:
 
 
 def fetched(store: Store, ref: SegmentRef, directory: Path) -> Path:
-    """Where a stored segment is now, verified. A file of this very run under its name has the same bytes: names are
+    """Where a stored segment is now, verified, and each of its rows checked. A file of this very run under its name has the same bytes: names are
     never reused, and a file gets its name when it was verified."""
     path = directory / f"{ref.key}.arrow"
     if not path.exists():
-        store.fetch_segment(ref, path)
+        staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        try:
+            store.fetch_segment(ref, staged)
+            open_foreign(staged, store.describe(ref.entry, ref.key))
+            staged.rename(path)
+        finally:
+            remove_quietly(staged)
     return path
 
 

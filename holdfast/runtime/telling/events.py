@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from holdfast.runtime.telling.epoch_events import EpochVisible as EpochVisible
 from holdfast.runtime.telling.loss_events import BudgetExceeded as BudgetExceeded
 from holdfast.runtime.telling.loss_events import BudgetResumed as BudgetResumed
 from holdfast.runtime.telling.loss_events import ElementParked as ElementParked
@@ -98,6 +99,8 @@ class RunEnded(RunEvent):
     epochs: int | None = None
     resets: int | None = None
     left_out: tuple[str, ...] = ()
+    error: str | None = None
+    """Of a run that failed or is parked: why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ class MailArrived(RunEvent):
 @dataclass(frozen=True, slots=True)
 class EpochPublished(RunEvent):
     """An epoch exists, `ms` after it began. `bytes`: what it added to the store. `restore_s`: how long restoring it is
-    predicted to take. `bases`, `deltas`: operators stored as such. `last`: the element that the others waited for."""
+    predicted to take. `bases`, `deltas`: operators stored as such. `last`: the element that the others waited for. `whole_bytes`: all that
+    restoring it reads."""
 
     kind: ClassVar[str] = "epoch.published"
     region: str
@@ -134,6 +138,7 @@ class EpochPublished(RunEvent):
     bases: int | None = None
     deltas: int | None = None
     last: str | None = None
+    whole_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,8 @@ def _line_of_region(event: e.RunEvent) -> Line | None:
             last = "" if event.last is None else f"; element {event.last!r} was last"
             text = "region %r published epoch %s in %.0f ms, %s bytes%s"
             return DEBUG, text, (event.region, event.epoch, event.ms, event.bytes, last)
+        case e.EpochVisible(region, epoch, _, visible_ms):
+            return DEBUG, "region %r shows epoch %s, %.0f ms after it began", (region, epoch, visible_ms)
         case e.EpochDecided(region, reason, _, size, state, s_max):
             text = "region %r wants an epoch, %s: %s bytes, %s in all, threshold %s"
             return DEBUG, text, (region, reason, size, state, "—" if s_max is None else s_max)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from holdfast.durations import Duration, seconds
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.language.durations import Duration, seconds
 from holdfast.sinks.output.planning import Part
 
 RollPart = str | timedelta

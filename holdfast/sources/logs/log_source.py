@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, NoSpaceError, StateError
 from holdfast.ids import is_safe_name
-from holdfast.language.connectors import POSITION_FIELDS, Slice, Source, Stamp, TaskReader
+from holdfast.language.connectors import POSITION_FIELDS, Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.log.log import From, Log
 from holdfast.log.machines.partition_state import without
 from holdfast.log.machines.reader_machine import Facts
 from holdfast.sources.logs.positions import Positions, PositionsReader, look, schema_of
-from holdfast.sources.schemas import spark_schema
+from holdfast.sources.schemas import spark_frame, spark_schema
+from holdfast.sources.small import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -205,6 +206,13 @@ class LogSource(Source):
             "next": self._next,
         }
 
+    def lag(self) -> Lag:
+        """Withdrawn rows count until they are passed."""
+        if self._facts is None or self._next is None:
+            return Lag()
+        end = self._facts().end
+        return Lag(rows=max(0, (end if self._end is None else min(end, self._end)) - self._next))
+
     def close(self) -> None:
         self._log.close()
         self.use_log(Log(self._log.path))
@@ -227,10 +235,13 @@ class LogSource(Source):
     def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader | None:
         return PositionsReader(self._positions(piece), self.schema(), stamp)
 
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        return if_small(self.read_arrow(piece, stamp)) if (piece.rows or 0) <= DRIVER_ROWS else None
+
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         columns = self._columns(stamp)
         if (piece.rows or 0) <= DRIVER_ROWS:
-            return session.createDataFrame(self.read_arrow(piece, stamp), spark_schema(columns))
+            return spark_frame(session, self.read_arrow(piece, stamp))
         parts = self._positions(piece).cut(session.sparkContext.defaultParallelism)
         readers = tuple(PositionsReader(part, self.schema(), stamp) for part in parts)
         numbers = session.range(0, len(parts), 1, len(parts))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from holdfast.durations import Duration
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.failpoints import fp
-from holdfast.language.connectors import Slice, Source, Stamp, TaskReader
+from holdfast.language.connectors import Lag, Slice, Source, Stamp, TaskReader
 from holdfast.log.log import Log
 from holdfast.log.writer import LogWriter
 from holdfast.sources.logs.log_source import ROWS_PER_STEP, LogSource
@@ -83,6 +83,11 @@ class Preserved(Source):
 
     def counts(self) -> dict[str, int]:
         return self._inner.counts()
+
+    def lag(self) -> Lag:
+        """Rows in the log, and those that were received and are not there yet."""
+        stored, received = self._read.lag().rows, self._inner.lag().rows
+        return Lag(None if stored is None and received is None else (stored or 0) + (received or 0))
 
     # --- a run ---
 
@@ -179,6 +184,9 @@ class Preserved(Source):
 
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         return self._read.read_spark(session, piece, stamp)
+
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        return self._read.read_small(piece, stamp)
 
     def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader | None:
         return self._read.task_reader(piece, stamp)

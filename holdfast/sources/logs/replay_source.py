@@ -21,7 +21,7 @@ from holdfast.log.rows import LogBatch
 from holdfast.sources.logs.log_source import ROWS_PER_STEP, LogSource
 from holdfast.sources.logs.positions import look
 from holdfast.sources.logs.ticks import Ticks
-from holdfast.sources.schemas import spark_schema
+from holdfast.sources.schemas import spark_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,7 +107,7 @@ class ReplaySource(LogSource):
 
     def read_malformed_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         table = self.read_malformed_arrow(piece, stamp)
-        return session.createDataFrame(table, spark_schema(table.schema))
+        return spark_frame(session, table)
 
     # --- a run ---
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from holdfast.errors import ConfigError, InputError, StateError
-from holdfast.language.connectors import Slice, Source, Stamp
-from holdfast.sources.schemas import spark_schema
+from holdfast.language.connectors import Lag, Slice, Source, Stamp
+from holdfast.sources.schemas import spark_frame
+from holdfast.sources.small import if_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,6 +164,9 @@ class ReceivedLines(Source):
         with self._condition:
             return {name: count for name, count in self._counts.items() if count}
 
+    def lag(self) -> Lag:
+        return Lag(rows=len(self._lines))
+
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
         lines = next(lines for start, lines in self._handed if start == piece.start)
         table = pa.table([pa.array(lines, pa.string())], schema=SCHEMA)
@@ -170,4 +174,7 @@ class ReceivedLines(Source):
 
     def read_spark(self, session: SparkSession, piece: Slice, stamp: Stamp | None) -> DataFrame:
         table = self.read_arrow(piece, stamp)
-        return session.createDataFrame(table, spark_schema(table.schema))
+        return spark_frame(session, table)
+
+    def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
+        return if_small(self.read_arrow(piece, stamp))

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.errors import DamagedError
+from holdfast.state.columns import arrow_frames
 from holdfast.state.columns.hashing import HASH_COLUMN
 from holdfast.state.values import codec
 from holdfast.state.values.plain_types import as_stream
@@ -173,7 +174,7 @@ def decode(data: bytes) -> Part | None:
 
 
 def _table(data: bytes) -> pa.Table:
-    return pa.ipc.open_stream(data).read_all() if data else pa.table({})
+    return arrow_frames.read_stream(data) if data else pa.table({})
 
 
 def described(part: Part) -> Iterator[str]:

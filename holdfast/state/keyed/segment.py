@@ -22,6 +22,7 @@ import pyarrow as pa
 from holdfast.durable import ChecksummedFile, checksum_file, remove_quietly, translate_os_errors
 from holdfast.errors import DamagedError, StateError, StoreError
 from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.state.columns import arrow_frames
 from holdfast.state.columns.sorted_rows import SortedRows
 
 SUFFIX = ".arrow"
@@ -93,7 +94,7 @@ def _write_to(sink: pa.NativeFile, table: pa.Table) -> None:
 def open_segment(path: str | Path) -> pa.Table:
     """The rows of a segment by memory map, without copying.
 
-    The contents are trusted: a segment that comes from elsewhere passes `verify_segment` first."""
+    The contents are trusted: a segment that comes from elsewhere passes `verify_segment` and `open_foreign` first."""
     try:
         with pa.memory_map(str(path), "r") as source:
             return pa.ipc.open_file(source).read_all()
@@ -103,6 +104,15 @@ def open_segment(path: str | Path) -> pa.Table:
         ) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(path, str(error)) from error
+
+
+def open_foreign(path: str | Path, place: str = "") -> pa.Table:
+    """The rows of a segment that a store or a file gave, every one of them checked: whoever can write there may have
+    written anything, with a right checksum. `place`: what the segment is called in errors."""
+    try:
+        return arrow_frames.read_file(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise damaged(place or path, f"it is no table that holdfast wrote ({error})") from error
 
 
 def verify_segment(path: str | Path, *, crc: int, size: int) -> None:

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
+from holdfast.state.columns import arrow_frames
 from holdfast.state.values import codes
 
 
@@ -209,13 +210,11 @@ def as_stream(data: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def _unpack_table(data: bytes) -> pa.Table:
-    with pa.ipc.open_stream(data) as reader:
-        table = reader.read_all()
-    table.validate(full=True)
-    return table
+    return arrow_frames.read_stream(data)
 
 
 def _unpack_batch(data: bytes) -> pa.RecordBatch:
+    arrow_frames.check_stream(data)
     with pa.ipc.open_stream(data) as reader:
         batch = reader.read_next_batch()
     batch.validate(full=True)

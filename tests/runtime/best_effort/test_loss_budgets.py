@@ -16,7 +16,7 @@ import pytest
 from killed import killed_and_finished, lived, undisturbed
 
 import holdfast as hf
-from holdfast.cli.show import show_status
+from holdfast.cli.status.show import show_status
 from holdfast.errors import BudgetExceededError, ConfigError, TopologyError
 from holdfast.ids import RegionName
 from holdfast.language.connectors import Slice

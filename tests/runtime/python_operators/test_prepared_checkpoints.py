@@ -71,9 +71,10 @@ def test_a_pin_that_comes_before_the_last_was_encoded_builds_on_nothing() -> Non
 
 
 class Slow:
-    """Its checkpoint takes until more rows have come."""
+    """Its checkpoint takes until more rows have come; not the one that only looks at the state after the first step."""
 
     more: ClassVar[threading.Event] = threading.Event()
+    looked: ClassVar[threading.Event] = threading.Event()
     waited: ClassVar[list[bool]] = []
 
     def __init__(self) -> None:
@@ -91,8 +92,10 @@ class Slow:
         return self.seen
 
     def checkpoint(self, seen: int) -> int:
-        if 1 < seen <= 150:
+        if 0 < seen <= 150 and Slow.looked.is_set():
             Slow.waited.append(Slow.more.wait(30))
+        if seen:
+            Slow.looked.set()
         return seen
 
     def reset(self, state: int) -> None:
@@ -101,6 +104,7 @@ class Slow:
 
 def test_rows_are_processed_while_the_checkpoint_is_made(shelf: str) -> None:
     Slow.more.clear()
+    Slow.looked.clear()
     Slow.waited.clear()
     topology = hf.Topology("slow")
     rows = topology.source(Rows([(n,) for n in range(400)], "n long", rows_per_step=1), name="rows")
@@ -111,6 +115,7 @@ def test_rows_are_processed_while_the_checkpoint_is_made(shelf: str) -> None:
     finally:
         hits = disarm()
     assert all(hits.values()), "nothing failed"
+    assert Slow.waited
     assert all(Slow.waited)
     assert [(row["n"], row["seen"]) for row in MemorySink.rows(shelf)] == [(n, n + 1) for n in range(400)]
 

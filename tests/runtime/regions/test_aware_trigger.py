@@ -12,8 +12,8 @@ from killed import killed_and_finished, written
 from paced import Pace, PacedRows, run_paced
 
 import holdfast as hf
-from holdfast.cli.show import show_store
-from holdfast.cli.store_status import read_status
+from holdfast.cli.status.show import show_store
+from holdfast.cli.status.store_status import read_status
 from holdfast.clock import ManualClock
 from holdfast.errors import RegionParkedError, StateError
 from holdfast.ids import Epoch

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.cli.show import held_up
+from holdfast.cli.status.show import held_up
 from holdfast.testing import MemorySink, Rows, submit_local
 
 

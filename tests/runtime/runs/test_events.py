@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.cli.store_status import read_status
+from holdfast.cli.status.store_status import read_status
 from holdfast.clock import Every, ManualClock
 from holdfast.runtime.telling import events as e
 from holdfast.runtime.telling import stored_events
@@ -52,6 +52,7 @@ def example(kind: str) -> e.RunEvent:
     values["bool"] = True
     values["Mapping[str, Any]"] = {"state": "ended"}
     values["Mapping[str, float]"] = {"1000": 0.5}
+    values["Mapping[str, Mapping[str, float]]"] = {"sums": {"begun": 0.5}}
     values["Mapping[str, str]"] = {"orders": "epoch 3"}
     values["Mapping[str, Mapping[str, Sequence[str]]]"] = {"sums": {"new": ["most"], "gone": ["least"]}}
     values["Mapping[str, Sequence[Sequence[float]]]"] = {"sums": [[1.5, 20.0], [2.5, 10.0]]}

@@ -32,7 +32,8 @@ def test_a_run_tells_what_it_does_in_values_and_as_plain_data(tmp_path: Path) ->
     assert isinstance(element, hf.ElementStatus)
     assert element.rows == 90
     assert json.loads(json.dumps(status.as_dict())) == status.as_dict() == dict(status)
-    assert {"topology", "state", "uptime_s", "regions", "elements", "lost_rows"} == set(status)
+    told = {"topology", "state", "uptime_s", "regions", "elements", "lost_rows", "at", "id", "run"}
+    assert told == set(status)
     with pytest.raises(dataclasses.FrozenInstanceError):
         status.state = "running"  # type: ignore[misc]
     with pytest.raises(KeyError):

@@ -7,7 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,14 @@ from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
 from holdfast.language.connectors import TIMES, RowCheck, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
+from holdfast.language.operators.stateless import (
+    DropSpec,
+    FilterSpec,
+    RenameSpec,
+    SelectSpec,
+    SplitSpec,
+    WithColumnsSpec,
+)
 from holdfast.operators.kinds import stateless_kind
 from holdfast.operators.shared.logic import Segments
 from holdfast.operators.shared.timed import rising
@@ -31,10 +39,12 @@ from holdfast.runtime.engines.spark.readable import (
     ReadableRows,
     TableReader,
     as_frame,
+    collected,
     spark_times,
     timed,
     united,
 )
+from holdfast.runtime.engines.spark.small_steps import small_table
 from holdfast.runtime.engines.spark.stage import RisingStage
 from holdfast.runtime.engines.spark.stateless import (
     FRAMES,
@@ -47,6 +57,7 @@ from holdfast.runtime.engines.spark.stateless import (
 from holdfast.runtime.engines.spark.workers import check_workers
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
+from holdfast.sources.schemas import spark_frame
 from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
 
@@ -55,7 +66,17 @@ BACKGROUND_POOL = "holdfast-background"
 SMALL_BYTES = 1 << 16
 """Up to here a table of the driver travels with the tasks that read it."""
 
+WITHOUT_SPARK = (DropSpec, RenameSpec)
+"""Operators that the driver applies to a few rows by itself."""
+EXPRESSIONS = (FilterSpec, SelectSpec, SplitSpec, WithColumnsSpec)
+"""Those that Catalyst applies to them in a small job without workers of Python's, if a step in the driver follows."""
+
 logger = logging.getLogger("holdfast")
+
+
+def _same(frame: Frame) -> Frame:
+    return frame
+
 
 _hinted: set[str] = set()
 """Applications that were told what would help."""
@@ -72,7 +93,7 @@ class SparkEngine(Engine):
         self.live = self._live_lock.path
         self.partitions = partitions or max(1, self._context.defaultParallelism)
         self._background = ThreadPoolExecutor(self.partitions, thread_name_prefix="holdfast-background")
-        self._keyed = KeyedJobs(session, self.live, self.partitions)
+        self._keyed = KeyedJobs(session, self.live, self.partitions, self._had)
         self._hint_once()
 
     def check_workers(self) -> None:
@@ -104,6 +125,8 @@ class SparkEngine(Engine):
             return False
 
     def read(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
+        if self._keyed.small.enabled and (few := source.read_small(piece, stamp)) is not None:
+            return self.from_table(few)
         if piece.bytes is None:
             return source.read_spark(self.session, piece, stamp)
         return ReadableRows(
@@ -119,13 +142,15 @@ class SparkEngine(Engine):
         return self._keyed.batch_rows(batches, schema)
 
     def from_table(self, table: pa.Table) -> Frame:
-        def make() -> Frame:
-            # With its own schema: by default a timestamp without zone would become one with the session's zone.
-            return self.session.createDataFrame(table, spark_schema(table.schema))
+        return self._made(table) if table.nbytes > SMALL_BYTES else self._had(table)
 
-        if table.nbytes > SMALL_BYTES:
-            return make()
-        return ReadableRows(lambda: TableReader(table), table.nbytes, make)
+    def _made(self, table: pa.Table) -> Frame:
+        # With its own schema: by default a timestamp without zone would become one with the session's zone.
+        return spark_frame(self.session, table)
+
+    def _had(self, table: pa.Table) -> ReadableRows:
+        """A table of the driver, which becomes a frame of Spark's only if somebody asks for one."""
+        return ReadableRows(lambda: TableReader(table), table.nbytes, lambda: self._made(table))
 
     def empty(self, schema: pa.Schema) -> Frame:
         return self.session.createDataFrame([], spark_schema(schema))
@@ -138,7 +163,14 @@ class SparkEngine(Engine):
         return united(readable, make) if len(readable) == len(frames) else make()
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
-        return stateless_kind(operator).frames(operator, inputs[0], stamped, FRAMES)
+        kind = stateless_kind(operator)
+        few = small_table(inputs[0]) if self._keyed.small.enabled else None
+        if few is not None and isinstance(operator.spec, WITHOUT_SPARK):
+            return [self.from_table(table) for table in kind.tables(operator, few)]
+        frames = kind.frames(operator, inputs[0], stamped, FRAMES)
+        if few is not None and isinstance(operator.spec, EXPRESSIONS):
+            return [ReadableRows(collected(frame), few.nbytes, partial(_same, frame)) for frame in frames]
+        return frames
 
     def collect_times(self, frame: Frame) -> pa.Table:
         if isinstance(frame, ReadableRows) and isinstance(frame.reader, TableReader):
@@ -158,7 +190,8 @@ class SparkEngine(Engine):
 
     def share(self, frame: Frame) -> Frame:
         if isinstance(frame, ReadableRows):
-            return frame.shared()
+            # Evaluated once: an expression may give something else the next time.
+            return self._had(frame.reader.table) if isinstance(frame.reader, TableReader) else frame.shared()
         return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
     def unshare(self, frame: Frame) -> None:
@@ -171,7 +204,10 @@ class SparkEngine(Engine):
         if isinstance(frame, ReadableRows) and frame.batch is not None:
             frame.batch.hold.take()
             return frame.batch
-        directory = self.live / "batches" / f"{stream}-a{name.attempt}-s{name.step}"
+        label = f"{stream}-a{name.attempt}-s{name.step}"
+        if self._keyed.small.enabled and (few := small_table(frame)) is not None:
+            return self._written(few, label)
+        directory = self.live / "batches" / label
         as_frame(frame).write.option("compression", "none").parquet(str(directory))
         files = sorted(directory.glob("*.parquet"))
         rows = sum(pq.read_metadata(file).num_rows for file in files)
@@ -179,6 +215,15 @@ class SparkEngine(Engine):
             return batch_of(files, rows, directory)
         shutil.rmtree(directory, ignore_errors=True)
         return None
+
+    def _written(self, table: pa.Table, label: str) -> Batch | None:
+        """A few rows as a batch, without a job."""
+        if not table.num_rows:
+            return None
+        path = self.live / "batches" / f"{label}-t{self._keyed.small.next_attempt()}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path, compression="none")
+        return batch_of([path], table.num_rows)
 
     def checked(self, frame: Frame, check: RowCheck, sink: OperatorName) -> tuple[Frame, Frame, list[Frame]]:
         rows = self.share(checked_rows(as_frame(frame), check, sink))

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -29,11 +30,12 @@ from pyspark.sql import functions as F
 
 from holdfast.durable import remove_quietly, tells_of_no_space
 from holdfast.errors import NoSpaceError
-from holdfast.language.connectors import Sink, StepId, TaskReader
+from holdfast.language.connectors import Sink, StepId, TaskReader, TaskWriter
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.spark.anchors import Anchors
 from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame
+from holdfast.runtime.engines.spark.small_steps import SmallSteps
 from holdfast.runtime.engines.spark.stage import (
     BLOB,
     RESULT,
@@ -56,6 +58,7 @@ from holdfast.store.base import SegmentRef, Store
 PortFrames = Mapping[int, DataFrame | ReadableRows]
 """The rows of a step by input port."""
 
+STAMPS = "spark.sql.parquet.outputTimestampType"
 UNSHUFFLED_PARTITIONS = 4
 UNSHUFFLED_BYTES = 256 << 20
 """Up to here it costs less if every task reads all rows than if a shuffle brings each task its own."""
@@ -64,14 +67,22 @@ UNSHUFFLED_BYTES = 256 << 20
 class KeyedJobs:
     """Runs the keyed steps of one engine. `step` is called by element threads, `put_segments` by their uploads."""
 
-    def __init__(self, session: SparkSession, live: Path, partitions: int) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        live: Path,
+        partitions: int,
+        from_table: Callable[[pa.Table], ReadableRows],
+    ) -> None:
         self._session = session
+        self._from_table = from_table
         self._live = live
         self._partitions = partitions
         self.in_cluster = not str(session.sparkContext.master).startswith("local[")
         self._anchors = Anchors(session, partitions) if self.in_cluster else None
         self._local_places: RDD[Any] | None = None
         self._garbage: list[str] = []
+        self.small = SmallSteps(not self.in_cluster, session.conf.get(STAMPS) == "TIMESTAMP_MICROS")
         self._lock = threading.Lock()
 
     def batch_rows(self, batches: Sequence[Batch], schema: pa.Schema) -> ReadableRows:
@@ -107,8 +118,14 @@ class KeyedJobs:
             kept=delivery.kept if len(writers) == len(delivery.sinks) else delivery.kept | {0},
             garbage=tuple(garbage),
         )
+        begun, tables = time.perf_counter(), self.small.tables(task, rows, name.step)
         try:
+            if tables is not None:
+                output = self._done_here(stage, tables, name, writers)
+                self.small.measured(task.operator, tables.values(), begun)
+                return output
             results = self._run(stage, rows)
+            self.small.measured(task.operator, None, begun)
         except Exception as error:
             if tells_of_no_space(error):
                 raise NoSpaceError(
@@ -119,8 +136,40 @@ class KeyedJobs:
             sink.adopt(name.id, [result["written"][number] for result in results.values()])
         return self._collected(task, state, results, tuple(writers))
 
+    def _done_here(
+        self,
+        stage: KeyedStage,
+        tables: Mapping[int, pa.Table],
+        name: engine.StepName,
+        writers: Mapping[Sink, TaskWriter],
+    ) -> engine.KeyedOutput:
+        """The step, in the driver."""
+        done = stage.done_here(tables, self.small.next_attempt())
+        for number, sink in enumerate(writers):
+            sink.adopt(name.id, [here.written[number] for here in done.values()])
+        versions, meta = list(stage.state.partitions), stage.state.meta
+        for partition, here in done.items():
+            versions[partition], meta = here.applied.segments, here.applied.meta
+        counts = stage.state.counting(here.applied.counts for here in done.values())
+        ports = enumerate(stage.task.logic.outputs)
+        made = {
+            port: pa.concat_tables(
+                [schema.empty_table(), *(h.applied.outputs[port].cast(schema) for h in done.values())]
+            )
+            for port, schema in ports
+        }
+        return engine.KeyedOutput(
+            engine.KeyedState(tuple(versions), meta, counts, stage.state.pins),
+            {p: self._from_table(made[p]) for p in sorted(stage.kept) if p in made and made[p].num_rows},
+            made[0].num_rows,
+            (),
+            tuple(writers),
+        )
+
     def deliver(self, sink: Sink, rows: ReadableRows, step: StepId) -> bool:
         """Let tasks read rows and write them into a sink; False: they cannot, and nothing was done."""
+        if self.small.deliver(sink, rows, step):
+            return True
         columns = sink.task_columns()
         readers = {} if columns is None else self._readers({0: rows})
         if columns is None or not readers or (writer := sink.task_writer(step)) is None:

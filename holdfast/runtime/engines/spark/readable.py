@@ -6,6 +6,7 @@ partitions, no shuffle: every task reads the columns it needs and keeps the rows
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +16,18 @@ import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import TimestampNTZType
 
 from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader
 from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch
+from holdfast.sources.small import SMALL_ROWS
+
+MOST_BYTES = 16 << 20
+"""What expressions may make of a few rows, to be kept in the driver."""
+
+logger = logging.getLogger("holdfast")
 
 
 class ReadableRows:
@@ -126,6 +134,22 @@ class TableReader:
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         return self.table.select(list(columns))
+
+
+def collected(frame: DataFrame) -> Callable[[], TaskReader | None]:
+    """How rows are read that expressions make of a few rows: by a small job, whose answer travels. None: they are not few after all, or
+    something went wrong, which happens again where all is told about it."""
+
+    def make_reader() -> TaskReader | None:
+        try:
+            table = frame.limit(SMALL_ROWS + 1).toArrow()
+            if table.num_rows <= SMALL_ROWS and table.nbytes <= MOST_BYTES:
+                return TableReader(table.cast(to_arrow_schema(frame.schema, timezone="UTC")))
+        except Exception as error:
+            logger.debug("rows are not read in the driver: %s", error)
+        return None
+
+    return make_reader
 
 
 @dataclass(frozen=True)

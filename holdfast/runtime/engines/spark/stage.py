@@ -19,7 +19,7 @@ from holdfast.errors import StepFailed
 from holdfast.language.connectors import POSITION_COLUMNS, TIMES, TaskReader, TaskWriter
 from holdfast.operators.python.user_errors import naming_functions
 from holdfast.operators.shared.changes import stored_changes
-from holdfast.operators.shared.logic import KeyedLogic, Place, Segments
+from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, Segments
 from holdfast.operators.shared.timed import rising
 from holdfast.runtime.engines.engine import KeyedState, KeyedTask
 from holdfast.sinks.encoding import encodings
@@ -92,6 +92,14 @@ class RisingStage:
 
 
 @dataclass(frozen=True)
+class Here:
+    """What a partition gave in the driver, and what the task writers answered."""
+
+    applied: Applied
+    written: list[Any]
+
+
+@dataclass(frozen=True)
 class KeyedStage:
     """Applies a step to one partition: its new segments, where the output is, what task writers answered."""
 
@@ -129,18 +137,25 @@ class KeyedStage:
         if result is not None:
             yield partition, result
 
+    def done_here(self, rows: Mapping[int, pa.Table], attempt: int) -> dict[int, Here]:
+        """In the driver: all partitions to which something matters, one after the other."""
+        logic, done = self.task.logic, {}
+        needed = {port: table.select(list(logic.needed(port))) for port, table in rows.items()}
+        for partition in range(len(self.state.partitions)):
+            arrived = logic.own(needed, partition, len(self.state.partitions))
+            if arrived is not None:
+                applied = self._applied(partition, self._place(partition, attempt), arrived)
+                done[partition] = Here(applied, self._deliver(applied.outputs[0], partition, attempt))
+        return done
+
     def apply(self, partition: int, attempt: int, arrived: Any) -> dict[str, Any] | None:
         """None if nothing arrived: the partition stays as it is."""
         for path in self.garbage:
             remove_quietly(path)
         if arrived is None:
             return None
-        segments = self.state.partitions[partition]
-        self.live.check(segments)
-        prefix = f"{self.task.operator[:40]}-p{partition}-{self.prefix}-t{attempt}"
-        place = Place(self.live.here(), aged(prefix, self.state.pins))
-        with naming_functions(f"operator {self.task.operator!r}"):
-            applied = self.task.logic.apply(segments, self.state.meta, arrived, place)
+        place = self._place(partition, attempt)
+        applied = self._applied(partition, place, arrived)
         return {
             "segments": [_fields(segment) for segment in applied.segments],
             "meta": applied.meta,
@@ -151,6 +166,16 @@ class KeyedStage:
             ],
             "written": self._deliver(applied.outputs[0], partition, attempt),
         }
+
+    def _place(self, partition: int, attempt: int) -> Place:
+        prefix = f"{self.task.operator[:40]}-p{partition}-{self.prefix}-t{attempt}"
+        return Place(self.live.here(), aged(prefix, self.state.pins))
+
+    def _applied(self, partition: int, place: Place, arrived: Any) -> Applied:
+        segments = self.state.partitions[partition]
+        self.live.check(segments)
+        with naming_functions(f"operator {self.task.operator!r}"):
+            return self.task.logic.apply(segments, self.state.meta, arrived, place)
 
     def _deliver(self, output: pa.Table, partition: int, attempt: int) -> list[Any]:
         if not self.writers:

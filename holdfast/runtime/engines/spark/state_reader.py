@@ -28,7 +28,7 @@ from holdfast.operators.stored.parts import NOTHING, STATE_PART, Part
 from holdfast.operators.stored.views import View, unique
 from holdfast.runtime.engines.spark.known_state import Telling, telling
 from holdfast.runtime.engines.spark.stateless import spark_schema
-from holdfast.state.keyed.segment import open_segment
+from holdfast.state.keyed.segment import open_foreign
 from holdfast.store.base import SegmentRef, Store
 from holdfast.store.files.segments import verify
 
@@ -259,7 +259,7 @@ def _opened(files: tuple[File, ...]) -> list[pa.Table]:
     """Segments, verified where they are used: between the look of the driver and that of the task time may pass."""
     for path, ref in files:
         verify(Path(path), ref)
-    return [open_segment(path) for path, _ in files]
+    return [open_foreign(path) for path, _ in files]
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

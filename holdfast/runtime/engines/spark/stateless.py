@@ -22,6 +22,7 @@ from holdfast.operators.bad_rows import MARK, REASON, letters_of, marked
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.stateless import StatelessKind
 from holdfast.runtime.engines.spark.readable import as_frame
+from holdfast.sources.schemas import spark_frame
 
 logger = logging.getLogger("holdfast.run")
 
@@ -102,7 +103,7 @@ class SparkFrames:
         return arrow_schema(frame)
 
     def from_table(self, session: SparkSession, table: pa.Table) -> DataFrame:
-        return session.createDataFrame(table, spark_schema(table.schema))
+        return spark_frame(session, table)
 
     def sent(self, session: SparkSession, value: Any) -> Any:
         return session.sparkContext.broadcast(value)

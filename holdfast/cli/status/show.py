@@ -14,7 +14,8 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
-from holdfast.cli.sizes import timing_lines
+from holdfast.cli.status.sizes import shown_bytes, timing_lines
+from holdfast.language.progress import utc
 from holdfast.runtime.job import Job
 from holdfast.runtime.metrics import costs, left_out
 from holdfast.runtime.telling.events import TopologyChanged
@@ -74,14 +75,42 @@ def status_tables(status: Mapping[str, Any]) -> Group:
             name, f"{element['rows']:,}", f"{element['rows_per_s']:,}", str(element["steps"]),
             _millis(element["last_step_ms"]), str(element["failures"]), element["waiting"],
         )  # fmt: skip
-    counted = left_out(status)
+    counted, tables = left_out(status), _seen(status["elements"])
     rows = _table("rows left out by", "why", "rows")
     for name, why, count in counted:
         rows.add_row(name, why, f"{count:,}")
     for name, budget in status.get("loss_budgets", {}).items():
         said.append(f"loss budget of {name}: {_budget(budget)}")
     said += [f"log of {name}: {_log(log)}" for name, log in status.get("logs", {}).items()]
-    return Group(*[regions] * bool(status["regions"]), *map(Text, said), elements, *[rows] * bool(counted))
+    return Group(
+        *[regions] * bool(status["regions"]), *map(Text, said), elements, *tables, *[rows] * bool(counted)
+    )
+
+
+def _seen(elements: Mapping[str, Any]) -> list[Table]:
+    """What waits in sources, and the state of operators, if there are such."""
+    sources = _table("source", "rows", "rows/s", "waiting", "bytes", "since", "event time")
+    state = _table("operator", "state", "rows", "watermark")
+    latest: dict[str, float] = {}
+    for of in (of for element in elements.values() for of in element.get("state", {}).values()):
+        for name, time_s in of.get("event_times", {}).items():
+            latest[name] = max(time_s, latest.get(name, time_s))
+    for element in elements.values():
+        for name, lag in element.get("sources", {}).items():
+            rows, size = lag.get("lag_rows"), lag.get("lag_bytes")
+            told = ("—" if rows is None else f"{rows:,}", "—" if size is None else shown_bytes(size))
+            given = (f"{lag.get('rows', element['rows']):,}", f"{lag.get('rows_per_s', 0):,}")
+            sources.add_row(name, *given, *told, _seconds(lag.get("lag_s")), _moment(latest.get(name)))
+        for name, of in element.get("state", {}).items():
+            rows = of.get("rows")
+            mark = "the end" if of.get("closed") else _moment(of.get("watermark"))
+            state.add_row(name, shown_bytes(of["bytes"]), "—" if rows is None else f"{rows:,}", mark)
+    return [table for table in (sources, state) if table.row_count]
+
+
+def _moment(seconds: float | None) -> str:
+    """An event time, to the second."""
+    return "—" if seconds is None else utc(seconds)[:19].replace("T", " ")
 
 
 def _budget(budget: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from holdfast.errors import InputError
 from holdfast.sources.lines import LineRules, blocks
-from holdfast.sources.text_values import fields_of
+from holdfast.sources.text.values import fields_of
 
 _LOOK_BYTES = 1 << 14
 _CURE = "If the files have no header, say header=False; else give the schema the names that the file has."

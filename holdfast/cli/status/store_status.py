@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.runtime.telling.events import EpochPublished
@@ -47,3 +47,10 @@ def _say_how_it_ended(summary: dict[str, Any], events: Sequence[Event]) -> None:
             region = regions[event.region]
             region["epoch"] = max(region["epoch"], event.epoch)
     summary["regions"] = regions
+    summary["elements"] = {name: at_rest(element) for name, element in summary.get("elements", {}).items()}
+
+
+def at_rest(element: Mapping[str, Any]) -> dict[str, Any]:
+    """The status of an element when nobody runs any more."""
+    sources = {name: {**of, "rows_per_s": 0} for name, of in element.get("sources", {}).items()}
+    return {**element, "rows_per_s": 0, "sources": sources}

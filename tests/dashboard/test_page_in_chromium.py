@@ -1,0 +1,77 @@
+"""In a real browser: a run is killed, recovers and parks, and the page says so by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chromium import chromium
+from faults import fired
+
+from holdfast.dashboard.server import Page
+
+PROGRAM = Path(__file__).with_name("page_program.py")
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+
+
+def start(here: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, str(PROGRAM), str(here)], stderr=subprocess.DEVNULL)
+
+
+def test_the_page_says_by_itself_that_a_run_is_killed_recovers_and_parks(tmp_path: Path) -> None:
+    page = Page(f"file:{tmp_path}/store", port=0)
+    run = None
+    try:
+        with chromium(tmp_path / "profile") as browser:
+            browser.open(page.url)
+            browser.await_text("#state", "no run yet")
+            run = start(tmp_path)
+            browser.await_text("#state", "running")
+            browser.await_text("[data-region=heart] tbody", "rows")
+            assert "exactly-once" in browser.await_text("#sinks", "out")
+            browser.await_text("#logs", "holds retention")
+            assert browser.ask("document.querySelectorAll('#graph [data-operator]').length") >= 4
+            assert browser.ask("document.querySelectorAll('#graph rect.region').length") == 2
+
+            browser.ask("document.querySelector('[data-region=heart] button[data-key]').click()")
+            browser.await_text("[data-region=heart] .gantt", "upload, acknowledge")
+            assert browser.ask("document.querySelectorAll('.gantt rect.upload').length") >= 1
+
+            os.kill(run.pid, signal.SIGKILL)
+            run.wait()
+            fired("driver killed")
+            browser.await_text("#state", "killed")
+            assert browser.text("#figure-rows_per_s") == "0"
+
+            run = start(tmp_path)
+            browser.await_text("#state", "running")
+            browser.await_text("#moments", "region 'heart' has its state of epoch")
+            newest = browser.ask(
+                "Number(document.querySelector('[data-region=heart] button[data-key]').textContent)"
+            )
+            browser.await_text("[data-region=heart] tbody", str(newest + 3))
+
+            (tmp_path / "broken").touch()
+            browser.await_text("#state", "parked")
+            fired("parked")
+            assert "is no number" in browser.text("#reasons")
+            assert browser.ask("document.title").startswith("parked: beats")
+            assert browser.ask("document.getElementById('evil') === null"), "what a run says is text"
+            assert browser.ask("document.querySelectorAll('#timeline circle.mark-bad').length") >= 1
+            browser.photograph(tmp_path / "wide.png", 1200, 900)
+            browser.photograph(tmp_path / "narrow.png", 380, 800, dark=True)
+            assert browser.ask("document.documentElement.scrollWidth") <= 380, (
+                "nothing sticks out of a narrow screen"
+            )
+            assert browser.ask("getComputedStyle(document.body).backgroundColor") != "rgb(251, 251, 250)", (
+                "dark"
+            )
+    finally:
+        page.close()
+        if run is not None:
+            run.kill()
+            run.wait()
