@@ -44,6 +44,7 @@ NAMES: tuple[str, ...] = (
     "log.owned", "log.recovered", "log.tail.made", "log.write", "log.written", "log.synced", "log.acknowledged",
     "log.merge.written", "log.merge.shown", "log.merge.removed", "log.trim.marked", "log.trim.removed",
     "log.consumer.written", "log.index.written", "log.preserved", "log.notes.written", "log.notes.shown", "log.format.raised", "persist.appended",
+    "persist.held", "persist.to_log", "persist.in_log", "persist.taken", "persist.released",
     "replay.begun", "replay.done", "replay.whole",
     "eventual.note", "eventual.noted", "eventual.scanned", "eventual.replayed", "eventual.pinned",
 )  # fmt: skip

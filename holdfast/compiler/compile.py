@@ -16,6 +16,7 @@ from holdfast.compiler.fusion import Element, connect, fuse, independent, plan_r
 from holdfast.compiler.loss_budgets import check_budgets, made_consistent
 from holdfast.compiler.order import find_origins, find_stamped, origins_at
 from holdfast.compiler.paired import keep_pairs
+from holdfast.compiler.persisted.in_plan import check_outages
 from holdfast.compiler.persisted.put_logs import put_logs
 from holdfast.compiler.plan import ConnectionPlan, ElementPlan, Plan
 from holdfast.compiler.regions import find_regions
@@ -59,7 +60,7 @@ def compile_graph(
     connections = connect(graph, regions, elements)
     planned_elements = tuple(_element(graph, element, connections) for element in elements)
     check_eventual(graph, planned_elements)
-    return Plan(
+    plan = Plan(
         graph=graph,
         elements=planned_elements,
         connections=connections,
@@ -75,6 +76,8 @@ def compile_graph(
         clocked=settled.clocked,
         adopted=frozenset(name for name in regions.of if consistent and name not in before),
     )
+    check_outages(plan)
+    return plan
 
 
 def _element(graph: Graph, element: Element, connections: tuple[ConnectionPlan, ...]) -> ElementPlan:

@@ -269,6 +269,8 @@ class Sink(ABC):
     """True if it is a log, in which an operator can keep what it must not forget beside its rows."""
     leads_to: str | None = None
     """The operator of the same topology that reads what is written: this is one end of a persisted stream."""
+    only_outages: ClassVar[bool] = False
+    """Rows go by memory to that operator, and are written only while nobody takes them."""
     wants_positions: bool = False
     """True if rows should come with their positions, where they have any: it keeps the last row of a key."""
 

@@ -212,6 +212,7 @@ class Wiring:
         self._place_sources()
         for region in self.regions.values():
             region.look()
+        self._persisted.begin_readers(self.regions, self._books.ledger.positions)
         self._carried.read(self._epochs(), self._borders())
         self._books.settle(replace(self._borders(), recorded=self._carried.recorded))
         for loop in self.loops.values():

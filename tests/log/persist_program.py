@@ -1,7 +1,7 @@
 """A stream that goes through a log, in one program: `python persist_program.py SHAPE DIRECTORY`.
 
 SHAPE says what is before the log and behind it: r a region, s an element without state outside of regions, c a chain of three, each with a log, b
-one that is best effort."""
+one that is best effort, o one whose stream is persisted for outages only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ import pyarrow.compute as pc
 
 import holdfast as hf
 from holdfast.language.run import RunStatus
+from holdfast.runtime.persisted.outage import shared
 from holdfast.testing import run_local
 
 ROWS = 300
+HELD_BYTES = 300
+"""In the shapes with o: a few steps."""
 
 
 class Numbered:
@@ -65,7 +68,11 @@ def made(shape: str, here: Path, rows: int = ROWS) -> hf.Topology:
         stream = stream.map_arrow(same, "n long", name="again")
     if shape[0] == "b":
         stream = stream.apply(Passed, "n long", name="passed")
-    behind = stream.persist("middle")
+    if shape[0] == "o":
+        shared.HELD_BYTES = HELD_BYTES
+        behind = stream.persist("middle", when="outage")
+    else:
+        behind = stream.persist("middle")
     if shape[1] == "r":
         behind = behind.consistent("second", period=0.02)
         behind = behind.apply(Numbered, "n long, count long, total long", name="numbered")

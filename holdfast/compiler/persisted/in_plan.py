@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from holdfast.compiler.eventual import is_eventual
 from holdfast.compiler.plan import ElementPlan, Plan
+from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName, RegionName
 from holdfast.language.connectors import Sink, Source
 from holdfast.language.graph import SinkSpec, SourceSpec
@@ -57,6 +58,26 @@ def persisted_in(plan: Plan) -> tuple[Persisted, ...]:
                 )
             )
     return tuple(found)
+
+
+def check_outages(plan: Plan) -> None:
+    """TopologyError if a stream is persisted for outages only that has to be in its log all the time."""
+    element_of = {op.name: element for element in plan.elements for op in element.operators}
+    groups = {region.name: region.group for region in plan.regions}
+    for each in persisted_in(plan):
+        if not each.sink.only_outages:
+            continue
+        if each.writing is not None or not recovers_from_log(element_of[each.into]):
+            raise TopologyError(
+                f"The stream {each.name!r} is persisted for outages only, and what is before it could not make its rows again: that takes"
+                " sources that can be read again and operators without state, outside of regions, with no other end.",
+                cure=f'Write .persist("{each.name}") without when="outage": all its rows go into the log then.',
+            )
+        if each.reading is not None and groups[each.reading] is not None:
+            raise TopologyError(
+                f"The stream {each.name!r} is persisted for outages only, and who reads it is in a region of mode independent.",
+                cure='Choose another mode for the region, or leave when="outage" out.',
+            )
 
 
 def recovers_from_log(element: ElementPlan) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.language.connectors import Sink, Source
     from holdfast.language.stream import Stream
 
-MAKER = "holdfast.runtime.persisted.connectors"
+MAKER = "holdfast.runtime.persisted.making"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class PersistSpec(Spec):
     path: str | None = None
     keep_s: float | None = None
     keep_bytes: int | None = None
+    only_outages: bool = False
 
 
 class Maker(Protocol):
@@ -56,6 +57,7 @@ class PersistVerbs(Verbs):
         keep: Duration | None = None,
         keep_bytes: int | None = None,
         path: str | Path | None = None,
+        when: Literal["always", "outage"] = "always",
     ) -> Stream:
         """Let the stream go through a log: what follows reads it from there, and fails, waits and restarts on its own.
 
@@ -67,7 +69,11 @@ class PersistVerbs(Verbs):
         While what follows is down, rows land in the log; when it returns it catches up. In a region, what follows is a second region with the
         same settings, unless it is told otherwise with `.consistent(…)` or `.autonomous()`; both are exactly-once, and so is the whole.
         Rows that all who follow have behind them are let go; `keep`, `keep_bytes` keep more. `path`: where the log is; else it is in the
-        store, which must be a directory then. By its name the log is found again in later runs."""
+        store, which must be a directory then. By its name the log is found again in later runs.
+
+        `when="outage"`: rows go by memory as long as what follows reads them, and into the log while it does not; nothing is written else.
+        What is before must be sources that can be read again and operators without state, outside of regions: what was in memory when
+        a run ended is made again."""
         if not isinstance(name, str):
             raise TopologyError(
                 "persist() needs a name: by it the log is found again.", cure='Write .persist("clicks").'
@@ -83,6 +89,15 @@ class PersistVerbs(Verbs):
                 f"a log cannot be kept at {path}: what is appended to must be a file in a directory.",
                 cure="Give a directory.",
             )
+        if when not in ("always", "outage"):
+            raise TopologyError(
+                f'when must be "always" or "outage", not {when!r}.', cure="Give one of the two."
+            )
+        if when == "outage" and (keep is not None or keep_bytes is not None):
+            raise TopologyError(
+                "a stream that is persisted for outages only keeps nothing else.",
+                cure='Leave keep= and keep_bytes= out, or when="outage".',
+            )
         place = None if path is None else str(Path(path).absolute())
         kept = None if keep is None else seconds(keep, "keep")
-        return self._then(PersistSpec(place, kept, keep_bytes), name)
+        return self._then(PersistSpec(place, kept, keep_bytes, when == "outage"), name)

@@ -253,7 +253,11 @@ class AloneLife(OutsideLife):
         self._recount()
         self._feed(autonomous.InputsOver())
         self._note_uploads(wait=True)
-        self._let_go(self._seats, at_once=True)
+        self._let_go(self._settled(), at_once=True)
+
+    def _settled(self) -> dict[OperatorName, Any]:
+        """Positions of the sources before which nothing is read again."""
+        return self._seats
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from holdfast.errors import ConfigError, HoldfastError, NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
-from holdfast.language.connectors import POSITION_COLUMNS, Sink, SinkContext, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, Slice, Stamp, StepId
 from holdfast.language.operators.persist import PersistSpec
 from holdfast.log.log import Log
 from holdfast.log.place import Origin
@@ -157,6 +157,10 @@ class PersistSink(LogSink):
         states: dict[OperatorName, Any] = codec.decode(found.payload.removeprefix(SOURCES))
         return states
 
+    def durable_sources(self, seats: dict[OperatorName, Any]) -> dict[OperatorName, Any]:
+        """Positions of the sources before which nothing is read again, given those behind all rows that were written."""
+        return seats
+
     def describe(self) -> str:
         return self._shared.described()
 
@@ -226,9 +230,3 @@ class PersistedSource(LogSource):
 
     def describe(self) -> str:
         return self._shared.described()
-
-
-def ends_of_log(name: str, spec: PersistSpec, logs: Path | None) -> tuple[Sink, Source]:
-    """Both ends of the log of a persisted stream."""
-    shared = SharedLog(name, spec, logs)
-    return PersistSink(shared), PersistedSource(shared)

@@ -59,7 +59,9 @@ class RecoveringLife(AloneLife):
     def _beginning(self, name: OperatorName) -> Any:
         if self._noted is None:
             self._noted = self._look_up()
-        return self._noted[name] if name in self._noted else super()._beginning(name)
+        if name in self._noted or self._sink.only_outages:
+            return self._noted.get(name)  # the store may know of rows that were in memory only
+        return super()._beginning(name)
 
     def _at_risk(self, work: Work) -> int:
         return 0
@@ -85,12 +87,16 @@ class RecoveringLife(AloneLife):
         if isinstance(error, PoisonFound):
             self.on_poison(error)
 
+    def _settled(self) -> dict[OperatorName, Any]:
+        return self._sink.durable_sources(self._durable)
+
     def _save(self, account: Account) -> None:
-        self._let_go(self._durable)
+        durable = self._settled()
+        self._let_go(durable)
         now_at = positions_of(self._loop.worker.sources)
         self._seats = {name: known.state for name, known in now_at.items()}
         # The store never knows of more than the log has: without a note this is where the element goes on.
-        known = {name: replace(at, state=self._durable.get(name)) for name, at in now_at.items()}
+        known = {name: replace(at, state=durable.get(name)) for name, at in now_at.items()}
         now = self._loop.clock.monotonic()
         if self._work.slices and now - self._saved_at < SAVE_S:
             return

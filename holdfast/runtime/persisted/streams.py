@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from holdfast.checkpoint.blobs import get_blob
 from holdfast.compiler.persisted.in_plan import Persisted, persisted_in
 from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.errors import HoldfastError, MismatchError
@@ -19,9 +20,11 @@ from holdfast.log.machines.partition_state import rows_in
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.persisted.connectors import PersistSink, SharedLog
+from holdfast.runtime.persisted.outage.shared import OutageLog
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.source_positions import KnownPosition
 from holdfast.runtime.telling.events import ElementGaveUp, RunEvent
+from holdfast.state.values import codec
 from holdfast.store.base import Store
 
 RECORD = "persisted"
@@ -43,6 +46,12 @@ class PersistedStreams:
     def check(self) -> None:
         """MismatchError if the program has no use any more for rows that wait in the log of a stream."""
         now = {str(each.name): _shared(each).path for each in self.found}
+        still = {str(each.name) for each in self.found if each.sink.only_outages}
+        for name in sorted(self._for_outages() - still):
+            raise MismatchError(
+                f"the stream {name!r} was persisted for outages only: rows of it that were in memory are told by what its reader knows of the sources.",
+                cure=f'Write .persist("{name}", when="outage") as it was, or begin with a new store.',
+            )
         for name, path in self._known().items():
             left = 0 if path == now.get(name) else unread(path, name)
             if left:
@@ -58,6 +67,8 @@ class PersistedStreams:
         found: dict[OperatorName, KnownPosition] = {}
         for each in self.found:
             assert isinstance(each.sink, PersistSink)
+            if each.sink.only_outages:
+                continue  # that takes what the reader knows: see `begin_readers`
             found |= {
                 name: KnownPosition(state, self._sources[name].describe())
                 for name, state in each.sink.noted_sources().items()
@@ -65,20 +76,48 @@ class PersistedStreams:
             }
         return found
 
+    def begin_readers(
+        self, regions: Mapping[RegionName, Region], alone: Mapping[OperatorName, KnownPosition]
+    ) -> None:
+        """Streams that are persisted for outages learn where their readers begin: what those had not is made again."""
+        for each in self.found:
+            shared = _shared(each)
+            if isinstance(shared, OutageLog):
+                manifest = None if each.reading is None else regions[each.reading].manifest
+                part = None if manifest is None else manifest.operators().get(each.name)
+                at = alone.get(each.name)
+                known = None if at is None else at.state
+                if part is not None and part.blob is not None and self._store is not None:
+                    known = codec.decode(get_blob(self._store, part.blob))
+                shared.begin_with(known)
+
     def remember(self) -> None:
         if self._store is None:
             return
-        paths = {str(each.name): each_path(each) for each in self.found}
+        paths = {
+            str(each.name): {"path": each_path(each), "when": "outage"}
+            if each.sink.only_outages
+            else each_path(each)
+            for each in self.found
+        }
         data = json.dumps(paths, sort_keys=True).encode()
         if (self._store.load_record(RECORD) or b"{}") != data:
             self._store.save_record(RECORD, data)
 
+    def _record(self) -> dict[str, Any]:
+        raw = None if self._store is None else self._store.load_record(RECORD)
+        found: dict[str, Any] = json.loads(raw or b"{}")
+        return found
+
+    def _for_outages(self) -> set[str]:
+        return {name for name, told in self._record().items() if isinstance(told, dict)}
+
     def _known(self) -> dict[str, Path]:
         """Of the run before: the stream, and where its log was."""
-        raw = None if self._store is None else self._store.load_record(RECORD)
         logs = None if self._store is None else self._store.logs
         found = {}
-        for name, path in json.loads(raw or b"{}").items():
+        for name, told in self._record().items():
+            path = told["path"] if isinstance(told, dict) else told
             place = Path(path) if path is not None else None if logs is None else logs / name
             if place is not None:
                 found[name] = place
@@ -111,7 +150,12 @@ class PersistedStreams:
 
     def status(self) -> dict[str, Any]:
         """For people: how many rows wait in each log, how many it holds, and for whom."""
-        return {str(each.name): _standing(_shared(each), str(each.name)) for each in self.found}
+        told = {}
+        for each in self.found:
+            shared = _shared(each)
+            more = shared.told() if isinstance(shared, OutageLog) else {}
+            told[str(each.name)] = {**_standing(shared, str(each.name)), **more}
+        return told
 
 
 def _is_over(loop: ElementLoop, region: Region | None) -> bool:

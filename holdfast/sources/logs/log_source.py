@@ -230,9 +230,9 @@ class LogSource(Source):
         return self.schema() if stamp is None else pa.schema([*self.schema(), *POSITION_FIELDS])
 
     def read_arrow(self, piece: Slice, stamp: Stamp | None) -> pa.Table:
-        return self.task_reader(piece, stamp)(self._columns(stamp).names)
+        return PositionsReader(self._positions(piece), self.schema(), stamp)(self._columns(stamp).names)
 
-    def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader:
+    def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader | None:
         return PositionsReader(self._positions(piece), self.schema(), stamp)
 
     def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
