@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
-from holdfast.language.connectors import TIMES, RowCheck, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import POSITION_FIELDS, TIMES, RowCheck, Sink, Slice, Source, Stamp, StepId
 from holdfast.language.graph import Operator
 from holdfast.language.operators.stateless import (
     DropSpec,
@@ -54,6 +54,7 @@ from holdfast.runtime.engines.spark.stateless import (
     spark_schema,
     without_positions,
 )
+from holdfast.runtime.engines.spark.translated import Translations
 from holdfast.runtime.engines.spark.workers import check_workers
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
@@ -93,7 +94,8 @@ class SparkEngine(Engine):
         self.live = self._live_lock.path
         self.partitions = partitions or max(1, self._context.defaultParallelism)
         self._background = ThreadPoolExecutor(self.partitions, thread_name_prefix="holdfast-background")
-        self._keyed = KeyedJobs(session, self.live, self.partitions, self._had)
+        self._translations = Translations(session)
+        self._keyed = KeyedJobs(session, self.live, self.partitions, self._had, self._translations.give_up)
         self._hint_once()
 
     def check_workers(self) -> None:
@@ -133,6 +135,7 @@ class SparkEngine(Engine):
             lambda: source.task_reader(piece, stamp),
             piece.bytes,
             lambda: source.read_spark(self.session, piece, stamp),
+            columns=source.schema() if stamp is None else pa.schema([*source.schema(), *POSITION_FIELDS]),
         )
 
     def read_malformed(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
@@ -150,7 +153,9 @@ class SparkEngine(Engine):
 
     def _had(self, table: pa.Table) -> ReadableRows:
         """A table of the driver, which becomes a frame of Spark's only if somebody asks for one."""
-        return ReadableRows(lambda: TableReader(table), table.nbytes, lambda: self._made(table))
+        return ReadableRows(
+            lambda: TableReader(table), table.nbytes, lambda: self._made(table), columns=table.schema
+        )
 
     def empty(self, schema: pa.Schema) -> Frame:
         return self.session.createDataFrame([], spark_schema(schema))
@@ -163,12 +168,20 @@ class SparkEngine(Engine):
         return united(readable, make) if len(readable) == len(frames) else make()
 
     def stateless(self, operator: Operator, inputs: Sequence[Frame], stamped: bool) -> list[Frame]:
-        kind = stateless_kind(operator)
-        few = small_table(inputs[0]) if self._keyed.small.enabled else None
-        if few is not None and isinstance(operator.spec, WITHOUT_SPARK):
+        kind, rows = stateless_kind(operator), inputs[0]
+        may_be_here = self._keyed.small.enabled
+        if (
+            may_be_here
+            and isinstance(operator.spec, WITHOUT_SPARK)
+            and (few := small_table(rows)) is not None
+        ):
             return [self.from_table(table) for table in kind.tables(operator, few)]
-        frames = kind.frames(operator, inputs[0], stamped, FRAMES)
-        if few is not None and isinstance(operator.spec, EXPRESSIONS):
+        if isinstance(rows, ReadableRows):
+            changed = self._translations.changed(operator, rows, stamped)
+            if changed is not None:
+                return changed
+        frames = kind.frames(operator, rows, stamped, FRAMES)
+        if may_be_here and isinstance(operator.spec, EXPRESSIONS) and (few := small_table(rows)) is not None:
             return [ReadableRows(collected(frame), few.nbytes, partial(_same, frame)) for frame in frames]
         return frames
 

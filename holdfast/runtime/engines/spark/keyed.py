@@ -38,6 +38,7 @@ from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, a
 from holdfast.runtime.engines.spark.small_steps import SmallSteps
 from holdfast.runtime.engines.spark.stage import (
     BLOB,
+    DECLINED,
     RESULT,
     ChangesStage,
     DeliverStage,
@@ -73,7 +74,10 @@ class KeyedJobs:
         live: Path,
         partitions: int,
         from_table: Callable[[pa.Table], ReadableRows],
+        give_up: Callable[[str, str], None] = lambda operator, why: None,
     ) -> None:
+        """`give_up(operator, why)` hears that tasks cannot do the work of a stateless operator after all."""
+        self._give_up = give_up
         self._session = session
         self._from_table = from_table
         self._live = live
@@ -94,7 +98,7 @@ class KeyedJobs:
 
         only = batches[0] if len(batches) == 1 else None
         return ReadableRows(
-            lambda: BatchReader(files, schema), sum(batch.bytes for batch in batches), make, only
+            lambda: BatchReader(files, schema), sum(batch.bytes for batch in batches), make, only, schema
         )
 
     def step(
@@ -170,7 +174,7 @@ class KeyedJobs:
         """Let tasks read rows and write them into a sink; False: they cannot, and nothing was done."""
         if self.small.deliver(sink, rows, step):
             return True
-        columns = sink.task_columns()
+        columns = None if rows.changed else sink.task_columns()
         readers = {} if columns is None else self._readers({0: rows})
         if columns is None or not readers or (writer := sink.task_writer(step)) is None:
             return False
@@ -182,13 +186,27 @@ class KeyedJobs:
         """One job; what each partition answered."""
         if readers := self._readers(rows):
             reading = replace(stage, readers=readers)
-            return dict(self._places().mapPartitionsWithIndex(reading.read_own).collect())
+            answers = dict(self._places().mapPartitionsWithIndex(reading.read_own).collect())
+            if not (declined := [answer[DECLINED] for answer in answers.values() if DECLINED in answer]):
+                return answers
+            self._give_up(*declined[0])
+            self._remove_written(answers, stage.state)
         shuffled = self._shuffled(stage.task, {port: as_frame(frame) for port, frame in rows.items()})
         if self._anchors is None:
-            answers = shuffled.mapInArrow(stage, RESULT).collect()
+            rows_of_answers = shuffled.mapInArrow(stage, RESULT).collect()
         else:
-            answers = self._anchors.run_beside(shuffled, stage).collect()
-        return {row[0]: json.loads(row[1]) for row in answers}
+            rows_of_answers = self._anchors.run_beside(shuffled, stage).collect()
+        return {row[0]: json.loads(row[1]) for row in rows_of_answers}
+
+    def _remove_written(self, answers: Mapping[int, dict[str, Any]], state: engine.KeyedState) -> None:
+        """The step is done again: nobody needs the segments and files that some of its tasks wrote."""
+        known = {segment.name for segments in state.partitions for segment in segments}
+        written = [answer for answer in answers.values() if DECLINED not in answer]
+        for segment in (Segment(*fields) for answer in written for fields in answer["segments"]):
+            if segment.name not in known:
+                self.remove_later(segment)
+        for file in (output["file"] for answer in written for output in answer["outputs"] if output["file"]):
+            remove_quietly(file)
 
     def _readers(self, rows: PortFrames) -> dict[int, TaskReader]:
         """How tasks read all ports' rows by themselves; none if they should not, or cannot."""

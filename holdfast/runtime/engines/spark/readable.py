@@ -32,7 +32,8 @@ logger = logging.getLogger("holdfast")
 
 class ReadableRows:
     """A frame that has not been made yet, nor the reader: whoever needs one of them asks for it. `bytes`: what reading
-    costs; `batch`: the batch they are, if they are one. Used by one thread."""
+    costs; `batch`: the batch they are, if they are one; `columns`: what the reader has, if that is known; `changed`: tasks that read them do the
+    work of operators. Used by one thread."""
 
     def __init__(
         self,
@@ -40,9 +41,13 @@ class ReadableRows:
         bytes: int,
         make_frame: Callable[[], DataFrame],
         batch: Batch | None = None,
+        columns: pa.Schema | None = None,
+        changed: bool = False,
     ) -> None:
         self.bytes = bytes
         self.batch = batch
+        self.columns = columns
+        self.changed = changed
         self._make_reader = make_reader
         self._make_frame = make_frame
 
@@ -61,15 +66,15 @@ class ReadableRows:
         def kept() -> DataFrame:
             return self._make_frame().persist(StorageLevel.MEMORY_AND_DISK)
 
-        return ReadableRows(self._make_reader, self.bytes, kept, self.batch)
+        return ReadableRows(self._make_reader, self.bytes, kept, self.batch, self.columns, self.changed)
 
     def unshare(self) -> None:
         if "frame" in self.__dict__:
             self.frame.unpersist()
 
     def mapped(self, change: Callable[[DataFrame], DataFrame]) -> ReadableRows:
-        """The same rows; the frame, if it is ever made, changed (columns nobody reads dropped)."""
-        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame))
+        """The same rows; the frame, if it is ever made, with other columns (some that nobody reads dropped)."""
+        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame), changed=self.changed)
 
 
 def as_frame(rows: DataFrame | ReadableRows) -> DataFrame:
@@ -83,7 +88,15 @@ def united(parts: Sequence[ReadableRows], make_frame: Callable[[], DataFrame]) -
         readers = [reader for part in parts if (reader := part.reader) is not None]
         return UnionReader(tuple(readers)) if len(readers) == len(parts) else None
 
-    return ReadableRows(make_reader, sum(part.bytes for part in parts), make_frame)
+    first = parts[0].columns
+    alike = first is not None and all(part.columns == first for part in parts)
+    return ReadableRows(
+        make_reader,
+        sum(part.bytes for part in parts),
+        make_frame,
+        columns=first if alike else None,
+        changed=any(part.changed for part in parts),
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
 from holdfast.language.connectors import POSITION_COLUMNS, TIMES, TaskReader, TaskWriter
+from holdfast.operators.expressions.nodes import Declined
 from holdfast.operators.python.user_errors import naming_functions
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, Segments
@@ -31,6 +32,9 @@ from holdfast.store.base import SegmentRef, SegmentWriter, Store
 RESULT = "partition int, result string"
 RESULT_SCHEMA = pa.schema([("partition", pa.int32()), ("result", pa.string())])
 """What every stage yields: one row per partition, its answer as JSON."""
+
+DECLINED = "declined"
+"""Of an answer that says only this: whose expressions are for Catalyst in this step, and why."""
 
 BLOB = "partition int, port int, blob binary"
 BLOB_SCHEMA = pa.schema([("partition", pa.int32()), ("port", pa.int32()), ("blob", pa.binary())])
@@ -131,7 +135,11 @@ class KeyedStage:
         for _ in anchors:  # Spark does not use a worker again that leaves input unread
             pass
         logic = self.task.logic
-        rows = {port: reader(logic.needed(port)) for port, reader in self.readers.items()}
+        try:
+            rows = {port: reader(logic.needed(port)) for port, reader in self.readers.items()}
+        except Declined as declined:
+            yield partition, {DECLINED: [declined.operator, str(declined)]}
+            return
         arrived = logic.own(rows, partition, len(self.state.partitions))
         result = self.apply(partition, _task()[1], arrived)
         if result is not None:
