@@ -6,7 +6,7 @@ A *position* is any value made of int, str, bool, None, list and dict: it is wri
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -80,7 +80,15 @@ class Stamp:
 
 
 TaskReader = Callable[[Sequence[str]], pa.Table]
-"""Reads the named columns of a slice (positions among them if it is stamped) in any process. Picklable."""
+"""Reads the named columns of a slice (positions among them if it is stamped) in any process. Picklable. One that has a method
+`tables(columns)` can read the same rows in tables of bounded size."""
+
+
+def tables_of(reader: TaskReader, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """What a reader reads, in several tables if it can; at least one, in the order of the rows."""
+    several: Callable[[Sequence[str]], Iterator[pa.Table]] | None = getattr(reader, "tables", None)
+    return iter([reader(columns)]) if several is None else several(columns)
+
 
 TaskWriter = Callable[[pa.Table, int, int], Any]
 """Writes a partition's rows of a step, given the partition and the task attempt, in any process. Picklable; answers

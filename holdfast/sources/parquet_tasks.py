@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,11 @@ import pyarrow.parquet as pq
 from holdfast.errors import InputError
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, Stamp
 from holdfast.sources.file_plan import FilePiece
+from holdfast.sources.lines import BEGINNING
 from holdfast.sources.schemas import spark_type
+
+STRETCH_ROWS = 1 << 20
+"""What tasks read at a time, where they need not have all rows at once."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,14 @@ class ParquetReader:
             schema = pa.schema([*schema, *POSITION_FIELDS]) if stamped else schema
             return schema.empty_table().select(list(columns))
         return pa.concat_tables(parts).select(list(columns))
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The same, one stretch of row groups after the other."""
+        stretches = [part for piece in self.pieces for part in row_stretches(piece)]
+        for part in stretches:
+            yield replace(self, pieces=(part,))(columns)
+        if not stretches:
+            yield self(columns)
 
     def _read(self, piece: FilePiece, schema: pa.Schema, stamped: bool) -> pa.Table:
         with pq.ParquetFile(piece.path) as file:
@@ -140,6 +152,22 @@ def groups_of(metadata: Any, piece: FilePiece) -> tuple[list[int], int]:
             groups.append(number)
         before = after
     return groups, skipped
+
+
+def row_stretches(piece: FilePiece) -> Iterator[FilePiece]:
+    """The piece in stretches of whole row groups, of STRETCH_ROWS rows if the groups are not larger."""
+    metadata = pq.read_metadata(piece.path)
+    groups, first = groups_of(metadata, piece)
+    last = metadata.num_rows if piece.end is None else piece.end.row
+    begin, end = piece.begin.row, first
+    for group in groups:
+        end += metadata.row_group(group).num_rows
+        if end - begin >= STRETCH_ROWS or group == groups[-1]:
+            stop = min(end, last)
+            yield replace(
+                piece, begin=piece.begin._replace(row=begin), end=(piece.end or BEGINNING)._replace(row=stop)
+            )
+            begin = stop
 
 
 # --- types ---

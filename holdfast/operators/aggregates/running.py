@@ -3,7 +3,7 @@ and aggregates over windows of its rows, whose arithmetic is in `state/windows/{
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -12,14 +12,17 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.operators.shared.keyed_maps import MapLogic
 from holdfast.operators.shared.lifetimes import LivingLogic, Marked
-from holdfast.operators.shared.logic import Applied, Place, Segments, by_position
-from holdfast.state.aggregates.aggregation import combine, finish, partial
+from holdfast.operators.shared.logic import Applied, Place, PortRows, Segments, by_position, own_rows
+from holdfast.state.aggregates.aggregation import combine, finish, partial, summed_up
 from holdfast.state.keyed.expiry import SEEN, of_lives
 from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows.count_windows import CountWindows
 from holdfast.state.windows.missed_rows import Missed, go_on, rows_had
 from holdfast.state.windows.row_windows import RowWindows, Stepped
+
+TOGETHER_ROWS, TOGETHER_BYTES = 1 << 22, 1 << 28
+"""More is not held to be summed up together."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,31 @@ class SummedAggregate(MapLogic):
 
     def prepared(self, rows: pa.Table) -> pa.Table:
         return partial(self.keyed_map, rows)
+
+    def own(self, rows: PortRows, partition: int, partitions: int) -> Any:
+        """Rows of all partitions may be summed up for less than it costs to find one's own."""
+        sums = summed_up(self.keyed_map, rows[0])
+        if sums is None:
+            return super().own(rows, partition, partitions)
+        mine = own_rows(sums, self.key, partition, partitions)
+        return [mine] if mine.num_rows else None
+
+    def own_of(self, tables: Mapping[int, Iterator[pa.Table]], partition: int, partitions: int) -> Any:
+        """Table by table, so that not all rows are there at once. Rows whose keys hardly repeat are summed up many together."""
+        arrived: list[pa.Table] = []
+        waiting: list[pa.Table] = []
+        for rows in tables[0]:
+            sums = summed_up(self.keyed_map, rows)
+            mine = own_rows(rows if sums is None else sums, self.key, partition, partitions)
+            (waiting if sums is None else arrived).append(mine)
+            if sum(table.num_rows for table in waiting) >= TOGETHER_ROWS or (
+                sum(table.nbytes for table in waiting) >= TOGETHER_BYTES
+            ):
+                arrived.append(self.prepared(pa.concat_tables(waiting)))
+                waiting = []
+        if waiting:
+            arrived.append(self.prepared(pa.concat_tables(waiting)))
+        return [sums for sums in arrived if sums.num_rows] or None
 
     def apply(self, segments: Segments, meta: object, arrived: list[pa.Table], place: Place) -> Applied:
         keys = arrived[0] if len(arrived) == 1 else combine(self.keyed_map, arrived)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from holdfast.language.connectors import TaskReader
+from holdfast.language.connectors import TaskReader, tables_of
 from holdfast.operators.expressions.kernels import as_column, evaluate
 from holdfast.operators.expressions.nodes import Declined, Expression, refs
 
@@ -57,7 +57,12 @@ class ChangedReader:
     operator: str
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
-        rows = self.rows(self.change.needs(columns))
+        return self._changed(self.rows(self.change.needs(columns)), columns)
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return (self._changed(rows, columns) for rows in tables_of(self.rows, self.change.needs(columns)))
+
+    def _changed(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         try:
             return self.change.applied(rows, columns)
         except Declined as declined:

@@ -9,7 +9,7 @@ ports. A logic is plain data that travels to the tasks; it holds no state itself
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,11 @@ class KeyedLogic(ABC):
     @abstractmethod
     def own(self, rows: PortRows, partition: int, partitions: int) -> Any:
         """Out of all rows of a step what matters to one partition; None if nothing does."""
+
+    def own_of(self, tables: Mapping[int, Iterator[pa.Table]], partition: int, partitions: int) -> Any:
+        """The same of rows that come in several tables per port. Who need not have all rows at once reads them one by one."""
+        rows = {port: pa.concat_tables(list(found)) for port, found in tables.items()}
+        return self.own(rows, partition, partitions)
 
     @abstractmethod
     def shares(self, port: int, rows: pa.Table, partitions: int) -> dict[int, pa.Table]:

@@ -11,7 +11,8 @@ of any number of tables, `finish` makes the output. State tables hold each key o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,6 +23,7 @@ import pyarrow as pa
 from holdfast.errors import StateError
 from holdfast.state.aggregates.accumulator import Accumulator, Columns
 from holdfast.state.aggregates.accumulators import accumulator
+from holdfast.state.aggregates.arrow_groups import ROWS_MIN, grouped
 from holdfast.state.aggregates.function_names import POSITION, UserFunction, columns_of, is_ordered
 from holdfast.state.aggregates.ordered_values import row_of, with_position
 from holdfast.state.aggregates.whole_number_paths import OrderedInts, batch_states
@@ -123,8 +125,22 @@ def kept_part(column: str) -> tuple[str, str] | None:
     return (output, part) if dot and column.startswith("__hf_") else None
 
 
+BUCKET_ROWS = 1 << 20
+"""Larger batches are ordered piece by piece."""
+
+
 def partial(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
     """State rows of the batch alone, one per key. Uses `__hf_hash` if the batch has it (as Spark computed it)."""
+    found = summed_up(aggregation, batch)
+    if found is not None:
+        return found
+    if batch.num_rows > BUCKET_ROWS:
+        return pa.concat_tables([_ordered(aggregation, rows) for rows in _buckets(aggregation, batch)])
+    return _ordered(aggregation, batch)
+
+
+def _ordered(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
+    """The same, by bringing the rows of each key together."""
     columns, hashes, keys = _arrived(aggregation, batch)
     grouping = group_rows(as_int64(hashes), keys)
     order, runs = pa.array(grouping.order), grouping.runs
@@ -140,6 +156,36 @@ def partial(aggregation: Aggregation, batch: pa.Table) -> pa.Table:
     first = pa.array(grouping.first_rows)
     own = [column.take(first) for column in (hashes, *keys)]
     return pa.Table.from_arrays(own + kept, schema=aggregation.state_schema)
+
+
+def _buckets(aggregation: Aggregation, batch: pa.Table) -> Iterator[pa.Table]:
+    """The rows of a large batch in smaller ones, from the smallest hashes to the largest: ordering those stays in the processor's
+    cache. If a key has more rows than a bucket they stay together."""
+    if HASH_COLUMN not in batch.column_names:
+        keys = key_hash([batch.column(name) for name in aggregation.by])
+        batch = batch.append_column(HASH_COLUMN, pa.array(keys))
+    batch = batch.combine_chunks()
+    top = (as_int64(single(batch.column(HASH_COLUMN))) >> np.int64(56)).astype(np.int8)
+    rows = batch.take(pa.array(np.argsort(top, kind="stable")))
+    ends = np.cumsum(np.bincount(top.astype(np.int64) + 128, minlength=256))
+    begin = 0
+    for end, after in pairwise([*ends.tolist(), math.inf]):
+        if end > begin and (after == math.inf or after - begin > BUCKET_ROWS // 2):
+            yield rows.slice(begin, end - begin)
+            begin = end
+
+
+def summed_up(aggregation: Aggregation, batch: pa.Table) -> pa.Table | None:
+    """The same for a large batch whose keys repeat and have no hashes yet; None: not by this shorter way."""
+    if batch.num_rows < ROWS_MIN or HASH_COLUMN in batch.column_names:
+        return None
+    columns = {field.name: _typed(batch, field) for field in aggregation.schema}
+    asked = [
+        (acc, _input(columns, function, name))
+        for (_, function, name), acc in zip(aggregation.aggregates, aggregation.accumulators, strict=True)
+    ]
+    found = grouped([columns[name] for name in aggregation.by], asked)
+    return None if found is None else pa.Table.from_arrays(found, schema=aggregation.state_schema)
 
 
 def combine(aggregation: Aggregation, tables: Sequence[pa.Table]) -> pa.Table:

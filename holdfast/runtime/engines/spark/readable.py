@@ -7,7 +7,7 @@ partitions, no shuffle: every task reads the columns it needs and keeps the rows
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import TimestampNTZType
 
-from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader
+from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader, tables_of
 from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch
 from holdfast.sources.small.sizes import SMALL_ROWS
@@ -108,6 +108,9 @@ class UnionReader:
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         return pa.concat_tables([part(columns) for part in self.parts])
 
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return (table for part in self.parts for table in tables_of(part, columns))
+
 
 def spark_times(frame: DataFrame, on: str) -> DataFrame:
     """Positions and event times of a DataFrame's rows, without those that have no time."""
@@ -176,3 +179,6 @@ class BatchReader:
         schema = pa.schema([self.schema.field(name) for name in columns])
         tables = [pq.ParquetFile(file).read(list(columns), use_threads=False) for file in self.files]
         return pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return (BatchReader((file,), self.schema)(columns) for file in self.files)

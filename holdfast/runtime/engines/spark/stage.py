@@ -16,7 +16,7 @@ from pyspark import TaskContext
 
 from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
-from holdfast.language.connectors import POSITION_COLUMNS, TIMES, TaskReader, TaskWriter
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES, TaskReader, TaskWriter, tables_of
 from holdfast.operators.expressions.nodes import Declined
 from holdfast.operators.python.user_errors import naming_functions
 from holdfast.operators.shared.changes import stored_changes
@@ -135,12 +135,12 @@ class KeyedStage:
         for _ in anchors:  # Spark does not use a worker again that leaves input unread
             pass
         logic = self.task.logic
+        rows = {port: tables_of(reader, logic.needed(port)) for port, reader in self.readers.items()}
         try:
-            rows = {port: reader(logic.needed(port)) for port, reader in self.readers.items()}
+            arrived = logic.own_of(rows, partition, len(self.state.partitions))
         except Declined as declined:
             yield partition, {DECLINED: [declined.operator, str(declined)]}
             return
-        arrived = logic.own(rows, partition, len(self.state.partitions))
         result = self.apply(partition, _task()[1], arrived)
         if result is not None:
             yield partition, result
