@@ -79,15 +79,28 @@ class Stamp:
         return table
 
 
+class Declined(Exception):
+    """These rows are not for a task but for Spark: what the task would make of them might be something else, or a kernel failed where Spark
+    tells the user what is wrong, or is not asked at all (`b <> 0 and a / b > 1`). `by`: the operator or source it is about."""
+
+    by: str = ""
+
+
 TaskReader = Callable[[Sequence[str]], pa.Table]
 """Reads the named columns of a slice (positions among them if it is stamped) in any process. Picklable. One that has a method
-`tables(columns)` can read the same rows in tables of bounded size."""
+`tables(columns)` can read the same rows in tables of bounded size, one that has `parts()` gives several readers that read them together."""
 
 
 def tables_of(reader: TaskReader, columns: Sequence[str]) -> Iterator[pa.Table]:
     """What a reader reads, in several tables if it can; at least one, in the order of the rows."""
     several: Callable[[Sequence[str]], Iterator[pa.Table]] | None = getattr(reader, "tables", None)
     return iter([reader(columns)]) if several is None else several(columns)
+
+
+def parts_of(reader: TaskReader) -> list[TaskReader]:
+    """Readers for several tasks, which together read what this one does; itself alone, if it cannot be divided."""
+    divide: Callable[[], list[TaskReader]] | None = getattr(reader, "parts", None)
+    return [reader] if divide is None else divide()
 
 
 TaskWriter = Callable[[pa.Table, int, int], Any]
@@ -183,6 +196,9 @@ class Source(ABC):
         """A way for tasks to read the slice without Spark's reader, the same rows; None: there is none.
         Keyed operators right behind the source are several times faster with it."""
         return None
+
+    def decline_tasks(self, why: str) -> None:
+        """A task came upon rows that only Spark's reader should read: from now on `task_reader` answers None."""
 
     def read_small(self, piece: Slice, stamp: Stamp | None) -> pa.Table | None:
         """All columns of a slice of some kilobytes, read in the driver: exactly the rows of `read_spark`, positions appended as

@@ -34,6 +34,7 @@ from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable
 from holdfast.sources.schemas import TEXT, check_options, infer, line_rules, refuse_foreign_compression
 from holdfast.sources.small.sizes import SMALL_BYTES, SMALL_ROWS
+from holdfast.sources.text.certain_reader import certain_reader
 from holdfast.sources.text.csv_header import column_order, refuse_header_as_row
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ class Files(Source):
         self._grows = changed == "append"
         self._looked = False
         self._session: SparkSession | None = None
+        self._in_doubt = False
+        """Tasks came upon lines that only Spark's reader should read."""
         self._readable: dict[int, bool] = {}
         """By ordinal, whether tasks can read a Parquet file by themselves; asked once per file."""
         self._left_out: tuple[Any, Any] = (None, None)
@@ -284,12 +287,17 @@ class Files(Source):
         return {"malformed": self._malformed_rows} if self._malformed_rows else {}
 
     def task_reader(self, piece: Slice, stamp: Stamp | None) -> TaskReader | None:
-        if self._format != "parquet" or self._options:
+        if self._options or self._in_doubt:
             return None
         plan = self._plan(piece)
+        if self._format != "parquet":
+            return certain_reader(plan, stamp, self.describe())
         if not all(self._readable[part.ordinal] for part in plan.pieces):
             return None
         return ParquetReader(plan.pieces, self.schema(), stamp)
+
+    def decline_tasks(self, why: str) -> None:
+        self._in_doubt = True
 
     def _plan(self, piece: Slice) -> FilePlan:
         """What to read, after making sure that the files are still what they were."""

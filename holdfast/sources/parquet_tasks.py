@@ -41,11 +41,12 @@ class ParquetReader:
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The same, one stretch of row groups after the other."""
-        stretches = [part for piece in self.pieces for part in row_stretches(piece)]
-        for part in stretches:
-            yield replace(self, pieces=(part,))(columns)
-        if not stretches:
-            yield self(columns)
+        yield replace(self, pieces=())(columns)
+        for part in self.parts():
+            yield part(columns)
+
+    def parts(self) -> list[ParquetReader]:
+        return [replace(self, pieces=(part,)) for piece in self.pieces for part in row_stretches(piece)]
 
     def _read(self, piece: FilePiece, schema: pa.Schema, stamped: bool) -> pa.Table:
         with pq.ParquetFile(piece.path) as file:

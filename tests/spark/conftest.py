@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from faults import DRIVER_KILLED, fired
+from sampling import SEED
 
 from holdfast.chaos.kills import HEADER, Kill, table
 from holdfast.language.stream import Stream
@@ -48,9 +50,12 @@ class OnSpark:
 
 @pytest.fixture(params=[False, True], ids=["short way", "shuffle"])
 def shuffled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Rows come to keyed operators by the short way, or by Spark's shuffle."""
+    """Rows come to keyed operators by the short way, or by a shuffle: of what Spark reads, or (drawn) of what tasks read."""
     if request.param:
         monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
+        if random.Random(f"{SEED}{request.node.nodeid}").random() < 0.5:
+            monkeypatch.setattr(keyed, "DIVIDED_BYTES", 0)
+            monkeypatch.setattr(keyed, "PARTS_PER_TASK", 0)
     return bool(request.param)
 
 

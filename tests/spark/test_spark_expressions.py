@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 from sampling import examples
 
+from holdfast.language.connectors import Declined
 from holdfast.operators.expressions.change import Change
-from holdfast.operators.expressions.nodes import Declined
 from holdfast.runtime.engines.spark.catalyst import change_of
 from holdfast.runtime.engines.spark.stateless import spark_schema
 from holdfast.runtime.engines.spark.translated import _plan, _schema

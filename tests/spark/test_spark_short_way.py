@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import holdfast as hf
 from holdfast.language.stream import Stream
 from holdfast.language.topology import Topology
 from holdfast.runtime.engines.spark import keyed
+from holdfast.sources import parquet_tasks
 from holdfast.testing import compare_rows
 
 pytestmark = pytest.mark.spark
@@ -22,21 +23,30 @@ pytestmark = pytest.mark.spark
 ROWS, KEYS = 3_000, 70
 
 
-@pytest.fixture(params=["short way", "shuffle"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Forces one way; the list gets an entry for each step that took the short one."""
-    taken: list[bool] = []
-    read_own = keyed.KeyedJobs._places
+@pytest.fixture(params=["short way", "divided", "shuffle"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Forces one way; the list gets the name of the way of each step whose tasks read."""
+    taken: list[str] = []
 
-    def counted(self: keyed.KeyedJobs) -> Any:
-        taken.append(True)
-        return read_own(self)
+    def counted(name: str, method: str) -> None:
+        original = getattr(keyed.KeyedJobs, method)
 
-    monkeypatch.setattr(keyed.KeyedJobs, "_places", counted)
+        def called(*args: Any) -> Any:
+            taken.append(name)
+            return original(*args)
+
+        monkeypatch.setattr(keyed.KeyedJobs, method, called)
+
+    counted("short way", "_places")
+    counted("divided", "_read_in_parts")
+    if request.param == "divided":
+        monkeypatch.setattr(keyed, "DIVIDED_BYTES", 0)
+        monkeypatch.setattr(keyed, "PARTS_PER_TASK", 0)
+        monkeypatch.setattr(parquet_tasks, "STRETCH_ROWS", 100)
     if request.param == "shuffle":
         monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
     yield taken
-    assert bool(taken) == (request.param == "short way")
+    assert set(taken) == ({request.param} - {"shuffle"})
 
 
 @pytest.fixture
@@ -59,7 +69,7 @@ def rows_of(files: Path) -> list[dict[str, Any]]:
     return [row for path in sorted(files.iterdir()) for row in pq.read_table(path).to_pylist()]
 
 
-def test_a_changelog_ends_with_the_sums_of_all_rows(on_spark: Any, files: Path, way: list[bool]) -> None:
+def test_a_changelog_ends_with_the_sums_of_all_rows(on_spark: Any, files: Path, way: list[str]) -> None:
     got = on_spark(
         lambda t: read(t, files).aggregate("k", n=hf.count(), total=hf.sum("v"), top=hf.max("v"), name="sums")
     )
@@ -73,7 +83,7 @@ def test_a_changelog_ends_with_the_sums_of_all_rows(on_spark: Any, files: Path, 
 
 
 def test_one_output_per_row_follows_the_order_of_positions(
-    on_spark: Any, files: Path, way: list[bool]
+    on_spark: Any, files: Path, way: list[str]
 ) -> None:
     got = on_spark(
         lambda t: read(t, files).aggregate("k", total=hf.sum("v"), n=hf.count(), emit="each", name="sums")
@@ -88,7 +98,7 @@ def test_one_output_per_row_follows_the_order_of_positions(
 
 
 def test_tasks_write_the_files_of_an_exactly_once_sink_themselves(
-    spark: Any, files: Path, tmp_path: Path, way: list[bool]
+    spark: Any, files: Path, tmp_path: Path, way: list[str]
 ) -> None:
     topology = Topology("direct")
     sums = read(topology, files).aggregate("k", n=hf.count(), name="sums")
@@ -101,7 +111,7 @@ def test_tasks_write_the_files_of_an_exactly_once_sink_themselves(
 
 
 def test_the_output_may_go_to_a_sink_and_elsewhere_at_once(
-    spark: Any, on_spark: Any, files: Path, tmp_path: Path, way: list[bool]
+    spark: Any, on_spark: Any, files: Path, tmp_path: Path, way: list[str]
 ) -> None:
     def build(topology: Topology) -> list[Stream]:
         sums = read(topology, files).aggregate("k", n=hf.count(), name="sums")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from holdfast.language.connectors import TaskReader, tables_of
+from holdfast.language.connectors import Declined, TaskReader, parts_of, tables_of
 from holdfast.operators.expressions.kernels import as_column, evaluate
-from holdfast.operators.expressions.nodes import Declined, Expression, refs
+from holdfast.operators.expressions.nodes import Expression, refs
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,12 @@ class ChangedReader:
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         return (self._changed(rows, columns) for rows in tables_of(self.rows, self.change.needs(columns)))
 
+    def parts(self) -> list[TaskReader]:
+        return [replace(self, rows=part) for part in parts_of(self.rows)]
+
     def _changed(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         try:
             return self.change.applied(rows, columns)
         except Declined as declined:
-            declined.operator = self.operator
+            declined.by = self.operator
             raise

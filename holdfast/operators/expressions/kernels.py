@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.operators.expressions.nodes import Call, Constant, Declined, Expression, Ref
+from holdfast.language.connectors import Declined
+from holdfast.operators.expressions.nodes import Call, Constant, Expression, Ref
 
 Value = Any
 """A pa.ChunkedArray, or a pa.Scalar that stands for all rows."""

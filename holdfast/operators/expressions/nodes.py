@@ -12,13 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 
-class Declined(Exception):
-    """These rows, or this expression, are for Catalyst: Arrow might give something else, or a kernel failed where Spark tells
-    the user what is wrong, or is not asked at all (`b <> 0 and a / b > 1`). `operator`: whose expression it is."""
-
-    operator: str = ""
-
-
 @dataclass(frozen=True)
 class Ref:
     """An input column."""

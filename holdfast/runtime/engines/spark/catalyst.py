@@ -15,8 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.language.connectors import Declined
 from holdfast.operators.expressions.change import Change
-from holdfast.operators.expressions.nodes import Call, Constant, Declined, Expression, Ref
+from holdfast.operators.expressions.nodes import Call, Constant, Expression, Ref
 
 Node = Mapping[str, Any]
 

@@ -95,7 +95,9 @@ class SparkEngine(Engine):
         self.partitions = partitions or max(1, self._context.defaultParallelism)
         self._background = ThreadPoolExecutor(self.partitions, thread_name_prefix="holdfast-background")
         self._translations = Translations(session)
-        self._keyed = KeyedJobs(session, self.live, self.partitions, self._had, self._translations.give_up)
+        self._read_by_tasks: dict[str, Source] = {}
+        """By what they call themselves, which is how a reader names its source."""
+        self._keyed = KeyedJobs(session, self.live, self.partitions, self._had, self._give_up)
         self._hint_once()
 
     def check_workers(self) -> None:
@@ -131,12 +133,21 @@ class SparkEngine(Engine):
             return self.from_table(few)
         if piece.bytes is None:
             return source.read_spark(self.session, piece, stamp)
+        self._read_by_tasks[source.describe()] = source
         return ReadableRows(
             lambda: source.task_reader(piece, stamp),
             piece.bytes,
             lambda: source.read_spark(self.session, piece, stamp),
             columns=source.schema() if stamp is None else pa.schema([*source.schema(), *POSITION_FIELDS]),
         )
+
+    def _give_up(self, by: str, why: str) -> None:
+        """Tasks came upon rows that are for Spark: of an operator that is translated, or of a source that is read by them."""
+        if by in self._read_by_tasks:
+            logger.info("%s: Spark's reader takes them from now on (%s)", by, why)
+            self._read_by_tasks[by].decline_tasks(why)
+        else:
+            self._translations.give_up(by, why)
 
     def read_malformed(self, source: Source, piece: Slice, stamp: Stamp | None) -> Frame:
         return source.read_malformed_spark(self.session, piece, stamp)

@@ -30,11 +30,11 @@ from pyspark.sql import functions as F
 
 from holdfast.durable import remove_quietly, tells_of_no_space
 from holdfast.errors import NoSpaceError
-from holdfast.language.connectors import Sink, StepId, TaskReader, TaskWriter
+from holdfast.language.connectors import Sink, StepId, TaskReader, TaskWriter, parts_of
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.spark.anchors import Anchors
-from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame
+from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame, may_decline
 from holdfast.runtime.engines.spark.small_steps import SmallSteps
 from holdfast.runtime.engines.spark.stage import (
     BLOB,
@@ -46,6 +46,7 @@ from holdfast.runtime.engines.spark.stage import (
     LiveDirectory,
     LoadStage,
     PresenceStage,
+    ReadSplitStage,
     SplitStage,
     UploadStage,
     store_writer,
@@ -63,6 +64,8 @@ STAMPS = "spark.sql.parquet.outputTimestampType"
 UNSHUFFLED_PARTITIONS = 4
 UNSHUFFLED_BYTES = 256 << 20
 """Up to here it costs less if every task reads all rows than if a shuffle brings each task its own."""
+DIVIDED_BYTES, PARTS_PER_TASK = 8 << 20, 2
+"""From here on each row is read by one task, where rows can be divided: two stages cost some tens of milliseconds more than one."""
 
 
 class KeyedJobs:
@@ -174,8 +177,8 @@ class KeyedJobs:
         """Let tasks read rows and write them into a sink; False: they cannot, and nothing was done."""
         if self.small.deliver(sink, rows, step):
             return True
-        columns = None if rows.changed else sink.task_columns()
-        readers = {} if columns is None else self._readers({0: rows})
+        columns = sink.task_columns()
+        readers = {} if columns is None or may_decline(rows.reader) else self._readers({0: rows})
         if columns is None or not readers or (writer := sink.task_writer(step)) is None:
             return False
         stage = DeliverStage(readers[0], tuple(columns), self._partitions, writer)
@@ -183,20 +186,34 @@ class KeyedJobs:
         return True
 
     def _run(self, stage: KeyedStage, rows: PortFrames) -> dict[int, dict[str, Any]]:
-        """One job; what each partition answered."""
-        if readers := self._readers(rows):
+        """One job; what each partition answered. A second one, if tasks came upon rows that they cannot read."""
+        groups, readers = self._groups(rows), self._readers(rows)
+        if groups:
+            answers = self._answered(stage, self._read_in_parts(stage.task, groups))
+        elif readers:
             reading = replace(stage, readers=readers)
             answers = dict(self._places().mapPartitionsWithIndex(reading.read_own).collect())
-            if not (declined := [answer[DECLINED] for answer in answers.values() if DECLINED in answer]):
-                return answers
+        else:
+            answers = {}
+        declined = [answer[DECLINED] for answer in answers.values() if DECLINED in answer]
+        if (groups or readers) and not declined:
+            return answers
+        if declined:
             self._give_up(*declined[0])
             self._remove_written(answers, stage.state)
-        shuffled = self._shuffled(stage.task, {port: as_frame(frame) for port, frame in rows.items()})
+        return self._answered(
+            stage, self._split(stage.task, {p: as_frame(frame) for p, frame in rows.items()})
+        )
+
+    def _answered(self, stage: KeyedStage, blobs: DataFrame) -> dict[int, dict[str, Any]]:
+        """What the partitions answer that get these blobs."""
         if self._anchors is None:
-            rows_of_answers = shuffled.mapInArrow(stage, RESULT).collect()
+            shuffled = blobs.repartitionById(self._partitions, F.col("partition"))
+            answers = shuffled.mapInArrow(stage, RESULT).collect()
         else:
-            rows_of_answers = self._anchors.run_beside(shuffled, stage).collect()
-        return {row[0]: json.loads(row[1]) for row in rows_of_answers}
+            shuffled = self._anchors.partitioned(blobs, F.col("partition"))
+            answers = self._anchors.run_beside(shuffled, stage).collect()
+        return {row[0]: json.loads(row[1]) for row in answers}
 
     def _remove_written(self, answers: Mapping[int, dict[str, Any]], state: engine.KeyedState) -> None:
         """The step is done again: nobody needs the segments and files that some of its tasks wrote."""
@@ -217,6 +234,24 @@ class KeyedJobs:
         readers = {port: frame.reader for port, frame in readable.items()}
         found = {port: reader for port, reader in readers.items() if reader is not None}
         return found if len(found) == len(rows) else {}
+
+    def _groups(self, rows: PortFrames) -> tuple[tuple[tuple[int, TaskReader], ...], ...]:
+        """Who reads what, if each row should be read by one task alone: many rows, which can be divided. None: empty."""
+        readable = {port: frame for port, frame in rows.items() if isinstance(frame, ReadableRows)}
+        if len(readable) < len(rows) or sum(frame.bytes for frame in readable.values()) < DIVIDED_BYTES:
+            return ()
+        readers = {port: frame.reader for port, frame in readable.items()}
+        parts = [(port, part) for port, reader in readers.items() if reader for part in parts_of(reader)]
+        if not all(readers.values()) or len(parts) < PARTS_PER_TASK * self._partitions:
+            return ()
+        return tuple(tuple(parts[first :: self._partitions]) for first in range(self._partitions))
+
+    def _read_in_parts(
+        self, task: engine.KeyedTask, groups: tuple[tuple[tuple[int, TaskReader], ...], ...]
+    ) -> DataFrame:
+        """Blobs of the rows that tasks read."""
+        stage = ReadSplitStage(task.logic, groups, self._partitions)
+        return self._session.range(0, len(groups), 1, len(groups)).mapInArrow(stage, BLOB)
 
     def _places(self) -> RDD[Any]:
         """One task per partition; in a cluster where its anchor is."""
@@ -305,17 +340,14 @@ class KeyedJobs:
         if self._anchors is not None:
             self._anchors.release()
 
-    def _shuffled(self, task: engine.KeyedTask, frames: Mapping[int, DataFrame]) -> DataFrame:
-        """Blobs of the rows, each in the partition that owns its keys."""
+    def _split(self, task: engine.KeyedTask, frames: Mapping[int, DataFrame]) -> DataFrame:
+        """Blobs of the rows of frames."""
         parts = []
         for port, frame in frames.items():
             needed = [F.col("`" + column.replace("`", "``") + "`") for column in task.logic.needed(port)]
             split = SplitStage(task.logic, port, self._partitions)
             parts.append(frame.select(*needed).mapInArrow(split, BLOB))
-        blobs = reduce(DataFrame.unionAll, parts)
-        if self._anchors is not None:
-            return self._anchors.partitioned(blobs, F.col("partition"))
-        return blobs.repartitionById(self._partitions, F.col("partition"))
+        return reduce(DataFrame.unionAll, parts)
 
     def _collected(
         self,

@@ -19,10 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import TimestampNTZType
 
-from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader, tables_of
+from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader, parts_of, tables_of
+from holdfast.operators.expressions.change import ChangedReader
 from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch
 from holdfast.sources.small.sizes import SMALL_ROWS
+from holdfast.sources.text.certain_reader import CertainReader
 
 MOST_BYTES = 16 << 20
 """What expressions may make of a few rows, to be kept in the driver."""
@@ -32,8 +34,7 @@ logger = logging.getLogger("holdfast")
 
 class ReadableRows:
     """A frame that has not been made yet, nor the reader: whoever needs one of them asks for it. `bytes`: what reading
-    costs; `batch`: the batch they are, if they are one; `columns`: what the reader has, if that is known; `changed`: tasks that read them do the
-    work of operators. Used by one thread."""
+    costs; `batch`: the batch they are, if they are one; `columns`: what the reader has, if that is known. Used by one thread."""
 
     def __init__(
         self,
@@ -42,12 +43,10 @@ class ReadableRows:
         make_frame: Callable[[], DataFrame],
         batch: Batch | None = None,
         columns: pa.Schema | None = None,
-        changed: bool = False,
     ) -> None:
         self.bytes = bytes
         self.batch = batch
         self.columns = columns
-        self.changed = changed
         self._make_reader = make_reader
         self._make_frame = make_frame
 
@@ -66,7 +65,7 @@ class ReadableRows:
         def kept() -> DataFrame:
             return self._make_frame().persist(StorageLevel.MEMORY_AND_DISK)
 
-        return ReadableRows(self._make_reader, self.bytes, kept, self.batch, self.columns, self.changed)
+        return ReadableRows(self._make_reader, self.bytes, kept, self.batch, self.columns)
 
     def unshare(self) -> None:
         if "frame" in self.__dict__:
@@ -74,7 +73,7 @@ class ReadableRows:
 
     def mapped(self, change: Callable[[DataFrame], DataFrame]) -> ReadableRows:
         """The same rows; the frame, if it is ever made, with other columns (some that nobody reads dropped)."""
-        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame), changed=self.changed)
+        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame))
 
 
 def as_frame(rows: DataFrame | ReadableRows) -> DataFrame:
@@ -95,7 +94,6 @@ def united(parts: Sequence[ReadableRows], make_frame: Callable[[], DataFrame]) -
         sum(part.bytes for part in parts),
         make_frame,
         columns=first if alike else None,
-        changed=any(part.changed for part in parts),
     )
 
 
@@ -103,13 +101,16 @@ def united(parts: Sequence[ReadableRows], make_frame: Callable[[], DataFrame]) -
 class UnionReader:
     """Reads one part after the other."""
 
-    parts: tuple[TaskReader, ...]
+    members: tuple[TaskReader, ...]
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
-        return pa.concat_tables([part(columns) for part in self.parts])
+        return pa.concat_tables([part(columns) for part in self.members])
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        return (table for part in self.parts for table in tables_of(part, columns))
+        return (table for part in self.members for table in tables_of(part, columns))
+
+    def parts(self) -> list[TaskReader]:
+        return [part for each in self.members for part in parts_of(each)]
 
 
 def spark_times(frame: DataFrame, on: str) -> DataFrame:
@@ -140,6 +141,21 @@ class TimesReader:
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         return times_of(self.rows((*POSITION_COLUMNS, self.on)), self.on)
+
+    def parts(self) -> list[TaskReader]:
+        return [TimesReader(part, self.on) for part in parts_of(self.rows)]
+
+
+def may_decline(reader: TaskReader | None) -> bool:
+    """Whether a task that reads so may come upon rows that are for Spark."""
+    match reader:
+        case ChangedReader() | CertainReader():
+            return True
+        case UnionReader(members):
+            return any(map(may_decline, members))
+        case TimesReader(rows):
+            return may_decline(rows)
+    return False
 
 
 @dataclass(frozen=True)
@@ -181,4 +197,7 @@ class BatchReader:
         return pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        return (BatchReader((file,), self.schema)(columns) for file in self.files)
+        return (part(columns) for part in self.parts())
+
+    def parts(self) -> list[BatchReader]:
+        return [BatchReader((file,), self.schema) for file in self.files]

@@ -16,8 +16,7 @@ from pyspark import TaskContext
 
 from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
-from holdfast.language.connectors import POSITION_COLUMNS, TIMES, TaskReader, TaskWriter, tables_of
-from holdfast.operators.expressions.nodes import Declined
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES, Declined, TaskReader, TaskWriter, tables_of
 from holdfast.operators.python.user_errors import naming_functions
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, Segments
@@ -85,6 +84,41 @@ class SplitStage:
         )
 
 
+DECLINED_PORT = -(1 << 30)
+"""Under this number a mapping task tells, instead of rows, that they are not for it."""
+
+
+@dataclass(frozen=True)
+class ReadSplitStage:
+    """Mapping side of a shuffle whose tasks read files themselves: the n-th reads the n-th group of (port, reader)."""
+
+    logic: KeyedLogic
+    groups: tuple[tuple[tuple[int, TaskReader], ...], ...]
+    partitions: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for group in batch.column(0).to_pylist():
+                try:
+                    for port, reader in self.groups[group]:
+                        split = SplitStage(self.logic, port, self.partitions)
+                        for rows in tables_of(reader, self.logic.needed(port)):
+                            yield from split(iter(rows.combine_chunks().to_batches()))
+                except Declined as declined:
+                    yield _declined(declined)
+
+
+def _declined(declined: Declined) -> pa.RecordBatch:
+    """For whichever partition comes first."""
+    blob = json.dumps([declined.by, str(declined)]).encode()
+    columns = [
+        pa.array([0], pa.int32()),
+        pa.array([DECLINED_PORT], pa.int32()),
+        pa.array([blob], pa.binary()),
+    ]
+    return pa.record_batch(columns, schema=BLOB_SCHEMA)
+
+
 @dataclass(frozen=True)
 class RisingStage:
     """Reduces the times of a partition to those that are later than all before them in it."""
@@ -120,12 +154,17 @@ class KeyedStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Behind a shuffle: the partition's blobs."""
-        shares = [
-            (port.as_py(), _unblob(blob))
-            for batch in batches
-            for port, blob in zip(batch.column("port"), batch.column("blob"), strict=True)
-        ]
         partition, attempt = _task()
+        shares, declined = [], None
+        for batch in batches:
+            for port, blob in zip(batch.column("port").to_pylist(), batch.column("blob"), strict=True):
+                if port == DECLINED_PORT:
+                    declined = json.loads(blob.as_py())
+                else:
+                    shares.append((port, _unblob(blob)))
+        if declined is not None:
+            yield _answer(partition, {DECLINED: declined})
+            return
         result = self.apply(partition, attempt, self.task.logic.gather(shares))
         if result is not None:
             yield _answer(partition, result)
@@ -139,7 +178,7 @@ class KeyedStage:
         try:
             arrived = logic.own_of(rows, partition, len(self.state.partitions))
         except Declined as declined:
-            yield partition, {DECLINED: [declined.operator, str(declined)]}
+            yield partition, {DECLINED: [declined.by, str(declined)]}
             return
         result = self.apply(partition, _task()[1], arrived)
         if result is not None:

@@ -15,10 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.ids import OperatorName
-from holdfast.language.connectors import TaskReader
+from holdfast.language.connectors import Declined, TaskReader
 from holdfast.language.graph import Operator
 from holdfast.operators.expressions.change import Change, ChangedReader
-from holdfast.operators.expressions.nodes import Declined
 from holdfast.operators.kinds import stateless_kind
 from holdfast.runtime.engines.spark.catalyst import change_of
 from holdfast.runtime.engines.spark.readable import ReadableRows
@@ -75,7 +74,7 @@ class Translations:
             made: DataFrame = stateless_kind(operator).frames(operator, rows, stamped, FRAMES)[port]
             return made
 
-        return ReadableRows(make_reader, rows.bytes, make_frame, columns=change.schema, changed=True)
+        return ReadableRows(make_reader, rows.bytes, make_frame, columns=change.schema)
 
 
 def _plan(frame: DataFrame) -> str:
