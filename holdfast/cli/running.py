@@ -22,6 +22,8 @@ from holdfast.errors import ConfigError, HoldfastError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from holdfast.runtime.engines.spark.class_archive import Archive
+
 PACKAGES = "spark.jars.packages"
 logger = logging.getLogger("holdfast.run")
 
@@ -164,7 +166,7 @@ def _run(wanted: Wanted) -> dict[str, Any]:
                 )
                 return status.as_dict()
     finally:
-        session.stop()
+        session.stop(keep_classes=True)
 
 
 def explain(
@@ -189,20 +191,34 @@ class LazySession:
 
         self._app, self._master, self._settings = app, master, settings
         self._session: SparkSession | None = None
+        self._archive: Archive | None = None
+        """Which this session's Java writes when it ends."""
         self._was_there = _has_session()
         """Whoever called the command has it: it stays."""
         prepare_environment(master)
 
     def start(self) -> SparkSession:
+        from holdfast.runtime.engines.spark.class_archive import archive_here
         from holdfast.runtime.engines.spark.session import active_or_new
 
         if self._session is None:
-            self._session, _ = active_or_new(self._app, self._master, self._settings)
+            archive = archive_here((self._settings or {}).get("spark.driver.extraJavaOptions", ""))
+            writer = "" if archive is None else archive.options_of_writer()
+            self._session, is_new = active_or_new(self._app, self._master, self._settings, writer or None)
+            self._archive = archive if is_new and writer else None
         return self._session
 
-    def stop(self) -> None:
-        if self._session is not None and not self._was_there:
-            self._session.stop()
+    def stop(self, keep_classes: bool = False) -> None:
+        """`keep_classes`: a session that loaded what runs load may leave an archive of it behind, for the next to start sooner."""
+        if self._session is None or self._was_there:
+            return
+        from holdfast.runtime.engines.spark.session import java_of
+
+        java = java_of(self._session)
+        self._session.stop()
+        if keep_classes and self._archive is not None and java is not None:
+            logger.info("once, so that later runs start sooner: Java writes an archive of Spark's classes")
+            self._archive.finish(java)
 
 
 def _has_session() -> bool:

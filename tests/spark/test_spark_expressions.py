@@ -19,9 +19,9 @@ from sampling import examples
 
 from holdfast.language.connectors import Declined
 from holdfast.operators.expressions.change import Change
-from holdfast.runtime.engines.spark.catalyst import change_of
+from holdfast.runtime.engines.spark.expressions.catalyst import change_of
+from holdfast.runtime.engines.spark.expressions.translated import _plan, _schema
 from holdfast.runtime.engines.spark.stateless import spark_schema
-from holdfast.runtime.engines.spark.translated import _plan, _schema
 
 pytestmark = pytest.mark.spark
 

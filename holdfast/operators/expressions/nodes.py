@@ -1,6 +1,6 @@
 """Expressions over columns as plain data, with all types settled: they travel to tasks by pickle.
 
-`runtime/engines/spark/catalyst.py` makes them of what Catalyst analysed, `kernels.py` computes them.
+`runtime/engines/spark/expressions/catalyst.py` makes them of what Catalyst analysed, `kernels.py` computes them.
 """
 
 from __future__ import annotations

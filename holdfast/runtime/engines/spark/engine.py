@@ -33,6 +33,7 @@ from holdfast.operators.shared.logic import Segments
 from holdfast.operators.shared.timed import rising
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.engine import Engine, Frame
+from holdfast.runtime.engines.spark.expressions.translated import Translations
 from holdfast.runtime.engines.spark.keyed import KeyedJobs
 from holdfast.runtime.engines.spark.readable import (
     BatchReader,
@@ -54,7 +55,6 @@ from holdfast.runtime.engines.spark.stateless import (
     spark_schema,
     without_positions,
 )
-from holdfast.runtime.engines.spark.translated import Translations
 from holdfast.runtime.engines.spark.workers import check_workers
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.errors import ConfigError
+from holdfast.runtime.engines.spark.class_archive import archive_here
 from holdfast.runtime.engines.spark.environment import prepare_environment
 from holdfast.runtime.engines.spark.workers import MADE_WITH
 
@@ -47,9 +49,10 @@ SOCKET_PATH_MAX = 103
 
 
 def make_session(
-    app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None, classes: str | None = None
 ) -> SparkSession:
-    """A session with settings that suit many small steps. `local[*]` becomes `local[cores,4]`: tasks are retried."""
+    """A session with settings that suit many small steps. `local[*]` becomes `local[cores,4]`: tasks are retried. `classes`: options
+    of Java about its class archive; None: the archive that is there is used."""
     prepare_environment(master)
     cores = os.cpu_count() or 2
     builder = SparkSession.builder.appName(app).master(
@@ -57,11 +60,13 @@ def make_session(
     )
     given = dict(settings or {})
     quiet = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+    java = given.pop("spark.driver.extraJavaOptions", "")
+    archive = archive_here(java) if classes is None else None
+    if archive is not None:
+        classes = archive.options
     merged = {
         "spark.sql.shuffle.partitions": str(cores),
-        "spark.driver.extraJavaOptions": " ".join(
-            [quiet, given.pop("spark.driver.extraJavaOptions", "")]
-        ).strip(),
+        "spark.driver.extraJavaOptions": " ".join(each for each in (quiet, classes, java) if each),
         **SETTINGS,
         **(LOCAL_SETTINGS if master.startswith("local") else {}),
         **_sockets(settings or {}),
@@ -94,8 +99,14 @@ def is_active() -> bool:
 
 
 def active_or_new(
-    app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    app: str, master: str = "local[*]", settings: Mapping[str, str] | None = None, classes: str | None = None
 ) -> tuple[SparkSession, bool]:
     """The active session, or a new one; True if it is ours to stop."""
     active = SparkSession.getActiveSession()
-    return (active, False) if active is not None else (make_session(app, master, settings), True)
+    return (active, False) if active is not None else (make_session(app, master, settings, classes), True)
+
+
+def java_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The process of Java that PySpark started for it; None: another one started it."""
+    found = getattr(session.sparkContext._gateway, "proc", None)
+    return found if isinstance(found, subprocess.Popen) else None

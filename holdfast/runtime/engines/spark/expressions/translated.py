@@ -19,7 +19,7 @@ from holdfast.language.connectors import Declined, TaskReader
 from holdfast.language.graph import Operator
 from holdfast.operators.expressions.change import Change, ChangedReader
 from holdfast.operators.kinds import stateless_kind
-from holdfast.runtime.engines.spark.catalyst import change_of
+from holdfast.runtime.engines.spark.expressions.catalyst import change_of
 from holdfast.runtime.engines.spark.readable import ReadableRows
 from holdfast.runtime.engines.spark.stateless import FRAMES, spark_schema
 
