@@ -69,7 +69,7 @@ class Done:
     epochs: int
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     started_s: float = 0.0
-    """Of these, until the session was there."""
+    """Of a whole process: how much of it went by until its session was there."""
 
 
 Launch = Callable[[dict[str, Any], Path], Done]
