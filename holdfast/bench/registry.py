@@ -20,6 +20,9 @@ from holdfast.bench.subjects.stateless import bench_stateless
 from holdfast.bench.subjects.stream_join import bench_stream_join
 from holdfast.bench.subjects.window import bench_window
 from holdfast.bench.waiting.latency import bench_latency
+from holdfast.bench.whole.cold import bench_cold
+from holdfast.bench.whole.many_rows import PARTS as MANY_ROWS
+from holdfast.bench.whole.many_rows import bench_many_rows
 from holdfast.errors import ConfigError
 
 BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
@@ -38,11 +41,20 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "checkpoint": bench_checkpoint,
     "partial": bench_partial,
     "latency": bench_latency,
+    **{name: partial(bench_many_rows, name) for name in MANY_ROWS},
+    "cold": bench_cold,
     **PARTS,
 }
 
 
-CHOOSE = {"regions": ("periods", "only"), "log": ("only", "scale"), "latency": ("only",)}
+CHOOSE = {
+    "regions": ("periods", "only"),
+    "log": ("only", "scale"),
+    "latency": ("only",),
+    "bulk": ("only", "scale"),
+    "text": ("only", "scale"),
+    "cold": ("only",),
+}
 """Those of which something can be chosen, and what."""
 
 

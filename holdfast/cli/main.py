@@ -146,10 +146,14 @@ def bench(
         str | None, typer.Option(help="Seconds between epochs, as 2,4,8 (regions only).")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="What to measure, as vwap,chain-8x1 (regions) or query,large (log).")
+        str | None,
+        typer.Option(
+            help="What to measure, as vwap,chain-8x1 (regions), query,large (log) or plain,warm.1m (bulk)."
+        ),
     ] = None,
     scale: Annotated[
-        float | None, typer.Option(help="How large its logs are; 1: as documented (log only).", min=0.00001)
+        float | None,
+        typer.Option(help="How large its input is; 1: as documented (log, bulk, text).", min=0.00001),
     ] = None,
 ) -> None:
     """Measure holdfast side by side with plain Spark in one warmed session."""

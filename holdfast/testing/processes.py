@@ -32,6 +32,8 @@ class Process:
     state: str
     cpu_ticks: int
     command: str
+    reaped_ticks: int = 0
+    """Of its children that have ended and were waited for, and of theirs."""
 
     @property
     def _is_pyspark(self) -> bool:
@@ -70,10 +72,15 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def of_kind(tag: str, kind: Kind) -> list[Process]:
-    """The run's processes of one kind. A worker is forked from a daemon and looks like it: its parent tells."""
+    """The run's processes of one kind."""
+    return [process for found, process in with_kinds(tag) if found == kind]
+
+
+def with_kinds(tag: str) -> list[tuple[Kind, Process]]:
+    """All processes of the run. A worker is forked from a daemon and looks like it: its parent tells."""
     found = members(tag)
     pyspark = {process.pid for process in found if process._is_pyspark}
-    return [process for process in found if _kind_of(process, pyspark) == kind]
+    return [(_kind_of(process, pyspark), process) for process in found]
 
 
 def _kind_of(process: Process, pyspark: set[int]) -> Kind:
@@ -147,4 +154,5 @@ def look(pid: int) -> Process | None:
     fields = stat.rpartition(")")[2].split()
     if fields[0] in "ZX":
         return None
-    return Process(pid, int(fields[1]), fields[0], int(fields[11]) + int(fields[12]), command.strip())
+    own, reaped = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+    return Process(pid, int(fields[1]), fields[0], own, command.strip(), reaped)

@@ -29,11 +29,14 @@ Write = Callable[[Path, int], None]
 class Inputs:
     """Files that both sides of a benchmark read. File *n* of a stretch has the rows of distinct file *n mod distinct*."""
 
-    def __init__(self, root: Path, rows_per_file: int, distinct: int, write: Write) -> None:
+    def __init__(
+        self, root: Path, rows_per_file: int, distinct: int, write: Write, suffix: str = "parquet"
+    ) -> None:
         self.rows_per_file = rows_per_file
         self._root = root
+        self._suffix = suffix
         self._root.mkdir(parents=True, exist_ok=True)
-        self.distinct = [root / f"distinct-{number:05}.parquet" for number in range(distinct)]
+        self.distinct = [root / f"distinct-{number:05}.{suffix}" for number in range(distinct)]
         for number, path in enumerate(self.distinct):
             write(path, number)
             # Structured Streaming reads files in the order of these times, and two may be written in one tick.
@@ -50,7 +53,9 @@ class Inputs:
     def link(self, directory: Path, steps: int, prefix: str = "part") -> None:
         """Let `steps` files appear in a directory, each of them whole."""
         for number in range(steps):
-            os.link(self.distinct[number % len(self.distinct)], directory / f"{prefix}-{number:05}.parquet")
+            os.link(
+                self.distinct[number % len(self.distinct)], directory / f"{prefix}-{number:05}.{self._suffix}"
+            )
 
 
 class KeyedInputs(Inputs):

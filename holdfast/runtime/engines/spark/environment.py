@@ -13,11 +13,12 @@ def prepare_environment(master: str) -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    _use_recorded_java()
+    java = recorded_java()
+    if java is not None:
+        os.environ.setdefault("JAVA_HOME", java)
 
 
-def _use_recorded_java() -> None:
+def recorded_java() -> str | None:
     """Set-up records a Java it found outside of PATH beside the interpreter's environment."""
     recorded = Path(sys.prefix) / "holdfast-java-home"
-    if "JAVA_HOME" not in os.environ and recorded.is_file():
-        os.environ["JAVA_HOME"] = recorded.read_text().strip()
+    return recorded.read_text().strip() if recorded.is_file() else None
