@@ -32,6 +32,7 @@ from holdfast.language.operators.stateless import (
 )
 from holdfast.language.operators.values import idle_text
 from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, Timing, refuse, register
+from holdfast.operators.python.output_rows import OutputForm
 from holdfast.operators.python.user_errors import naming
 from holdfast.operators.told_texts import shown
 
@@ -281,20 +282,31 @@ class MapArrowKind(StatelessKind[MapArrowSpec]):
         return [op.spec.schema, *[ERRORS] * op.spec.letters]
 
     def frames(self, op: OperatorOf[MapArrowSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [spark.mapped(spark.bare(rows), partial(_named, op.name, op.spec.fn), op.spec.schema)]
+        return [spark.mapped(spark.bare(rows), partial(_mapped, op.name, op.spec), op.spec.schema)]
 
     def tables(self, op: OperatorOf[MapArrowSpec], rows: pa.Table) -> list[pa.Table]:
         bare = rows.drop_columns([name for name in POSITION_COLUMNS if name in rows.column_names])
-        return [_named(op.name, op.spec.fn, bare).select(op.spec.schema.names).cast(op.spec.schema)]
+        return [_mapped(op.name, op.spec, bare)]
 
     def what(self, op: OperatorOf[MapArrowSpec]) -> str:
         return shown(op.spec.fn)
 
 
-def _named(operator: str, fn: Callable[[pa.Table], pa.Table], rows: pa.Table) -> pa.Table:
-    """The user's function; its errors tell in which operator they happened."""
+def _mapped(operator: str, spec: MapArrowSpec, rows: pa.Table) -> pa.Table:
+    """What the user's function makes, with the columns of the schema; its errors tell in which operator they happened."""
     with naming(f"operator {operator!r}"):
-        return fn(rows)
+        made = spec.fn(rows)
+    if isinstance(made, pa.RecordBatch):
+        made = pa.Table.from_batches([made])
+    if not isinstance(made, pa.Table):
+        raise TopologyError(
+            f"operator {operator!r} gave a {type(made).__name__}, not a table.",
+            cure="Return a pyarrow Table.",
+        )
+    wanted = spec.schema.names
+    has_all = set(wanted) <= set(made.column_names)
+    form = OutputForm(operator, spec.schema, cure="Let the function return all columns of its schema.")
+    return form.table(made.select(wanted) if has_all else made)
 
 
 @register
