@@ -206,7 +206,7 @@ class FileMemory:
                     raise unread_compressed(path, self._listing.path(old), self.entry(ordinal).begin)
                 self._learn(ordinal, os.stat(path))
         if self._only is not None:
-            self._only = self._only - homes.keys() | set(homes.values())
+            self._only |= set(homes.values())  # the old names may be those of new files by now
         self._add(sorted(name for name in homes.values() if self._may_grow(name)))  # older lines first
         return True
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
+from killed import lived
 
 from holdfast.errors import InputError, StepFailed
 from holdfast.language.topology import Topology
@@ -20,6 +21,8 @@ from holdfast.sinks import FileSink
 from holdfast.sources import Files
 from holdfast.testing import run_local
 from holdfast.testing.source_conformance import read_all, rows_of
+
+PROGRAM = Path(__file__).with_name("follow_log_program.py")
 
 
 def opened(place: Path, state: Any = None, bounded: bool = False, **settings: Any) -> Files:
@@ -157,6 +160,15 @@ def test_log_in_the_middle_of_its_rotation_waits(tmp_path: Path) -> None:
     assert values(source) == lines(10, 14)
 
 
+def test_bounded_run_takes_a_rotated_log_and_the_new_one(tmp_path: Path) -> None:
+    append(tmp_path / "app.log", lines(0, 10))
+    source = log(tmp_path, max_rows_per_step=4)
+    assert source.next_slice() is not None
+    rotate(tmp_path)
+    append(tmp_path / "app.log", lines(10, 14))
+    assert values(log(tmp_path, source.snapshot(), bounded=True)) == lines(4, 14)
+
+
 def test_log_that_was_rotated_while_a_step_read_it_fails_the_step(tmp_path: Path) -> None:
     append(tmp_path / "app.log", lines(0, 10))
     source = log(tmp_path)
@@ -252,3 +264,22 @@ def test_topology_over_a_rotated_log_writes_each_line_once(tmp_path: Path) -> No
         assert run() == lines(0, 10 * number + 10)
         rotate(tmp_path / "in")
         assert run() == lines(0, 10 * number + 10)
+
+
+@pytest.mark.parametrize(
+    "failpoint", ["step.end=kill@4", "ckpt.manifest.renamed=kill@2", "sink.commit.applied=kill"]
+)
+def test_log_that_is_rotated_when_its_reader_is_killed_is_read_once(tmp_path: Path, failpoint: str) -> None:
+    place, written = tmp_path / "in", 0
+    place.mkdir()
+    for life in range(3):
+        append(place / "app.log", lines(written, written + 20))
+        written += 20
+        if life < 2:
+            lived(PROGRAM, tmp_path, failpoint)
+            append(place / "app.log", lines(written, written + 3))
+            written += 3
+            rotate(place)
+    lived(PROGRAM, tmp_path)
+    found = [line for part in (tmp_path / "out").glob("part-*") for line in part.read_text().splitlines()]
+    assert sorted(found) == lines(0, written)
