@@ -76,6 +76,7 @@ class FileMemory:
         self._listing = listing
         self._changed = changed
         self._only: set[str] | None = None
+        self._warned: set[str] = set()
         self.forget()
 
     def forget(self) -> None:
@@ -191,7 +192,8 @@ class FileMemory:
         if not homes:
             return False
         for old, new in homes.items():
-            logger.warning("%s is %s now; it goes on under this name.", *map(self._listing.path, (old, new)))
+            before, now = map(self._listing.path, (old, new))
+            self._warn(f"{before} is {now} now; it goes on under this name.")
         self._names = new_names(self._names, homes)
         self._entries = [
             entry._replace(name=self._names[self._first + n]) for n, entry in enumerate(self._entries)
@@ -209,6 +211,12 @@ class FileMemory:
             self._only |= set(homes.values())  # the old names may be those of new files by now
         self._add(sorted(name for name in homes.values() if self._may_grow(name)))  # older lines first
         return True
+
+    def _warn(self, told: str) -> None:
+        """Once: a position is sought several times when a run begins, and again in every reset."""
+        if told not in self._warned:
+            self._warned.add(told)
+            logger.warning("%s", told)
 
     # --- what is no longer as it was ----------------------------------------------------------------------------
 
@@ -283,7 +291,7 @@ class FileMemory:
             else:
                 warnings.append(self._accept_change(ordinal, fact, stat))
         for warning in warnings[:WARNINGS]:
-            logger.warning("%s", warning)
+            self._warn(warning)
         if len(warnings) > WARNINGS:
             logger.warning("%d further files were changed after they were read.", len(warnings) - WARNINGS)
         self._add(sorted(grown))

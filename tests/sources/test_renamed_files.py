@@ -75,6 +75,8 @@ def test_renamed_file_is_not_read_again(
     assert values(source) == []
     assert "a.x is " in caplog.text
     assert "done.x now" in caplog.text
+    source.seek(before)
+    assert caplog.text.count("done.x now") == 1, "also if a position is sought again"
     for state in (before, source.snapshot()):
         for bounded in (True, False):
             assert values(opened(tmp_path, state, bounded, **settings)) == []
@@ -266,6 +268,7 @@ def test_topology_over_a_rotated_log_writes_each_line_once(tmp_path: Path) -> No
         assert run() == lines(0, 10 * number + 10)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "failpoint", ["step.end=kill@4", "ckpt.manifest.renamed=kill@2", "sink.commit.applied=kill"]
 )
