@@ -94,6 +94,22 @@ class StatelessKind(Kind[S]):
         )
 
 
+class PassingKind(StatelessKind[S]):
+    """Rows pass as they are."""
+
+    keeps_positions = True
+    expressions = False
+
+    def schemas(self, op: OperatorOf[S], inputs: Schemas) -> list[pa.Schema]:
+        return [inputs[0]]
+
+    def frames(self, op: OperatorOf[S], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [rows]
+
+    def tables(self, op: OperatorOf[S], rows: pa.Table) -> list[pa.Table]:
+        return [rows]
+
+
 @register
 class FilterKind(StatelessKind[FilterSpec]):
     spec = FilterSpec
@@ -205,21 +221,13 @@ class RenameKind(StatelessKind[RenameSpec]):
 
 
 @register
-class EventTimeKind(StatelessKind[EventTimeSpec]):
+class EventTimeKind(PassingKind[EventTimeSpec]):
     """Rows pass as they are: what is said about them is for the compiler."""
 
     spec = EventTimeSpec
-    keeps_positions = True
-    expressions = False
 
     def schemas(self, op: OperatorOf[EventTimeSpec], inputs: Schemas) -> list[pa.Schema]:
         return [event_time_schema(inputs[0], op.spec)]
-
-    def frames(self, op: OperatorOf[EventTimeSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [rows]
-
-    def tables(self, op: OperatorOf[EventTimeSpec], rows: pa.Table) -> list[pa.Table]:
-        return [rows]
 
     def what(self, op: OperatorOf[EventTimeSpec]) -> str:
         delays = [f"{us / 1e6:g} s{f' of {name}' if name else ''}" for name, us in op.spec.delays_us]
@@ -310,45 +318,23 @@ def _mapped(operator: str, spec: MapArrowSpec, rows: pa.Table) -> pa.Table:
 
 
 @register
-class UnionKind(StatelessKind[UnionSpec]):
+class UnionKind(PassingKind[UnionSpec]):
     """Streams met at its port already."""
 
     spec = UnionSpec
-    keeps_positions = True
-    expressions = False
 
     def leaves_time(self, op: OperatorOf[UnionSpec], given: Timing) -> bool:
         return True
 
-    def schemas(self, op: OperatorOf[UnionSpec], inputs: Schemas) -> list[pa.Schema]:
-        return [inputs[0]]
-
-    def frames(self, op: OperatorOf[UnionSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [rows]
-
-    def tables(self, op: OperatorOf[UnionSpec], rows: pa.Table) -> list[pa.Table]:
-        return [rows]
-
 
 @register
-class ReplayableKind(StatelessKind[ReplayableSpec]):
+class ReplayableKind(PassingKind[ReplayableSpec]):
     """Rows pass; who keeps them is the element, at the border of its region (`runtime/element/borders.py`)."""
 
     spec = ReplayableSpec
-    keeps_positions = True
-    expressions = False
 
     def leaves_time(self, op: OperatorOf[ReplayableSpec], given: Timing) -> bool:
         return True
 
-    def schemas(self, op: OperatorOf[ReplayableSpec], inputs: Schemas) -> list[pa.Schema]:
-        return [inputs[0]]
-
     def what(self, op: OperatorOf[ReplayableSpec]) -> str:
         return "keeps rows until an epoch has them"
-
-    def frames(self, op: OperatorOf[ReplayableSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [rows]
-
-    def tables(self, op: OperatorOf[ReplayableSpec], rows: pa.Table) -> list[pa.Table]:
-        return [rows]
