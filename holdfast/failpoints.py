@@ -54,7 +54,7 @@ ACTIONS = ("kill", "exit", "raise", "sleep", "stop", "eio", "enospc", "drop", "l
 
 _PART = re.compile(
     r"(?P<name>[a-z_.]+)="
-    r"(?P<action>kill|exit|raise|sleep|stop|eio|enospc|drop|log)(?::(?P<argument>\d+(?:\.\d+)?))?"
+    rf"(?P<action>{'|'.join(ACTIONS)})(?::(?P<argument>\d+(?:\.\d+)?))?"
     r"(?:@(?P<at>[1-9]\d*)(?P<onwards>\+)?)?"
 )
 

@@ -50,6 +50,25 @@ class Spec:
         return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
+class PythonSpec(Spec):
+    """Of a Python operator with output ports, whose rows may fail one by one."""
+
+    __slots__ = ()
+    schemas: tuple[pa.Schema, ...]
+    on_error: OnError
+    poison: Poison | None
+
+    @property
+    def letters(self) -> bool:
+        """It has a stream of errors."""
+        return self.on_error == "stream" or (self.poison is not None and self.poison.then == "quarantine")
+
+    @property
+    def ports(self) -> tuple[pa.Schema, ...]:
+        """Columns of each output port; errors come last."""
+        return (*self.schemas, ERRORS) if self.letters else self.schemas
+
+
 @dataclass(frozen=True, slots=True)
 class SourceSpec(Spec):
     source: Source
@@ -62,7 +81,7 @@ class SinkSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class HostedSpec(Spec):
+class HostedSpec(PythonSpec):
     """A Python operator hosted in the driver. `make` builds a fresh instance in its initial state."""
 
     make: Callable[[], Any]
@@ -87,16 +106,6 @@ class HostedSpec(Spec):
     replayable: bool = False
     """From any state it had, it makes the same rows again by itself: a region may begin at it."""
     poison: Poison | None = None
-
-    @property
-    def letters(self) -> bool:
-        """It has a stream of errors."""
-        return self.on_error == "stream" or (self.poison is not None and self.poison.then == "quarantine")
-
-    @property
-    def ports(self) -> tuple[pa.Schema, ...]:
-        """Columns of each output port; errors come last."""
-        return (*self.schemas, ERRORS) if self.letters else self.schemas
 
 
 # --- what the user asked of it --------------------------------------------------------------------------------------

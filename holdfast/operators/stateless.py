@@ -32,6 +32,7 @@ from holdfast.language.operators.stateless import (
 )
 from holdfast.language.operators.values import idle_text
 from holdfast.operators.kind import Kind, OperatorOf, S, Schemas, Timing, refuse, register
+from holdfast.operators.python.output_rows import OutputForm
 from holdfast.operators.python.user_errors import naming
 from holdfast.operators.told_texts import shown
 
@@ -91,6 +92,22 @@ class StatelessKind(Kind[S]):
             f"{op.kind} can only be analysed with Spark.",
             cure="Run it on Spark, or use map_arrow, aggregate, union, split and Python operators for local runs.",
         )
+
+
+class PassingKind(StatelessKind[S]):
+    """Rows pass as they are."""
+
+    keeps_positions = True
+    expressions = False
+
+    def schemas(self, op: OperatorOf[S], inputs: Schemas) -> list[pa.Schema]:
+        return [inputs[0]]
+
+    def frames(self, op: OperatorOf[S], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
+        return [rows]
+
+    def tables(self, op: OperatorOf[S], rows: pa.Table) -> list[pa.Table]:
+        return [rows]
 
 
 @register
@@ -204,21 +221,13 @@ class RenameKind(StatelessKind[RenameSpec]):
 
 
 @register
-class EventTimeKind(StatelessKind[EventTimeSpec]):
+class EventTimeKind(PassingKind[EventTimeSpec]):
     """Rows pass as they are: what is said about them is for the compiler."""
 
     spec = EventTimeSpec
-    keeps_positions = True
-    expressions = False
 
     def schemas(self, op: OperatorOf[EventTimeSpec], inputs: Schemas) -> list[pa.Schema]:
         return [event_time_schema(inputs[0], op.spec)]
-
-    def frames(self, op: OperatorOf[EventTimeSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [rows]
-
-    def tables(self, op: OperatorOf[EventTimeSpec], rows: pa.Table) -> list[pa.Table]:
-        return [rows]
 
     def what(self, op: OperatorOf[EventTimeSpec]) -> str:
         delays = [f"{us / 1e6:g} s{f' of {name}' if name else ''}" for name, us in op.spec.delays_us]
@@ -281,62 +290,51 @@ class MapArrowKind(StatelessKind[MapArrowSpec]):
         return [op.spec.schema, *[ERRORS] * op.spec.letters]
 
     def frames(self, op: OperatorOf[MapArrowSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [spark.mapped(spark.bare(rows), partial(_named, op.name, op.spec.fn), op.spec.schema)]
+        return [spark.mapped(spark.bare(rows), partial(_mapped, op.name, op.spec), op.spec.schema)]
 
     def tables(self, op: OperatorOf[MapArrowSpec], rows: pa.Table) -> list[pa.Table]:
         bare = rows.drop_columns([name for name in POSITION_COLUMNS if name in rows.column_names])
-        return [_named(op.name, op.spec.fn, bare).select(op.spec.schema.names).cast(op.spec.schema)]
+        return [_mapped(op.name, op.spec, bare)]
 
     def what(self, op: OperatorOf[MapArrowSpec]) -> str:
         return shown(op.spec.fn)
 
 
-def _named(operator: str, fn: Callable[[pa.Table], pa.Table], rows: pa.Table) -> pa.Table:
-    """The user's function; its errors tell in which operator they happened."""
+def _mapped(operator: str, spec: MapArrowSpec, rows: pa.Table) -> pa.Table:
+    """What the user's function makes, with the columns of the schema; its errors tell in which operator they happened."""
     with naming(f"operator {operator!r}"):
-        return fn(rows)
+        made = spec.fn(rows)
+    if isinstance(made, pa.RecordBatch):
+        made = pa.Table.from_batches([made])
+    if not isinstance(made, pa.Table):
+        raise TopologyError(
+            f"operator {operator!r} gave a {type(made).__name__}, not a table.",
+            cure="Return a pyarrow Table.",
+        )
+    wanted = spec.schema.names
+    has_all = set(wanted) <= set(made.column_names)
+    form = OutputForm(operator, spec.schema, cure="Let the function return all columns of its schema.")
+    return form.table(made.select(wanted) if has_all else made)
 
 
 @register
-class UnionKind(StatelessKind[UnionSpec]):
+class UnionKind(PassingKind[UnionSpec]):
     """Streams met at its port already."""
 
     spec = UnionSpec
-    keeps_positions = True
-    expressions = False
 
     def leaves_time(self, op: OperatorOf[UnionSpec], given: Timing) -> bool:
         return True
 
-    def schemas(self, op: OperatorOf[UnionSpec], inputs: Schemas) -> list[pa.Schema]:
-        return [inputs[0]]
-
-    def frames(self, op: OperatorOf[UnionSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [rows]
-
-    def tables(self, op: OperatorOf[UnionSpec], rows: pa.Table) -> list[pa.Table]:
-        return [rows]
-
 
 @register
-class ReplayableKind(StatelessKind[ReplayableSpec]):
+class ReplayableKind(PassingKind[ReplayableSpec]):
     """Rows pass; who keeps them is the element, at the border of its region (`runtime/element/borders.py`)."""
 
     spec = ReplayableSpec
-    keeps_positions = True
-    expressions = False
 
     def leaves_time(self, op: OperatorOf[ReplayableSpec], given: Timing) -> bool:
         return True
 
-    def schemas(self, op: OperatorOf[ReplayableSpec], inputs: Schemas) -> list[pa.Schema]:
-        return [inputs[0]]
-
     def what(self, op: OperatorOf[ReplayableSpec]) -> str:
         return "keeps rows until an epoch has them"
-
-    def frames(self, op: OperatorOf[ReplayableSpec], rows: Any, stamped: bool, spark: Frames) -> list[Any]:
-        return [rows]
-
-    def tables(self, op: OperatorOf[ReplayableSpec], rows: pa.Table) -> list[pa.Table]:
-        return [rows]

@@ -62,7 +62,6 @@ class ElementMetrics:
     lost_rows: int = 0
     """Rows a best-effort element handed out and cannot prove processed."""
     last_step_s: float = 0.0
-    busy_s: float = 0.0
     waiting: str = "starting"
     sink_rows: dict[str, int] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -81,7 +80,6 @@ class ElementMetrics:
             self.rows += rows
             self.bytes += size
             self.last_step_s = seconds
-            self.busy_s += seconds
             self.recent.add(now - seconds, now, rows)
 
     def sources_gave(self, begun: float, ended: float, given: Mapping[str, int]) -> None:

@@ -1,16 +1,19 @@
 """What is remembered of files that were read: how far, when they were modified, what they began and ended with.
 
 It is kept in columns, a few bytes per file: a position holds these facts for every file ever read. Of the time of
-modification 16 bits are enough to see that it is another one; the check is there for files that may grow.
+modification 16 bits are enough to see that it is another one; the check recognises a file under another name, and one that
+grew.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import os
 import zlib
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +21,21 @@ from holdfast.errors import StateError
 
 _LOOK_BYTES = 1024
 _COLUMNS = (("size", 8), ("time", 2), ("check", 4))
+
+
+def pack(values: list[Any]) -> str:
+    """A list of plain data as compressed text."""
+    return base64.b85encode(zlib.compress(json.dumps(values).encode(), 6)).decode("ascii")
+
+
+def unpack(text: str) -> list[Any]:
+    """What `pack` packed. Raises StateError if it is something else."""
+    try:
+        return list(json.loads(zlib.decompress(base64.b85decode(text))))
+    except (ValueError, zlib.error) as error:
+        raise StateError(
+            "a file source's snapshot cannot be read.", cure="Restore an earlier epoch."
+        ) from error
 
 
 class Fact(NamedTuple):
@@ -81,15 +99,15 @@ def what_changed(fact: Fact, stat: os.stat_result) -> str:
     return f"it {how} from {fact.size} to {stat.st_size} bytes, modified at {when}"
 
 
-# --- files that grow ---
-
-
-def fingerprint(path: str, end: int) -> int:
+def fingerprint(path: str, end: int, opener: Callable[..., Any] = open) -> int:
     """A checksum of the first and the last bytes before `end`, never 0."""
-    with open(path, "rb") as file:
+    with opener(path, "rb") as file:
         head = file.read(min(_LOOK_BYTES, end))
         file.seek(max(0, end - _LOOK_BYTES))
         return zlib.crc32(file.read(min(_LOOK_BYTES, end)), zlib.crc32(head)) or 1
+
+
+# --- files that grow ---
 
 
 def complete_end(path: str, begin: int, size: int) -> int:

@@ -3,7 +3,8 @@ goes into an epoch.
 
 Invariants: an ordinal, once given, always means the same stretch of the same file; a file is known by size and
 modification time from the moment it is listed until it is fully read; names of fully read files are never forgotten, so
-none is read twice; what changes after it was read is noticed (`look`). Only a file that may grow has several ordinals:
+none is read twice; a file that was renamed keeps its ordinals (`file_renames`); what changes after it was read is noticed
+(`look`). Only a file that may grow has several ordinals:
 one for each stretch of whole lines.
 
 In an epoch's record, names of fully read files are packed in blocks of `BLOCK_FILES`, and what is known of them beside:
@@ -13,16 +14,13 @@ listed but not fully read (the *open tail*) are packed with size and time.
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 import os
 import time
-import zlib
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from holdfast.errors import InputError, StateError
+from holdfast.errors import InputError, StateError, StepFailed
 from holdfast.language.connectors import Lag
 from holdfast.sources.file_facts import (
     UNKNOWN,
@@ -31,12 +29,15 @@ from holdfast.sources.file_facts import (
     fingerprint,
     is_same,
     next_line,
+    pack,
     pack_facts,
     time_of,
+    unpack,
     unpack_facts,
     what_changed,
 )
 from holdfast.sources.file_listing import Listing
+from holdfast.sources.file_renames import Homes, new_names, unread_compressed
 from holdfast.sources.lines import BEGINNING, Mark
 
 Changed = Literal["refuse", "warn", "append"]
@@ -53,33 +54,19 @@ _CURE = (
     'Put the file back as it was and new rows into files of their own. If files only grow, say changed="append"; with '
     'changed="warn" the source goes on without what changed.'
 )
+RENAMED = "a file was renamed while it was read."
 logger = logging.getLogger("holdfast.sources")
 
 
 class FileEntry(NamedTuple):
     """A stretch of a file, from `begin` up to `size`, as it was when it was listed. `name` is relative to the root of the
-    listing; `check` is known of files that may grow."""
+    listing; `check` is known of files that may grow, and of others once they are about to be read."""
 
     name: str
     size: int
     mtime_ns: int
     begin: int = 0
     check: int = 0
-
-
-def pack(values: list[Any]) -> str:
-    """A list of plain data as compressed text."""
-    return base64.b85encode(zlib.compress(json.dumps(values).encode(), 6)).decode("ascii")
-
-
-def unpack(text: str) -> list[Any]:
-    """What `pack` packed. Raises StateError if it is something else."""
-    try:
-        return list(json.loads(zlib.decompress(base64.b85decode(text))))
-    except (ValueError, zlib.error) as error:
-        raise StateError(
-            "a file source's snapshot cannot be read.", cure="Restore an earlier epoch."
-        ) from error
 
 
 class FileMemory:
@@ -89,6 +76,7 @@ class FileMemory:
         self._listing = listing
         self._changed = changed
         self._only: set[str] | None = None
+        self._warned: set[str] = set()
         self.forget()
 
     def forget(self) -> None:
@@ -104,6 +92,7 @@ class FileMemory:
             str, tuple[int, int]
         ] = {}  # size and time of files that may grow, when last compared
         self._turn = 0
+        self._homes = Homes(self._listing.path, self._may_grow)
 
     @property
     def count(self) -> int:
@@ -144,9 +133,13 @@ class FileMemory:
 
     # --- what is there now --------------------------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """List the place; new files get the next ordinals, in the order of their names."""
+    def refresh(self, consumed: int = 0) -> None:
+        """List the place; new files get the next ordinals, in the order of their names. Those before `consumed` are fully read."""
+        self._note(consumed)
         found = self._listing.names() if self._only is None else self._only
+        if any(name not in self._last for name in found):
+            self.follow_renamed(found)
+        found = found if self._only is None else self._only
         self._add(sorted(name for name in found if name not in self._last))
 
     def freeze(self) -> None:
@@ -180,47 +173,80 @@ class FileMemory:
                 f"{path}: its last line had no end when it was read, and goes on now, at byte {end}.",
                 cure="Let programs write whole lines before a bounded run, or start a new job with a new store.",
             )
-        if known is None:
-            self._refuse_renamed(path, stat.st_size)
         # A bounded run takes what is there; otherwise a line without an end is one that is still being written.
         size = stat.st_size if self._only is not None else complete_end(path, begin, stat.st_size)
         return (
             FileEntry(name, size, stat.st_mtime_ns, begin, fingerprint(path, size)) if size > begin else None
         )
 
-    def _refuse_renamed(self, path: str, size: int) -> None:
-        """A log that was renamed is not a new one: its lines would come again."""
-        for name, ordinal in self._last.items():
-            fact = self._fact(ordinal)
-            known = fact.check and 0 < fact.size <= size and not os.path.exists(self._listing.path(name))
-            if known and fingerprint(path, fact.size) == fact.check:
-                raise InputError(
-                    f"{path} begins with the {fact.size} bytes that were read as {self._listing.path(name)}, which is "
-                    "gone: was it renamed? Its lines would come twice.",
-                    cure="Let files that are read keep their names, and move old ones out of the directory.",
-                )
-
     def _may_grow(self, name: str) -> bool:
         return self._changed == "append" and not name.endswith(".gz")
+
+    # --- where files are now ------------------------------------------------------------------------------------
+
+    def follow_renamed(self, found: set[str] | None = None) -> bool:
+        """Find files that were read and have another name now: they keep their ordinals. False if there are none. `found`: the
+        names that are there."""
+        found = self._listing.names() if found is None else found
+        homes = self._homes.find(found, self._names, self._last, self._fact)
+        if not homes:
+            return False
+        for old, new in homes.items():
+            before, now = map(self._listing.path, (old, new))
+            self._warn(f"{before} is {now} now; it goes on under this name.")
+        self._names = new_names(self._names, homes)
+        self._entries = [
+            entry._replace(name=self._names[self._first + n]) for n, entry in enumerate(self._entries)
+        ]
+        self._sealed.clear()
+        self._seen.clear()
+        self._last = {name: ordinal for ordinal, name in enumerate(self._names)}
+        for old, new in homes.items():
+            if new.endswith(".gz") and not old.endswith(".gz"):
+                ordinal, path = self._last[new], self._listing.path(new)
+                if ordinal >= len(self._facts):
+                    raise unread_compressed(path, self._listing.path(old), self.entry(ordinal).begin)
+                self._learn(ordinal, os.stat(path))
+        if self._only is not None:
+            self._only |= set(homes.values())  # the old names may be those of new files by now
+        self._add(sorted(name for name in homes.values() if self._may_grow(name)))  # older lines first
+        return True
+
+    def _warn(self, told: str) -> None:
+        """Once: a position is sought several times when a run begins, and again in every reset."""
+        if told not in self._warned:
+            self._warned.add(told)
+            logger.warning("%s", told)
 
     # --- what is no longer as it was ----------------------------------------------------------------------------
 
     def verify(self, first: int, last: int, may_be_gone: bool = False) -> None:
         """Refuse if one of the files first..last is not as it was listed."""
         for ordinal in range(first, last + 1):
-            entry = self.entry(ordinal)
-            path = self._listing.path(entry.name)
             try:
-                stat = os.stat(path)
-            except FileNotFoundError:
+                self._verify(ordinal, may_be_gone)
+            except InputError:
+                if not self.follow_renamed():
+                    raise
                 if may_be_gone:
-                    continue
-                raise InputError(f"{path} vanished before it was fully read.", cure=_REMEDY) from None
-            if stat.st_size == entry.size and stat.st_mtime_ns == entry.mtime_ns:
-                continue
-            if self._may_grow(entry.name):
-                self._verify_beginning(path, Fact(entry.size, check=entry.check), stat)
-                continue
+                    raise StepFailed(RENAMED) from None
+                self._verify(ordinal, may_be_gone)
+
+    def _verify(self, ordinal: int, may_be_gone: bool) -> None:
+        entry = self.entry(ordinal)
+        path = self._listing.path(entry.name)
+        try:
+            stat = os.stat(path)
+        except FileNotFoundError:
+            if may_be_gone:
+                return
+            raise InputError(f"{path} vanished before it was fully read.", cure=_REMEDY) from None
+        if stat.st_size == entry.size and stat.st_mtime_ns == entry.mtime_ns:
+            if not entry.check:
+                self._entries[ordinal - self._first] = entry._replace(check=fingerprint(path, entry.size))
+        elif self._may_grow(entry.name):
+            self._verify_beginning(path, Fact(entry.size, check=entry.check), stat)
+        else:
             was = f"{entry.size} bytes, modified at {entry.mtime_ns} ns"
             now = f"{stat.st_size} bytes, modified at {stat.st_mtime_ns} ns"
             told = f"{path} changed before it was fully read: {was}; now {now}."
@@ -228,13 +254,22 @@ class FileMemory:
                 raise InputError(told, cure=_REMEDY)
             logger.warning("%s It is read as it is now.", told)
             self._entries[ordinal - self._first] = entry._replace(
-                size=stat.st_size, mtime_ns=stat.st_mtime_ns
+                size=stat.st_size, mtime_ns=stat.st_mtime_ns, check=0
             )
 
     def look(self, consumed: int, everything: bool = False) -> None:
         """Compare files that were read, those before ordinal `consumed`, with what is known of them: all, or some in
         turn. What changed is refused, warned of, or, if files may grow, listed as new stretches."""
         self._note(consumed)
+        try:
+            self._compare(consumed, everything)
+        except InputError:
+            if self._changed != "append" or not self.follow_renamed():
+                raise
+            self._compare(consumed, everything)
+            self.refresh(consumed)
+
+    def _compare(self, consumed: int, everything: bool) -> None:
         grown, warnings = [], []
         for ordinal in self._turns(self.count if self._changed == "append" else consumed, everything):
             name = self._names[ordinal]
@@ -256,7 +291,7 @@ class FileMemory:
             else:
                 warnings.append(self._accept_change(ordinal, fact, stat))
         for warning in warnings[:WARNINGS]:
-            logger.warning("%s", warning)
+            self._warn(warning)
         if len(warnings) > WARNINGS:
             logger.warning("%d further files were changed after they were read.", len(warnings) - WARNINGS)
         self._add(sorted(grown))
@@ -295,10 +330,9 @@ class FileMemory:
         return f"{told} What changed is not read."
 
     def _learn(self, ordinal: int, stat: os.stat_result) -> None:
-        check = self._facts[ordinal].check
-        if self._may_grow(self._names[ordinal]):
-            check = fingerprint(self._listing.path(self._names[ordinal]), stat.st_size)
+        check = fingerprint(self._listing.path(self._names[ordinal]), stat.st_size)
         self._facts[ordinal] = Fact(stat.st_size, time_of(stat.st_mtime_ns), check)
+        self._homes.add(ordinal, self._facts[ordinal])
         self._sealed_facts.pop(ordinal // BLOCK_FILES, None)
 
     def _fact(self, ordinal: int) -> Fact:

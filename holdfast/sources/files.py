@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from holdfast.errors import ConfigError, InputError, StateError
+from holdfast.errors import ConfigError, InputError, StateError, StepFailed
 from holdfast.language.connectors import Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
 from holdfast.sources.file_listing import Listing
-from holdfast.sources.file_memory import Changed, FileMemory
+from holdfast.sources.file_memory import RENAMED, Changed, FileMemory
 from holdfast.sources.file_plan import (
     FilePiece,
     FilePlan,
@@ -208,7 +208,7 @@ class Files(Source):
     def _look_around(self) -> None:
         """Nothing is left: find new files, and what happened to those that were read."""
         if not self._bounded:
-            self._memory.refresh()
+            self._memory.refresh(self._place.ordinal)
             self._memory.look(self._place.ordinal)
         elif not (self._grows or self._looked):
             self._memory.look(self._place.ordinal, everything=True)
@@ -330,9 +330,11 @@ class Files(Source):
         return count_lines(piece.detail, self._cutter.rules)
 
     def explain_failure(self, piece: Slice, error: Exception) -> Exception:
-        if isinstance(error, InputError):
-            return error
         try:
+            if self._memory.follow_renamed():
+                return StepFailed(RENAMED)
+            if isinstance(error, InputError):
+                return error
             plan = self._plan(piece)
             found = file_spark.explain(self._session, plan, error)
         except InputError as better:

@@ -34,6 +34,20 @@ class Numbered:
         return {"n": row.n, "count": self.count, "total": self.total}
 
 
+class Broken:
+    """Fails while a file is there."""
+
+    def __init__(self, flag: str) -> None:
+        self._flag = flag
+        self.count = 0
+
+    def process(self, row: Any, port: int) -> Any:
+        if Path(self._flag).exists():
+            raise ValueError("down")
+        self.count += 1
+        return {"n": row.n, "count": self.count}
+
+
 class Passed:
     def process(self, row: Any, port: int) -> Any:
         return {"n": row.n}

@@ -104,20 +104,6 @@ def test_a_reader_outside_of_regions_gets_rows_at_most_once_and_in_order(tmp_pat
     assert len(set(persist_program.kept()) - set(numbers)) <= status.lost_rows["out"]
 
 
-class Broken:
-    """Fails while a file is there."""
-
-    def __init__(self, flag: str) -> None:
-        self._flag = flag
-        self.count = 0
-
-    def process(self, row: Any, port: int) -> Any:
-        if Path(self._flag).exists():
-            raise ValueError("down")
-        self.count += 1
-        return {"n": row.n, "count": self.count}
-
-
 def wide(table: pa.Table) -> pa.Table:
     return table.append_column("text", pa.array([f"{n:06d}" * 200 for n in table.column("n").to_pylist()]))
 
@@ -129,7 +115,7 @@ def test_the_log_is_used_while_the_reader_is_down_and_not_after_it_caught_up(tmp
     data = hf.Beacon(rows=total, rate=1000, rows_per_step=10)
     numbers = made.source(data, name="numbers").map_arrow(renamed, "n long, text string", name="wide")
     behind = numbers.persist("middle", when="outage").consistent("second", period=0.05)
-    behind.apply(lambda: Broken(str(flag)), "n long, count long", name="counted").sink(
+    behind.apply(lambda: persist_program.Broken(str(flag)), "n long, count long", name="counted").sink(
         hf.LogSink(tmp_path / "out"), name="out"
     )
     job = submit_local(made, f"file:{tmp_path}/store")

@@ -221,20 +221,6 @@ def test_time_that_rows_alone_do_not_tell_has_to_be_declared_again() -> None:
 # --- a consumer that is down ---
 
 
-class Broken:
-    """Fails while a file is there."""
-
-    def __init__(self, flag: str) -> None:
-        self._flag = flag
-        self.count = 0
-
-    def process(self, row: Any, port: int) -> Any:
-        if Path(self._flag).exists():
-            raise ValueError("down")
-        self.count += 1
-        return {"n": row.n, "count": self.count}
-
-
 def test_while_a_consumer_is_down_rows_land_in_the_log_and_memory_stays_flat(tmp_path: Path) -> None:
     flag, gate, log = tmp_path / "down", tmp_path / "gate", tmp_path / "store/logs/middle"
     flag.touch()
@@ -250,7 +236,7 @@ def test_while_a_consumer_is_down_rows_land_in_the_log_and_memory_stays_flat(tmp
         source(made, 4000).consistent("first", period=0.1).map_arrow(wide, "n long, text string", name="wide")
     )
     behind = rows.persist("middle", keep="1 day").consistent("second", period=0.05)
-    behind.apply(lambda: Broken(str(flag)), "n long, count long", name="counted").sink(
+    behind.apply(lambda: persist_program.Broken(str(flag)), "n long, count long", name="counted").sink(
         hf.LogSink(tmp_path / "out"), name="out"
     )
     job = submit_local(made, f"file:{tmp_path}/store")
@@ -286,7 +272,7 @@ def test_rows_for_an_element_that_gave_up_wait_in_the_log_for_the_next_run(tmp_p
             renamed, NUMBERS, name="n"
         )
         behind = ticks.persist("middle", keep="1 day")
-        behind.apply(lambda: Broken(str(flag)), "n long, count long", name="counted").sink(
+        behind.apply(lambda: persist_program.Broken(str(flag)), "n long, count long", name="counted").sink(
             hf.LogSink(tmp_path / "out"), name="out"
         )
         job = submit_local(made, f"file:{tmp_path}/store")
@@ -372,7 +358,7 @@ def outlast_a_full_disk(root: Path) -> None:
         made = hf.Topology("t")
         rows = source(made, 1200).map_arrow(padded, "n long, text string", name="padded")
         behind = rows.persist("middle", path=small / "log", keep="1 day").consistent("second", period=0.05)
-        behind.apply(lambda: Broken(str(flag)), "n long, count long", name="counted").sink(
+        behind.apply(lambda: persist_program.Broken(str(flag)), "n long, count long", name="counted").sink(
             hf.LogSink(root / "out"), name="out"
         )
         job = submit_local(made, f"file:{root}/store")

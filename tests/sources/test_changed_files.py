@@ -18,8 +18,7 @@ from holdfast.language.connectors import Stamp
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files, file_memory
-from holdfast.sources.file_facts import Fact, complete_end, pack_facts, unpack_facts
-from holdfast.sources.file_memory import pack
+from holdfast.sources.file_facts import Fact, complete_end, pack, pack_facts, unpack_facts
 from holdfast.testing import run_local
 from holdfast.testing.source_conformance import read_all, rows_of
 

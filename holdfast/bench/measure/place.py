@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,14 +28,9 @@ class Place:
     root: Path
     console: Console
 
-    @contextmanager
-    def directory(self, prefix: str) -> Iterator[Path]:
+    def directory(self, prefix: str) -> AbstractContextManager[Path]:
         """A directory for one stretch."""
-        path = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=self.root))
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+        return scratch(prefix, self.root)
 
     def settle(self) -> None:
         """Before a stretch: what the one before left behind is not paid for by the next, and Python workers are up.

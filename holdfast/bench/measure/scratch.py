@@ -1,4 +1,4 @@
-"""A directory for one benchmark."""
+"""A directory for one benchmark, or for one stretch of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
+def scratch(prefix: str = "holdfast-bench", inside: Path | None = None) -> Iterator[Path]:
     """Gone at the end of the block."""
-    root = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    path = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=inside))
     try:
-        yield root
+        yield path
     finally:
-        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)

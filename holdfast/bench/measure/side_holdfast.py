@@ -80,7 +80,7 @@ def watch_steps(job: Job) -> StepTimes:
     return times
 
 
-def wait_until_visible(job: Job, times: StepTimes) -> float:
+def wait_until_visible(job: Job, *times: StepTimes) -> float:
     """Wait for the end of a job; says when its last row was visible: with the last epoch, or outside of regions with
     the last step."""
     ended = 0.0
@@ -89,7 +89,7 @@ def wait_until_visible(job: Job, times: StepTimes) -> float:
             job.await_termination(timeout=0.0)
         ended = time.monotonic()
     job.await_termination()
-    return ended or times.done[-1][0]
+    return ended or max(one.done[-1][0] for one in times)
 
 
 def latencies_of(steps: Sequence[tuple[float, float]], since: float) -> Iterator[float]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.bench.measure.place import Place
+from holdfast.bench.measure.scratch import scratch
 from holdfast.language.topology import Topology
 from holdfast.runtime.job import Job, job_of
 from holdfast.store.base import Store
@@ -30,14 +29,9 @@ class Grounds:
     submit: Submit
     settle: Callable[[], None]
 
-    @contextmanager
-    def directory(self, prefix: str) -> Iterator[Path]:
+    def directory(self, prefix: str) -> AbstractContextManager[Path]:
         """A directory for one window."""
-        path = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=self.root))
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+        return scratch(prefix, self.root)
 
 
 def spark_grounds(place: Place) -> Grounds:

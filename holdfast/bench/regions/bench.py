@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +19,11 @@ from holdfast.bench.measure.alternate import Stretch, check_equal
 from holdfast.bench.measure.place import Place, bench_place
 from holdfast.bench.measure.ratios import Ratio, ratio_of
 from holdfast.bench.measure.report import figure
-from holdfast.bench.measure.side_holdfast import POLL_S, CountingStore, StepTimes
+from holdfast.bench.measure.side_holdfast import CountingStore, StepTimes, wait_until_visible
 from holdfast.bench.regions.apps import APPS, Reframed, RegionsApp
 from holdfast.bench.regions.chains import LENGTHS, PERIOD_S, WIDTHS, chain
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.runtime.job import Job, job_of
+from holdfast.runtime.job import job_of
 
 PERIODS_S = (2.0, 4.0, 8.0, 32.0, 64.0)
 EPOCHS_AT_LEAST = 2.5
@@ -221,10 +220,9 @@ def _run(topology: Reframed, place: Place, store: CountingStore | None, rows: in
     times = {name: StepTimes(name) for name in job.loops}
     for name, loop in job.loops.items():
         loop.metrics = times[name]
-    ended = _visible(job)
+    ended = wait_until_visible(job, *times.values())
     steps = [step for one in times.values() for step in one.done]
     begun = min(end - seconds for end, seconds in steps)
-    ended = ended or max(end for end, _ in steps)
     return Stretch(
         ended - begun,
         rows,
@@ -232,14 +230,3 @@ def _run(topology: Reframed, place: Place, store: CountingStore | None, rows: in
         epochs=sum(region.metrics.epochs_published for region in job.regions.values()),
         bytes_written=0 if store is None else store.bytes_written,
     )
-
-
-def _visible(job: Job) -> float:
-    """Wait for the end; says when the last row was visible: with the last epoch, 0 outside of regions."""
-    ended = 0.0
-    for region in job.regions.values():
-        while not region.done.wait(POLL_S):
-            job.await_termination(timeout=0.0)
-        ended = time.monotonic()
-    job.await_termination()
-    return ended

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
 from holdfast.language.builder import Verbs
 from holdfast.language.graph import HostedSpec
-from holdfast.language.hosted import Operator, maker
+from holdfast.language.hosted import OnError, Operator, checked_on_error, maker
 from holdfast.language.schema import to_arrow
 
 if TYPE_CHECKING:
@@ -46,8 +46,21 @@ def called_rows(table: pa.Table) -> list[dict[str, Any]]:
     return [CalledRow(row) for row in table.to_pylist()]
 
 
+class CallTimeout(TimeoutError):
+    """A call took longer than the `timeout` of its operator: that is a matter of its row, not of a service that is away."""
+
+
+class Answer(NamedTuple):
+    """What a row became, or why it became nothing."""
+
+    row: dict[str, Any]
+    rows: list[Any]
+    error: Exception | None = None
+
+
 class AsyncMap(Operator):
-    """Hosted in the driver. `fn(row)` is a function, called in threads, or a coroutine function. No state."""
+    """Hosted in the driver. `fn(row)` is a function, called in threads, or a coroutine function. No state. `catches`: a row whose call
+    failed for good is an answer too."""
 
     def __init__(
         self,
@@ -56,6 +69,7 @@ class AsyncMap(Operator):
         timeout_s: float | None,
         retries: int,
         ordered: bool,
+        catches: bool = False,
     ) -> None:
         self._fn = fn
         self._called_as = f"{getattr(fn, '__name__', type(fn).__name__)}()"
@@ -63,12 +77,17 @@ class AsyncMap(Operator):
         self._timeout_s = timeout_s
         self._retries = retries
         self._ordered = ordered
+        self._catches = catches
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: ThreadPoolExecutor | None = None
 
     def process_batch(self, table: pa.Table, port: int) -> Iterable[Any]:
         """All calls for these rows; the first that fails for good ends the others and is raised."""
-        return self._loop_of_its_own().run_until_complete(self._all(called_rows(table)))
+        return [made for answer in self.process_each(table, port) for made in answer.rows]
+
+    def process_each(self, table: pa.Table, port: int) -> list[Answer]:
+        """What each row became, in their order, or as calls ended."""
+        return self._loop_of_its_own().run_until_complete(self._answers(called_rows(table)))
 
     def _loop_of_its_own(self) -> asyncio.AbstractEventLoop:
         """One for the operator's life: clients of services belong to a loop."""
@@ -82,30 +101,30 @@ class AsyncMap(Operator):
         if self._loop is not None and not self._loop.is_running():
             self._loop.close()
 
-    async def _all(self, rows: list[dict[str, Any]]) -> list[Any]:
-        results, finished = await self._results(rows)
-        return [made for result in results for made in result] if self._ordered else finished
-
-    async def _results(self, rows: list[dict[str, Any]]) -> tuple[list[list[Any]], list[Any]]:
-        """(what each row became, the same as calls ended)."""
+    async def _answers(self, rows: list[dict[str, Any]]) -> list[Answer]:
         gate = asyncio.Semaphore(self._concurrency)
-        finished: list[Any] = []
+        finished: list[Answer] = []
 
-        async def one(row: dict[str, Any]) -> list[Any]:
+        async def one(row: dict[str, Any]) -> Answer:
             async with gate:
-                result = as_rows(await self._called(row))
-            finished.extend(result)
-            return result
+                try:
+                    answer = Answer(row, as_rows(await self._called(row)))
+                except Exception as error:
+                    if not self._catches:
+                        raise
+                    answer = Answer(row, [], error)
+            finished.append(answer)
+            return answer
 
         tasks = [asyncio.ensure_future(one(row)) for row in rows]
         try:
-            results = await asyncio.gather(*tasks)
+            answers = await asyncio.gather(*tasks)
         except BaseException:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
-        return results, finished
+        return answers if self._ordered else finished
 
     async def _called(self, row: dict[str, Any]) -> Any:
         """One call, made again after a failure as often as was asked for."""
@@ -114,7 +133,7 @@ class AsyncMap(Operator):
                 return await asyncio.wait_for(self._call(row), self._timeout_s)
             except Exception as error:
                 if isinstance(error, TimeoutError) and not str(error):  # wait_for's has no words
-                    error = TimeoutError(f"a call for {row!r} took longer than {self._timeout_s} s")
+                    error = CallTimeout(f"a call for {row!r} took longer than {self._timeout_s} s")
                 if failures == self._retries:
                     if not getattr(error, "__notes__", None):
                         error.add_note(f"in a call for {row!r}"[:_LONGEST_NOTE])
@@ -129,14 +148,6 @@ class AsyncMap(Operator):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="holdfast-call")
         return asyncio.get_running_loop().run_in_executor(self._pool, self._fn, row)
-
-
-class OrderedAsyncMap(AsyncMap):
-    """Rows leave in the order in which they came: it is known what each became, so that event time goes on."""
-
-    def process_each(self, table: pa.Table, port: int) -> list[list[Any]]:
-        """The rows that each row became."""
-        return self._loop_of_its_own().run_until_complete(self._results(called_rows(table)))[0]
 
 
 def as_rows(result: Any) -> list[Any]:
@@ -162,13 +173,15 @@ class AsyncVerbs(Verbs):
         timeout: Duration | None = None,
         retries: int = 0,
         ordered: bool = True,
+        on_error: OnError = "fail",
         name: str | None = None,
     ) -> Stream:
         """Call a service for each row, `concurrency` calls at a time: `orders.async_map(ask, "id long, risk double")`.
 
         `fn(row)` takes a dict (`row.id` is `row["id"]`) and returns a row (dict or tuple), a list of rows, or None; an `async def` runs in an event
         loop, any other function in threads. A call may take `timeout`; one that fails is made again `retries` times, after
-        0.1 s, 0.2 s, … at most 5 s. What fails then fails the step, as in other Python operators. Rows leave in the order in
+        0.1 s, 0.2 s, … at most 5 s. What fails then fails the step, as in other Python operators; with `on_error="stream"` its row is in
+        `.errors` of the stream, unless the service is away (ConnectionError and the like): then the step is tried again. Rows leave in the order in
         which they came, or with `ordered=False` as calls end. Runs in the driver, without state; the calls of a step end
         within it. After a failure rows are replayed and their calls made again. A thread whose call took too long cannot be
         stopped: give the service's client a timeout of its own."""
@@ -182,8 +195,9 @@ class AsyncVerbs(Verbs):
                     f"{what}={number!r} is no number of calls.", cure=f"Give {least} or more."
                 )
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
-        cls = OrderedAsyncMap if ordered else AsyncMap
-        make, _ = maker(partial(cls, fn, concurrency, timeout_s, retries, ordered))
+        told = checked_on_error(on_error, False, "async_map")
+        make, _ = maker(partial(AsyncMap, fn, concurrency, timeout_s, retries, ordered, told == "stream"))
         why = "" if ordered else "has ordered=False: its rows leave as calls end"
         columns = (to_arrow(schema, "the schema of async_map"),)
-        return self._then(HostedSpec(make, columns, AsyncMap.__name__, untimed=why), name)
+        spec = HostedSpec(make, columns, AsyncMap.__name__, on_error=told, untimed=why)
+        return self._then(spec, name, outputs=len(spec.ports))

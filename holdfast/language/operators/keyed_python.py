@@ -31,8 +31,8 @@ import pyarrow as pa
 
 from holdfast.durations import Duration
 from holdfast.errors import TopologyError
-from holdfast.language.graph import Spec
-from holdfast.language.hosted import ERRORS, Missing, OnError, checked_missing, checked_on_error, copied
+from holdfast.language.graph import PythonSpec
+from holdfast.language.hosted import Missing, OnError, checked_missing, checked_on_error, copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
 from holdfast.language.operators.hosted_python import Schemas, output_columns
@@ -46,7 +46,7 @@ PROCESS = ("process", "process_batch")
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedSpec(Spec, UsesTime):
+class KeyedSpec(PythonSpec, UsesTime):
     """A Python operator with declared state per key, on the executors. `make` builds an instance, in any process. `on`:
     the column with the event time, if there is one; `DECLARED`: if the stream has one. `delay_us`: None if that is the
     declared one."""
@@ -70,16 +70,6 @@ class KeyedSpec(Spec, UsesTime):
     tables: bool = False
     """It has `process_batch`."""
     poison: Poison | None = None
-
-    @property
-    def letters(self) -> bool:
-        """There is a stream of errors."""
-        return self.on_error == "stream" or (self.poison is not None and self.poison.then == "quarantine")
-
-    @property
-    def ports(self) -> tuple[pa.Schema, ...]:
-        """Columns of each output port; errors come last."""
-        return (*self.schemas, ERRORS) if self.letters else self.schemas
 
     def times(self) -> tuple[str, ...]:
         return () if self.on is None else (self.on,)

@@ -22,12 +22,16 @@ class OutputForm:
     """The rows of one output port. A dict, a named tuple, a `Row` and a table are read by their names; a plain tuple or
     list by its order. A name that the schema does not have is always a mistake."""
 
-    def __init__(self, operator: str, schema: pa.Schema, missing: Missing = "refuse") -> None:
+    def __init__(
+        self, operator: str, schema: pa.Schema, missing: Missing = "refuse", cure: str = _NULLS
+    ) -> None:
         self.schema = schema
         self._operator = operator
         self._names = tuple(schema.names)
         self._known = frozenset(self._names)
         self._fills = missing == "null"
+        self._cure = cure
+        """What to do where columns are missing."""
         self._plain = [_PLAIN.get(field.type) for field in schema]
 
     def row(self, item: Any) -> Sequence[Any]:
@@ -102,7 +106,7 @@ class OutputForm:
         if missing and not self._fills:
             raise TopologyError(
                 f"{where} without the column {missing[0]!r} of its schema ({one_line(self.schema)}).",
-                cure=_NULLS,
+                cure=self._cure,
             )
 
     def _misfit(self, what: str, error: Exception) -> OperatorFailed:

@@ -50,6 +50,7 @@ def change_since(manifest: Manifest, fingerprint: Mapping[str, Fingerprint]) -> 
 
 
 def _check_operators(manifest: Manifest, fingerprint: Mapping[str, Fingerprint]) -> None:
+    _refuse_renamed(manifest, fingerprint)
     for name in sorted(set(fingerprint) | set(manifest.fingerprint)):
         now, then = fingerprint.get(name), manifest.fingerprint.get(name)
         if then is None and manifest.may_begin(name):
@@ -62,6 +63,20 @@ def _check_operators(manifest: Manifest, fingerprint: Mapping[str, Fingerprint])
                 f"operator {name!r} does not fit the stored state: {why}.",
                 cure="Undo the change, start with a new store, or fork this one: `holdfast checkpoints fork`.",
             )
+
+
+def _refuse_renamed(manifest: Manifest, fingerprint: Mapping[str, Fingerprint]) -> None:
+    """An operator that is gone, and a new one that could have its state."""
+    then = manifest.fingerprint
+    new = sorted(name for name in fingerprint.keys() - then.keys() if not manifest.may_begin(name))
+    for gone in sorted(then.keys() - fingerprint.keys()):
+        for name in new:
+            if misfit(then[gone], fingerprint[name]) is None:
+                raise MismatchError(
+                    f"operator {name!r} is new and operator {gone!r}, which could be the same, is gone: what is stored of an "
+                    "operator is found by its name.",
+                    cure=f"Name it {gone!r} again, start with a new store, or fork this one: `holdfast checkpoints fork`.",
+                )
 
 
 def _check_numbers(manifest: Manifest, numbers: Mapping[str, int]) -> None:

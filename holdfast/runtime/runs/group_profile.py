@@ -20,7 +20,6 @@ class GroupProfile:
         """What each size would cost from one checkpoint to the next, as known last."""
         self._samples: deque[Sample] = deque(maxlen=KEPT)
         self._steps = 0
-        self._window_before = 0
         self._told = rows
 
     def stepped(self) -> None:

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import HostedSpec
+from holdfast.language.operators.async_calls import Answer, CallTimeout
 from holdfast.language.poison import Poison
-from holdfast.operators.python.dead_letters import Failures, Guard
+from holdfast.operators.python.dead_letters import Failures, Guard, is_outage, letter
 from holdfast.operators.python.hosted_clock import Ahead, Clock
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.operators.python.user_errors import told
@@ -70,9 +72,11 @@ class HostedWork:
         method = "process_batch" if hasattr(self.instance, "process_batch") else "process"
         work: Callable[[pa.Table, int, float | None, Mapping[int, int]], int] = self._rows
         if method == "process_batch":
-            work = self._batches if self.clock is None else self._each
+            work = self._batches if self.clock is None and not self._spec.letters else self._each
         guarded = None
-        if self._guards and not control:  # rows of control ports cause no output, and no errors either
+        if (
+            self._guards and method == "process" and not control
+        ):  # rows of control ports cause no output, and no errors either
             guarded = GuardedRows(self, table, port, deadline, rises)
 
         seconds = 0.0
@@ -179,9 +183,27 @@ class HostedWork:
             for made in self.instance.process_each(table.slice(done, CHUNK_ROWS), port):
                 if done in rises:
                     self._outbox.time_came(rises[done])
-                self._outbox.submit_all(made)
+                self._take_answer(made)
                 done += 1
         return done
+
+    def _take_answer(self, answer: Answer) -> None:
+        """What one row became; or, if the operator has a stream of errors, why it became nothing."""
+        outbox = self._outbox
+        mark = outbox.mark()
+        try:
+            if answer.error is not None:
+                raise answer.error
+            outbox.submit_all(answer.rows)
+            if self._spec.letters:
+                outbox.check(mark)
+        except Exception as error:
+            is_away = is_outage(error) and not isinstance(error, CallTimeout)
+            if not self._spec.letters or is_away or isinstance(error, TopologyError):
+                raise
+            outbox.back_to(mark)
+            outbox.failed.append(letter(self.name, answer.row, error))
+            outbox.failed_at.append(outbox.where)
 
     def time_passes(self, port: int, rows: pa.Table, times: Sequence[pa.Table]) -> Ahead | None:
         """What a batch will do to the clock: rows with their positions, and the times beside them."""

@@ -203,7 +203,7 @@ def test_whole_rows_with_a_column_of_another_type_are_refused(
             "the column of 'n' was not there, now it is v",
         ),
         (lambda s: s.aggregate(["k", "v"], n=hf.count(), name="sums"), "its key was"),
-        (lambda s: s.aggregate("k", n=hf.count(), name="other"), "does not fit the stored state"),
+        (lambda s: s.aggregate("k", n=hf.count(), name="other"), "'other' is new and operator"),
         (
             lambda s: s.aggregate("k", n=hf.count(), window=hf.tumbling(1, on="at", delay=0), name="sums"),
             "it was aggregate, now it is window",

@@ -197,9 +197,9 @@ def together(topology: Topology, place: Place) -> None:
     both.sink(place.sink("a"), name="a_out")
 
 
-def in_a_region(name: str) -> Program:
+def in_a_region(name: str, source: str = "a") -> Program:
     def build(topology: Topology, place: Place) -> None:
-        a = topology.source(place.files("a"), name="a").consistent(name, period=0.05)
+        a = topology.source(place.files("a"), name=source).consistent(name, period=0.05)
         a.sink(place.sink("a"), name="a_out")
         topology.source(place.files("b"), name="b").sink(place.sink("b"), name="b_out")
 
@@ -264,6 +264,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "a source renamed": (named, renamed, ["'a'", "'first'"]),
     "a name given": (unnamed, named, ["'source_1'", "'a'"]),
     "a region renamed": (in_a_region("r"), in_a_region("s"), ["'a'", "'r'", "'s'"]),
+    "a source of a region renamed": (in_a_region("r"), in_a_region("r", "first"), ["'a'", "'first'"]),
     "out of a region": (in_a_region("r"), named, ["'a'", "'r'"]),
     "into a region that has epochs": (in_a_region("r"), both_in_a_region, ["'b'", "'r'"]),
     "names exchanged": (named, names_exchanged, ["'a'"]),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +149,82 @@ def test_what_has_no_meaning_is_refused(options: dict[str, Any], why: str) -> No
     with pytest.raises(TopologyError, match=why) as caught:
         source.async_map(options.pop("fn", lambda row: row), "n long", **options)
     assert caught.value.cure
+
+
+# --- rows whose calls fail for good ---
+
+
+def with_errors(
+    fn: Any, tmp_path: Path, timed: bool = False, **options: Any
+) -> tuple[list[Any], list[dict[str, Any]]]:
+    """(what came, the rows of the stream of errors)."""
+    topology = hf.Topology("calls")
+    for name in ("calls", "errors"):
+        hf.MemorySink.clear(name)
+    rows = [(n, datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=n)) for n in range(40)]
+    source = topology.source(hf.Rows(rows, "n long, at timestamp", rows_per_step=10), name="rows")
+    region = source.event_time("at", delay=0).consistent(period=0.02, max_consecutive_resets=2)
+    schema = "n long, at timestamp" if timed else "n long"
+    made = region.async_map(fn, schema, name="ask", on_error="stream", **options)
+    made.errors.sink(hf.MemorySink("errors"), name="wrong")
+    if timed:
+        made = made.aggregate([], window=hf.tumbling("10 seconds"), n=hf.count(), name="tens")
+    made.sink(hf.MemorySink("calls"), name="out")
+    status = run_local(topology, store=f"file:{tmp_path}/store", close=True)
+    assert status.elements["ask"].counts.get("ask", {}).get("errors", 0) == len(hf.MemorySink.rows("errors"))
+    return [row["n"] for row in hf.MemorySink.rows("calls")], hf.MemorySink.rows("errors")
+
+
+async def odd_one(row: dict[str, Any]) -> Any:
+    if row["n"] == 7:
+        raise ValueError("not this one")
+    if row["n"] == 12:
+        await asyncio.Event().wait()
+    if row["n"] == 23:
+        return {"n": "no number"}
+    return {"n": row["n"]}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_rows_whose_calls_fail_for_good_are_in_a_stream_of_their_own(tmp_path: Path, ordered: bool) -> None:
+    found, errors = with_errors(odd_one, tmp_path, ordered=ordered, timeout="50 ms", retries=1)
+    assert sorted(found) == [n for n in range(40) if n not in (7, 12, 23)]
+    told = {json.loads(error["row"])["n"]: error for error in errors}
+    assert [error["operator"] for error in errors] == ["ask"] * 3
+    assert told[7]["error"] == "ValueError: not this one"
+    assert "in odd_one" in told[7]["traceback"]
+    assert "took longer than 0.05 s" in told[12]["error"]
+    assert "does not fit its schema" in told[23]["error"]
+
+
+def test_event_time_goes_on_past_rows_whose_calls_failed(tmp_path: Path) -> None:
+    def fn(row: dict[str, Any]) -> Any:
+        if row["n"] % 10 == 9:
+            raise ValueError("not this one")
+        return (row["n"], row["at"])
+
+    found, errors = with_errors(fn, tmp_path, timed=True)
+    assert found == [9] * 4
+    assert len(errors) == 4
+
+
+def test_a_service_that_is_away_is_no_matter_of_a_row(tmp_path: Path) -> None:
+    fn, calls = failing(1)
+
+    async def only_n(row: dict[str, Any]) -> Any:
+        return {"n": (await fn(row))["n"]}
+
+    assert with_errors(only_n, tmp_path) == (list(range(40)), [])
+    assert calls[7] == 2, "the step was made again"
+
+
+def test_a_misspelt_column_ends_the_run_although_errors_have_a_stream(tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match=r"operator 'ask' gave a row with a column 'm'"):
+        with_errors(lambda row: {"m": row["n"]}, tmp_path)
+
+
+def test_errors_that_nobody_reads_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match="errors"):
+        result(odd_one, tmp_path, "n long", on_error="stream")
+    with pytest.raises(TopologyError, match="on_error='drop' is not known"):
+        result(odd_one, tmp_path, "n long", on_error="drop")

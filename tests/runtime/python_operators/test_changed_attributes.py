@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +55,6 @@ class WithVariable(Earlier):
 
 class WithVariableAdded(Added):
     words = hf.Map(str, int)
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield request.node.name
-    hf.MemorySink.clear(request.node.name)
 
 
 def run(operator: Any, rows: int, store: str, shelf: str, consistent: bool = True) -> list[str]:

@@ -23,18 +23,10 @@ from holdfast.runtime.region.restore_budget import RestoreBudget
 from holdfast.runtime.runs.variable_chain import VersionedState, limits_of
 from holdfast.state.values import codec
 from holdfast.store.urls import open_store
-from holdfast.testing import arm, compare_sequence, disarm, run_local
+from holdfast.testing import arm, compare_sequence, run_local
 
 REGION = RegionName("r")
 PROGRAM = Path(__file__).with_name("variables_program.py")
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    disarm()
-    yield request.node.name
-    disarm()
-    hf.MemorySink.clear(request.node.name)
 
 
 def manifests(url: str) -> list[Manifest]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,9 @@ from holdfast.ids import Epoch, OperatorName
 from holdfast.runtime.region.restore_budget import RestoreBudget
 from holdfast.runtime.runs.variable_chain import VersionedState, limits_of
 from holdfast.store.urls import open_store
-from holdfast.testing import arm, compare_sequence, disarm, run_local
+from holdfast.testing import arm, compare_sequence, run_local
 
 PROGRAM = Path(__file__).with_name("variables_program.py")
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    disarm()
-    yield request.node.name
-    disarm()
-    hf.MemorySink.clear(request.node.name)
 
 
 def forms(followed_s: float, plain_s: float, epochs: int) -> str:

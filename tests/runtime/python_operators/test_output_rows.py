@@ -169,3 +169,35 @@ def rows_given(*items: Any) -> list[dict[str, Any]]:
 )
 def test_a_list_of_rows_is_several_rows_and_a_tuple_is_one(items: list[Any]) -> None:
     assert rows_given(*items) == [{"n": 1, "t": "a"}, {"n": 2, "t": "b"}]
+
+
+@pytest.mark.parametrize("region", [True, False], ids=["region", "alone"])
+@pytest.mark.parametrize(
+    ("gives", "told"),
+    [
+        (lambda table: table.rename_columns(["usr"]), r"a column 'usr', .*Did you mean 'user'\?"),
+        (lambda table: table.append_column("x", table["user"]).drop_columns(["user"]), r"a column 'x'"),
+        (lambda table: None, "NoneType, not a table"),
+        (lambda table: table.select([]), r"without the column 'user' .*Let the function return all columns"),
+    ],
+    ids=["misspelt", "other", "nothing", "missing"],
+)
+def test_a_table_of_map_arrow_must_have_the_columns_of_its_schema(
+    gives: Any, told: str, region: bool, tmp_path: Path
+) -> None:
+    topology = hf.Topology("t")
+    rows = topology.source(hf.Rows([("a",)], "user string"), name="rows")
+    rows = rows.consistent(name="r") if region else rows
+    rows.map_arrow(gives, "user string", name="made").sink(hf.MemorySink("made"), name="out")
+    with pytest.raises(TopologyError, match=f"operator 'made' gave a .*{told}"):
+        run_local(topology, f"file:{tmp_path}/store")
+
+
+def test_other_columns_of_a_table_of_map_arrow_are_left_out() -> None:
+    hf.MemorySink.clear("made")
+    topology = hf.Topology("t")
+    rows = topology.source(hf.Rows([(1, 2)], "a long, b long"), name="rows")
+    made = rows.map_arrow(lambda table: table.to_batches()[0], "b int")
+    made.sink(hf.MemorySink("made"), name="out")
+    run_local(topology)
+    assert hf.MemorySink.rows("made") == [{"b": 2}]

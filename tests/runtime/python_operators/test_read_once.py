@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,10 @@ from holdfast.failpoints import fired
 from holdfast.ids import RegionName
 from holdfast.store.files.file_store import FileStore
 from holdfast.store.urls import open_store
-from holdfast.testing import arm, compare_sequence, disarm, run_local
+from holdfast.testing import arm, compare_sequence, run_local
 
 REGION = RegionName("r")
 PROGRAM = Path(__file__).with_name("variables_program.py")
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    disarm()
-    yield request.node.name
-    disarm()
-    hf.MemorySink.clear(request.node.name)
 
 
 class Reads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,6 @@ class Pushed(Source):
             for field, values in zip(POSITION_FIELDS, places, strict=True):
                 table = table.append_column(field, pa.array(values, field.type))
         return table
-
-
-@pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Iterator[str]:
-    yield request.node.name
-    MemorySink.clear(request.node.name)
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
