@@ -223,6 +223,70 @@ def test_an_index_that_lies_is_refused_although_its_checksum_is_right(exported: 
     assert not (exported.root / "never").exists()
 
 
+def with_manifest(files: Files, change: Callable[[dict[str, object]], None], twice: bool = False) -> Files:
+    """The first manifest changed, all checksums right; `twice`: it is there under two numbers."""
+    header, _, body = files[1][1].partition(b"\n")
+    told = json.loads(body)
+    change(told)
+    raw = json.dumps(told).encode()
+    forged = b" ".join([*header.split(b" ")[:2], b"crc32=%08x" % checksum(raw)]) + b"\n" + raw
+    count = 2 if twice else 1
+
+    def tell(index: dict[str, object]) -> None:
+        index["manifests"] = [[len(forged), checksum(forged)]] * count
+
+    named = [(f"manifest-{number:04d}", forged) for number in range(count)]
+    return with_index([files[0], *named, *files[2:]], tell)
+
+
+def nothing(told: dict[str, object]) -> None:
+    """As it was."""
+
+
+FORGED: dict[str, tuple[Callable[[dict[str, object]], None], bool]] = {
+    "a region that leads out": (lambda told: told.update(region="../x"), False),
+    "a region with a newline behind it": (lambda told: told.update(region="books\n"), False),
+    "two epochs of one region": (nothing, True),
+    "an epoch that no name can hold": (lambda told: told.update(epoch=10**15, parts={}), False),
+    "the initial epoch": (lambda told: told.update(epoch=0, previous=0, parts={}), False),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+@pytest.mark.parametrize("new", ["file:{}/never", "sqlite:{}/never"])
+def test_a_manifest_that_lies_is_refused_before_a_store_is_begun(
+    exported: Books, what: str, new: str
+) -> None:
+    change, twice = FORGED[what]
+    path = exported.root / "bad.tar"
+    path.write_bytes(packed(with_manifest(members(exported.root / "x.tar"), change, twice)))
+    with pytest.raises(HoldfastError):
+        import_into(path, open_store(new.format(exported.root)))
+    assert not list(exported.root.glob("never*"))
+    assert not list(exported.root.glob(".never*"))
+
+
+def test_a_manifest_that_was_only_packed_anew_is_taken(exported: Books) -> None:
+    """What the test above refuses is not the packing as such."""
+    path = exported.root / "good.tar"
+    path.write_bytes(packed(with_manifest(members(exported.root / "x.tar"), nothing)))
+    assert import_into(path, open_store(str(exported.root / "new"))).pieces > 0
+
+
+@pytest.mark.parametrize("name", ["orders\n", "../x", "", "a" * 300, "a/b", ".x", "a\0"])
+def test_a_schema_under_a_name_that_no_source_has_is_refused_before_a_store_is_begun(
+    exported: Books, name: str
+) -> None:
+    def change(index: dict[str, object]) -> None:
+        index["schemas"] = {name: "AAAA"}
+
+    path = exported.root / "bad.tar"
+    path.write_bytes(packed(with_index(members(exported.root / "x.tar"), change)))
+    with pytest.raises(HoldfastError):
+        import_into(path, open_store(str(exported.root / "never")))
+    assert not (exported.root / "never").exists()
+
+
 def test_a_newer_format_is_refused_as_such(exported: Books) -> None:
     files = with_index(members(exported.root / "x.tar"), lambda index: None, version=2)
     refused(exported, packed(files), MismatchError)

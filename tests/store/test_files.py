@@ -309,7 +309,7 @@ def in_small_mount(script: str, tmp_path: Path, kind: str, size: str) -> str:
     probe = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", str(mount)]
     if os.getuid() != 0 or subprocess.run(probe, capture_output=True, check=False).returncode != 0:
         pytest.skip("needs root and unshare -m to mount a small tmpfs")
-    command = f"mount -t tmpfs -o size={size} tmpfs '{mount}' && exec '{sys.executable}' - '{mount}' '{kind}:{mount}/s'"
+    command = f"mount -t tmpfs -o size={size},mode=700 tmpfs '{mount}' && exec '{sys.executable}' - '{mount}' '{kind}:{mount}/s'"
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", command],
         input=script, text=True, capture_output=True, check=False, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "."},
