@@ -84,6 +84,7 @@ def test_an_existing_store_is_not_imported_into(exported: Books) -> None:
         import_into(exported.root / "x.tar", open_store(exported.store))
 
 
+@pytest.mark.fault("U03")
 def test_an_import_that_broke_off_is_refused_by_a_run_and_finished_by_doing_it_again(exported: Books) -> None:
     place = str(exported.root / "new")
     failpoints.arm("founding.copied=raise")
@@ -109,6 +110,7 @@ def refused(exported: Books, data: bytes, error: type[HoldfastError] = DamagedEr
     assert not (exported.root / "never").exists()
 
 
+@pytest.mark.fault("C01")
 def test_a_flipped_byte_anywhere_is_refused(exported: Books) -> None:
     whole = (exported.root / "x.tar").read_bytes()
     seed = random.randrange(1 << 30)
@@ -175,6 +177,7 @@ def test_an_archive_packed_anew_by_other_tools_is_accepted(exported: Books) -> N
 
 
 @pytest.mark.parametrize("what", HARMFUL)
+@pytest.mark.fault("SR07", "U07")
 def test_nothing_but_the_files_of_an_export_gets_through(exported: Books, what: str) -> None:
     refused(exported, packed(members(exported.root / "x.tar"), HARMFUL[what]))
 
@@ -254,6 +257,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, object]], None], bool]] = {
 
 @pytest.mark.parametrize("what", FORGED)
 @pytest.mark.parametrize("new", ["file:{}/never", "sqlite:{}/never"])
+@pytest.mark.fault("U07", "O06")
 def test_a_manifest_that_lies_is_refused_before_a_store_is_begun(
     exported: Books, what: str, new: str
 ) -> None:
@@ -274,6 +278,7 @@ def test_a_manifest_that_was_only_packed_anew_is_taken(exported: Books) -> None:
 
 
 @pytest.mark.parametrize("name", ["orders\n", "../x", "", "a" * 300, "a/b", ".x", "a\0"])
+@pytest.mark.fault("U07", "SR07")
 def test_a_schema_under_a_name_that_no_source_has_is_refused_before_a_store_is_begun(
     exported: Books, name: str
 ) -> None:
@@ -287,6 +292,7 @@ def test_a_schema_under_a_name_that_no_source_has_is_refused_before_a_store_is_b
     assert not (exported.root / "never").exists()
 
 
+@pytest.mark.fault("U02")
 def test_a_newer_format_is_refused_as_such(exported: Books) -> None:
     files = with_index(members(exported.root / "x.tar"), lambda index: None, version=2)
     refused(exported, packed(files), MismatchError)

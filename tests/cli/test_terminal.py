@@ -34,6 +34,7 @@ def told(summary: Any, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.fault("SR19")
 def test_nothing_of_a_status_is_markup_or_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     shown = told(summary(), capsys)
     assert not terminal._COMMANDS.search(shown)
@@ -55,6 +56,7 @@ def test_a_summary_that_nobody_wrote_is_told_as_one(changes: Any, capsys: pytest
     assert "summary cannot be read" in told(summary(**changes), capsys)
 
 
+@pytest.mark.fault("SR19")
 def test_the_command_shows_a_store_whose_events_are_hostile(
     tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +69,7 @@ def test_the_command_shows_a_store_whose_events_are_hostile(
     assert not terminal._COMMANDS.search(capsys.readouterr().out)
 
 
+@pytest.mark.fault("SR19")
 def test_errors_and_logs_are_plain_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["status", f"nope{EVIL}:x"]) in (3, 6)
     with logs.to_stderr("info", as_json=False, live=False):

@@ -286,6 +286,7 @@ PLAIN = [("w", 1, 2, NO_EPOCH), ("w", 2, 1, NO_EPOCH), ("w", 3, 1, NO_EPOCH)]
 EPOCHS = [("w", 1, 1, 1), ("w", 0, -1, 1), ("w", 2, 1, 2), ("w", 0, -2, 1), ("w", 3, 1, 2), ("w", 0, -1, 2)]
 
 
+@pytest.mark.fault("N03")
 def test_every_interleaving_of_a_writer_a_reader_and_a_fault() -> None:
     assert every_interleaving(world(list(PLAIN))) > 300
 

@@ -16,6 +16,7 @@ from holdfast.runtime import live_directory
 from holdfast.runtime.live_directory import BEING_MADE, LOCK, OLD_S, PREFIX, LiveDirectoryLock, sweep
 
 
+@pytest.mark.fault("SR11", "SR18")
 def test_it_is_private_and_goes_with_its_run(tmp_path: Path) -> None:
     lock = LiveDirectoryLock(str(tmp_path))
     assert stat.S_IMODE(lock.path.stat().st_mode) == 0o700
@@ -24,6 +25,7 @@ def test_it_is_private_and_goes_with_its_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault("S15", "SR18")
 def test_a_sweep_leaves_a_starting_run_alone_at_each_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +70,7 @@ def test_what_killed_processes_leave_is_swept(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [young]
 
 
+@pytest.mark.fault("SR07")
 def test_a_link_in_the_place_of_one_leads_nowhere(tmp_path: Path) -> None:
     (victim := tmp_path / "victim").mkdir()
     (victim / LOCK).touch()

@@ -40,6 +40,7 @@ def collected(store: Store, refused: int) -> None:
     store.close()
 
 
+@pytest.mark.fault("U07", "SR04", "SR14")
 def test_each_wrong_type_is_refused_alone_by_files(tmp_path: Path) -> None:
     store = owned(str(tmp_path / "store"))
     job = store.read_identity().job_id
@@ -50,6 +51,7 @@ def test_each_wrong_type_is_refused_alone_by_files(tmp_path: Path) -> None:
     collected(store, len(WRONG) + 3)
 
 
+@pytest.mark.fault("U07", "SR04")
 def test_each_wrong_type_is_refused_alone_by_sqlite(tmp_path: Path) -> None:
     store = owned(f"sqlite:{tmp_path}/db")
     values: list[Any] = [json.dumps(body).encode() for body in WRONG]
@@ -66,6 +68,7 @@ def test_each_wrong_type_is_refused_alone_by_sqlite(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 100_000  # kB
 
 
+@pytest.mark.fault("U07", "SR04", "SR14")
 def test_a_letter_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     store = owned(str(tmp_path / "store"))
     here = tmp_path / "store" / "mail"
@@ -82,6 +85,7 @@ def test_a_letter_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 100_000
 
 
+@pytest.mark.fault("SR04", "SR14")
 def test_a_large_object_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = owned(f"objects+file:{tmp_path}/bucket")
     mail = tmp_path / "bucket" / "mail"

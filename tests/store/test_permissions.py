@@ -23,6 +23,7 @@ def opened(url: str) -> None:
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
 @pytest.mark.parametrize("inside", ["", "epochs", "mail"])
+@pytest.mark.fault("SR13", "SR17")
 def test_a_directory_that_others_may_write_is_refused(tmp_path: Path, mode: int, inside: str) -> None:
     opened(str(tmp_path / "store"))
     (tmp_path / "store" / inside).chmod(mode)
@@ -44,6 +45,7 @@ def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
         opened(str(tmp_path / "store"))
 
 
+@pytest.mark.fault("SR05")
 def test_an_sqlite_file_or_its_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
     opened(f"sqlite:{tmp_path}/own/db")
     for path, mode in ((tmp_path / "own" / "db", 0o666), (tmp_path / "own", 0o777)):
@@ -55,6 +57,7 @@ def test_an_sqlite_file_or_its_directory_that_others_may_write_is_refused(tmp_pa
     opened(f"sqlite:{tmp_path}/own/db")
 
 
+@pytest.mark.fault("SR20")
 def test_it_is_taken_as_it_is_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(str(tmp_path / "store"))
     (tmp_path / "store").chmod(0o777)
@@ -66,6 +69,7 @@ def test_it_is_taken_as_it_is_when_asked_for(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("umask", [0, 0o077])
+@pytest.mark.fault("SR13")
 def test_what_a_store_makes_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     (tmp_path / "given").mkdir(mode=0o777)
     (tmp_path / "given").chmod(0o777)

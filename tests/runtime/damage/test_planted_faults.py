@@ -40,6 +40,7 @@ def turns_red(place: Place, defect: str | None, fault: str) -> str:
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.fault("O01")
 def test_a_planted_defect_turns_the_campaign_red(
     place: Place, defect: str, tell: Callable[..., None]
 ) -> None:

@@ -35,6 +35,7 @@ def let_go() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("mode", ["async", "drain", "token"])
+@pytest.mark.fault("P05", "R01", "O07")
 def test_the_reason_names_operator_and_connection_and_the_run_ends_at_once(
     mode: Any, shelf: str, let_go: None
 ) -> None:
