@@ -67,6 +67,15 @@ chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/c
 	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on) \
 		--tables build/chaos-tables.txt tests $(PYTEST_ARGS)
 
+mutants: setup ## plant every defect and see a test turn red, with a table of it in build/mutants.txt
+	@$(PYTHON) tests/mutants/run.py
+	@$(WITH_JAVA) $(PYTHON) -m pytest -q -m planted --tables build/mutants.txt tests $(PYTEST_ARGS)
+	@cat build/mutants.txt
+
+MINUTES ?= 10
+fuzz: setup ## fuzz every decoder, MINUTES=10 each; findings are in build/fuzz
+	@$(PYTHON) tests/fuzz/run.py --minutes $(MINUTES)
+
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless
 

@@ -65,6 +65,7 @@ DEFECTS = [
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+@pytest.mark.planted
 def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> None:
     options = {"link_class" if issubclass(defect, Preserved) else "journal_class": defect}
     failure = first_failure(lambda seed: IndependentSimulator(seed, **options).run(), 400)

@@ -160,6 +160,7 @@ def test_no_schedule_loses_a_piece_that_is_needed_or_keeps_one_that_is_not(exten
     assert broken_off > len(seeds)
 
 
+@pytest.mark.planted
 def test_the_model_notices_a_collector_that_deletes_pieces_first(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """A planted defect: pieces before manifests. Some schedule must die in between."""
 

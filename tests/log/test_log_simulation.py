@@ -334,6 +334,7 @@ def test_thousands_of_random_worlds(block: int) -> None:
             raise AssertionError(f"seed {seed}: {story}") from error
 
 
+@pytest.mark.planted
 def test_a_reader_that_skips_rows_is_caught() -> None:
     here = world(list(PLAIN), faults=0)
     while moves := [move for move in here.moves() if not move.startswith(("look", "read"))]:
@@ -343,6 +344,7 @@ def test_a_reader_that_skips_rows_is_caught() -> None:
         here.finish()
 
 
+@pytest.mark.planted
 def test_a_writer_that_forgets_its_sequences_is_caught() -> None:
     here = world(list(PLAIN), faults=1, window=3)
     for what in ("submit", "submit", "take", "write", "crash 2"):

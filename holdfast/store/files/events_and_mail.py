@@ -131,8 +131,11 @@ def decode(line: bytes) -> Event | None:
     crc, _, text = line.partition(b" ")
     if crc != b"%08x" % checksum(text):
         return None
-    number, wall, kind, data = json.loads(text)
-    return Event(number, wall, kind, data)
+    try:
+        number, wall, kind, data = json.loads(text)
+        return Event(int(number), float(wall), str(kind), dict(data))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 def _read_file(path: Path) -> list[Event]:

@@ -93,7 +93,8 @@ class DatabaseStore(Store):
     def _owner_record(self) -> dict[str, Any]:
         """Its token is 0 before the first owner."""
         value = self._db.value("owner", 1)
-        return {"token": 0} if value is None else dict(_decoded(value))
+        with sealed_file.understood(self.place):
+            return {"token": 0} if value is None else dict(_decoded(value))
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -235,7 +236,8 @@ class DatabaseStore(Store):
             for number, value, crc in rows
             if isinstance(value, bytes) and named_crc("events", value=value) == crc
         ]
-        return [Event(number, *json.loads(value)) for number, value in good]
+        with sealed_file.understood(self.place):
+            return [Event(number, *json.loads(value)) for number, value in good]
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:
         value = encode_mail(command, data)

@@ -79,6 +79,7 @@ def sync_nothing() -> None:
 @pytest.mark.usefixtures("images")
 @pytest.mark.parametrize("defect", [sync_no_file, sync_no_directory, sync_nothing])
 @pytest.mark.fault("PD01", "PD02", "S03")
+@pytest.mark.planted
 def test_without_syncing_a_power_cut_is_noticed(
     place: Place, defect: Callable[[], None], tell: Callable[..., None]
 ) -> None:
