@@ -176,13 +176,14 @@ def bench(
 
 
 def _post(store: str, command: str) -> None:
+    from holdfast.store.locks import signed
     from holdfast.store.urls import open_store
 
     place = open_store(store)
     owner = place.owner()
     if owner is None or not owner.get("alive"):
         raise ConfigError(f"no run is alive on {place.url}.", cure="Run again: it goes on from there.")
-    place.post(command, {})
+    place.post(command, {"by": signed()})
     say(f"{command}: asked run {owner.get('token')} (pid {owner.get('pid')}) on {place.url}")
 
 

@@ -12,6 +12,7 @@ import typer
 
 from holdfast.cli.options import Json, OnlyRegion, StoreUrl, print_json
 from holdfast.cli.terminal import say
+from holdfast.store import locks
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.savepoints import Savepoint
@@ -115,7 +116,7 @@ def _regions_of_run(place: Store, region: str | None) -> list[RegionName]:
 
 def _post(place: Store, command: str, name: str, region: str | None) -> str:
     id = secrets.token_hex(8)
-    place.post(command, {"name": name, "region": region, "id": id})
+    place.post(command, {"name": name, "region": region, "id": id, "by": locks.signed()})
     return id
 
 

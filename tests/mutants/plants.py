@@ -132,12 +132,6 @@ def collect_savepoints() -> None:
     retention.choose = lambda walls, kept, named=(), now=0.0: real(walls, kept, (), now)
 
 
-def go_back_in_silence() -> None:
-    from holdfast.runtime.region import fallback
-
-    fallback.proves_withheld = lambda newest, workers, store: newest is not None
-
-
 def hash_keys_as_python_does() -> None:
     import numpy as np
 
@@ -246,7 +240,6 @@ PLANTS: tuple[Plant, ...] = (
     Plant("clean-up believes its memory", collect_by_memory, ("checkpoint/test_retention_model.py", "checkpoint/test_retention.py")),
     Plant("clean-up takes what is being uploaded", collect_uploads_under_way, ("checkpoint/test_retention.py",)),
     Plant("clean-up takes savepoints", collect_savepoints, ("checkpoint/test_retention.py",)),
-    Plant("an older epoch is taken in silence", go_back_in_silence, ("runtime/regions/test_fallback.py",)),
     Plant("keys by Python's hash", hash_keys_as_python_does, ("state/test_hashing.py",)),
     Plant("a log is let go before the epoch is there", let_go_before_an_epoch_does, ("log/test_persist.py",)),
     Plant("parts of other epochs are taken", take_parts_of_other_epochs, ("checkpoint/test_forged_manifests.py",)),
