@@ -22,10 +22,10 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
 WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
 	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
 
-.PHONY: help setup demo test again check format chaos bench clean
+.PHONY: help setup demo test again check catalogue format chaos mutants fuzz bench clean
 
 help: ## list these targets
-	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make .venv, install the locked requirements, find Java
 	@scripts/setup.sh
@@ -54,6 +54,10 @@ check: setup ## check formatting, lint and types
 	@$(PYTHON) -m ruff format --check $(CODE)
 	@$(PYTHON) -m ruff check $(CODE)
 	@$(PYTHON) -m mypy --strict
+	@$(PYTHON) tests/catalogue/page.py --check
+
+catalogue: setup ## write docs/reliability-catalogue.md from the markers in the tests
+	@$(PYTHON) tests/catalogue/page.py
 
 format: setup ## format the code and repair what lint can repair
 	@$(PYTHON) -m ruff format $(CODE)
@@ -62,6 +66,15 @@ format: setup ## format the code and repair what lint can repair
 chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/chaos.md
 	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on) \
 		--tables build/chaos-tables.txt tests $(PYTEST_ARGS)
+
+mutants: setup ## plant every defect and see a test turn red, with a table of it in build/mutants.txt
+	@$(PYTHON) tests/mutants/run.py
+	@$(WITH_JAVA) $(PYTHON) -m pytest -q -m planted --tables build/mutants.txt tests $(PYTEST_ARGS)
+	@cat build/mutants.txt
+
+MINUTES ?= 10
+fuzz: setup ## fuzz every decoder, MINUTES=10 each; findings are in build/fuzz
+	@$(PYTHON) tests/fuzz/run.py --minutes $(MINUTES)
 
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HUNG_S = 60.0
-PRELOADED = ["campaign", "holdfast.testing.sink_conformance", "pyarrow.parquet", "pandas"]
+PRELOADED = ["mutants.planting", "campaign", "holdfast.testing.sink_conformance", "pyarrow.parquet", "pandas"]
 """What children find imported; the first one only if tests of the runtime are in this run."""
 
 _context: Any = None

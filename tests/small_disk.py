@@ -19,7 +19,7 @@ def enter_namespace() -> None:
 
 def mount_small(path: Path, size: str = SIZE) -> None:
     path.mkdir(parents=True, exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(path)]
     subprocess.run(command, check=True, capture_output=True)
 
 

@@ -22,6 +22,7 @@ def target(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.fault("S06")
 def test_the_file_is_synced_before_its_name_and_its_name_before_success(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_failure_after_the_rename_is_its_own_error(
     assert target.read_bytes() == b"new"
 
 
+@pytest.mark.fault("S04")
 def test_a_rename_that_failed_but_happened_counts(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.rename
 
@@ -98,6 +100,7 @@ def test_a_rename_that_failed_but_happened_counts(target: Path, monkeypatch: pyt
     assert target.read_bytes() == b"new"
 
 
+@pytest.mark.fault("S04")
 def test_a_rename_that_succeeded_without_effect_is_found_out(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +111,7 @@ def test_a_rename_that_succeeded_without_effect_is_found_out(
     assert os.listdir(target.parent) == ["target"]
 
 
+@pytest.mark.fault("S07")
 def test_short_writes_are_continued(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:3]))
@@ -141,6 +145,7 @@ def test_any_exception_before_the_rename_removes_the_temporary_file(target: Path
     assert os.listdir(target.parent) == ["target"]
 
 
+@pytest.mark.fault("SR13")
 def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o777)
     try:
@@ -152,6 +157,7 @@ def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "a" / "b" / "file").stat().st_mode) == 0o600
 
 
+@pytest.mark.fault("SR07", "SR18")
 def test_a_link_in_the_temporary_place_is_not_followed(target: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").write_bytes(b"precious")
     (tmp_path / "trap").symlink_to(tmp_path / "precious")
@@ -185,6 +191,7 @@ def test_its_errors_cross_process_borders() -> None:
 
 
 @pytest.mark.parametrize("links", [True, False])
+@pytest.mark.fault("S05")
 def test_a_file_gets_a_new_name_and_never_one_that_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
 ) -> None:

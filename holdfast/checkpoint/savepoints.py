@@ -61,7 +61,7 @@ def read(store: Store, region: RegionName) -> dict[str, Savepoint]:
             Savepoint(region, str(name), Epoch(int(point["epoch"])), float(point["wall"]))
             for name, point in found["savepoints"].items()
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedError(
             f"the record {record_name('savepoints', region)!r} in {store.url} does not hold savepoints.",
             cure="Nothing was changed. Restore the record from a backup.",

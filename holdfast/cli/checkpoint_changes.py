@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.options import Json, OnlyRegion, Region, StoreUrl, print_json
+from holdfast.cli.terminal import say
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.change.founding import Founded
@@ -58,7 +59,7 @@ def prune(
     verb = "would go" if dry_run else "went"
     for name, collected in done.items():
         epochs = ", ".join(map(str, collected.epochs)) or "none"
-        print(f"region {name}: epochs that {verb}: {epochs}; stored pieces: {collected.pieces}")
+        say(f"region {name}: epochs that {verb}: {epochs}; stored pieces: {collected.pieces}")
 
 
 @changes.command()
@@ -96,7 +97,7 @@ def export(
     if as_json:
         print_json(asdict(done))
         return
-    print(f"{done.file}: {_epochs(done.epochs)}, {done.pieces} stored pieces, {done.bytes:,} bytes")
+    say(f"{done.file}: {_epochs(done.epochs)}, {done.pieces} stored pieces, {done.bytes:,} bytes")
 
 
 @changes.command("import")
@@ -138,7 +139,7 @@ def reset_operator(
         print_json(asdict(done))
         return
     if done.region is None:
-        print(f"{done.operator} begins with its initial state; checkpoint {done.before} is forgotten")
+        say(f"{done.operator} begins with its initial state; checkpoint {done.before} is forgotten")
         return
     print(
         f"region {done.region}: epoch {done.epoch} is epoch {done.before} with {done.operator} in its initial state"
@@ -173,7 +174,7 @@ def _tell_founded(url: str, made: Founded, drop: list[str] | None, as_json: bool
     if as_json:
         print_json({"store": url, **asdict(made), "dropped": sorted(drop or ())})
         return
-    print(f"{url}: begins with {_epochs(made.epochs)}; {made.pieces} stored pieces, {made.bytes:,} bytes")
+    say(f"{url}: begins with {_epochs(made.epochs)}; {made.pieces} stored pieces, {made.bytes:,} bytes")
     print("Its output needs places of its own: what the earlier job shows stays that job's.")
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Column, Table
 
 from holdfast.checkpoint.look.epoch_difference import OperatorDiff
@@ -16,17 +15,12 @@ from holdfast.checkpoint.look.epochs import EpochSummary
 from holdfast.checkpoint.look.file_printer import Printed
 from holdfast.checkpoint.look.verify import Verified
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.cli.terminal import wide_console
 from holdfast.operators.fingerprint import Fingerprint
 from holdfast.operators.stored.variables_view import as_text
 
 _LONGEST = 120
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def _console() -> Console:
-    """Wide where nobody looks at a terminal: names of files must not be cut."""
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=220)
 
 
 def _table(title: str | None, *columns: str, fold: str) -> Table:
@@ -36,7 +30,7 @@ def _table(title: str | None, *columns: str, fold: str) -> Table:
 
 
 def show_list(url: str, found: Sequence[EpochSummary]) -> None:
-    console = _console()
+    console = wide_console()
     if not found:
         console.print(f"{url} has no published epoch yet.", soft_wrap=True)
         return
@@ -67,7 +61,7 @@ def _forms(forms: Mapping[str, str]) -> str:
 
 def show_epoch(found: Mapping[str, Any], in_detail: bool = False) -> None:
     """An epoch as `describe_epoch` gives it; `in_detail`: segment by segment."""
-    console = _console()
+    console = wide_console()
     title = f"epoch {found['epoch']} of region {found['region']}"
     head = _table(title, "what", "value", fold="value")
     for name in ("topology", "job", "region", "epoch", "savepoint", "previous", "attempt", "token", "origin"):
@@ -140,7 +134,7 @@ def _kept(kept: Sequence[Mapping[str, Any]], title: str) -> Table:
 
 
 def show_rows(found: Mapping[str, pa.Table]) -> None:
-    console = _console()
+    console = wide_console()
     for name, table in found.items():
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         console.print(_rows(table.column_names, rows, name))
@@ -155,7 +149,7 @@ def _rows(columns: Sequence[str], rows: Any, title: str) -> Table:
 
 
 def show_printed(found: Printed) -> None:
-    console = _console()
+    console = wide_console()
     console.print(f"{found.file}: {found.format}", soft_wrap=True)
     if found.facts:
         facts = _table(None, "what", "value", fold="value")
@@ -167,7 +161,7 @@ def show_printed(found: Printed) -> None:
 
 
 def show_verified(url: str, found: Verified) -> None:
-    console = _console()
+    console = wide_console()
     for name in found.gone:
         console.print(f"epoch {name} was deleted by its owner meanwhile", soft_wrap=True)
     for problem in found.problems:
@@ -182,7 +176,7 @@ def show_verified(url: str, found: Verified) -> None:
 
 
 def show_diff(before: Manifest, after: Manifest, found: Sequence[OperatorDiff]) -> None:
-    console = _console()
+    console = wide_console()
     title = f"region {after.region}: from epoch {before.epoch} to {after.epoch}"
     state = "position or small state"
     table = _table(

@@ -14,6 +14,7 @@ import typer
 
 from holdfast.cli.checkpoint_changes import changes
 from holdfast.cli.options import Json, Operator, Region, StoreUrl, print_json
+from holdfast.cli.terminal import say
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.look.verify import Progress
@@ -70,7 +71,7 @@ def show(
         return
     place, manifest = _opened(url, epoch, region, operator)
     if raw:
-        print(place.manifest(manifest.region, manifest.epoch).partition(b"\n")[2].decode())
+        say(place.manifest(manifest.region, manifest.epoch).partition(b"\n")[2].decode())
         return
     found = describe_epoch(place, manifest, operator)
     shown = first_rows(place, manifest, operator, rows) if operator is not None and rows else {}

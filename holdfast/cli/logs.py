@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from holdfast.cli.terminal import plain
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.runtime.telling.events import RunEvent
 from holdfast.runtime.telling.stored_events import encode
@@ -55,6 +56,9 @@ class Lines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
 
 
 class JsonLines(logging.Formatter):

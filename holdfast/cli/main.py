@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from holdfast.cli import checkpoints
 from holdfast.cli.compact import compact
@@ -21,6 +20,7 @@ from holdfast.cli.plot import plot
 from holdfast.cli.running import explain, run_topology
 from holdfast.cli.savepoint import savepoint
 from holdfast.cli.simulate import simulate
+from holdfast.cli.terminal import console, labelled, say
 from holdfast.errors import ConfigError, HoldfastError
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ app.command()(compact)
 app.command()(simulate)
 app.command()(plot)
 app.command()(impact)
-errors = Console(stderr=True)
+errors = console(stderr=True)
 
 
 def _tell_version(wanted: bool) -> None:
@@ -180,14 +180,15 @@ def bench(
 
 
 def _post(store: str, command: str) -> None:
+    from holdfast.store.locks import signed
     from holdfast.store.urls import open_store
 
     place = open_store(store)
     owner = place.owner()
     if owner is None or not owner.get("alive"):
         raise ConfigError(f"no run is alive on {place.url}.", cure="Run again: it goes on from there.")
-    place.post(command, {})
-    print(f"{command}: asked run {owner.get('token')} (pid {owner.get('pid')}) on {place.url}")
+    place.post(command, {"by": signed()})
+    say(f"{command}: asked run {owner.get('token')} (pid {owner.get('pid')}) on {place.url}")
 
 
 def _write_json(result: Any, target: str | None) -> None:
@@ -202,9 +203,9 @@ def run_command(arguments: list[str] | None = None) -> int:
     try:
         code = app(arguments, standalone_mode=False)
     except HoldfastError as error:
-        errors.print(f"[bold red]error:[/] {_plain(error.message)}", highlight=False, soft_wrap=True)
+        errors.print(labelled("error:", "bold red", error.message), soft_wrap=True)
         if error.cure:
-            errors.print(f"[bold]next:[/] {_plain(error.cure)}", highlight=False, soft_wrap=True)
+            errors.print(labelled("next:", "bold", error.cure), soft_wrap=True)
         return error.exit_code
     except KeyboardInterrupt:
         errors.print("interrupted; the last published epoch stays the truth", highlight=False, soft_wrap=True)
@@ -220,10 +221,6 @@ def _usage_error(error: Exception) -> int:
         raise error
     show()
     return int(getattr(error, "exit_code", 2))
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def run() -> None:

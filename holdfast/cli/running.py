@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +91,9 @@ def run_topology(
         typer.Option(help="Show metrics for Prometheus there, as 127.0.0.1:9464.", metavar="HOST:PORT"),
     ] = None,
     take_over: Annotated[bool, typer.Option(help="Replace a live owner of the store.")] = False,
+    insecure_store: Annotated[
+        bool, typer.Option(help="Take a store where others may write.", show_default=False)
+    ] = False,
     log_level: Annotated[
         str | None,
         typer.Option(help="debug, info, warning or error. Beside a live table: warning, else info."),
@@ -99,7 +103,10 @@ def run_topology(
 ) -> None:
     """Run a topology until it is stopped (Ctrl-C), or until all that is there is processed."""
     from holdfast.cli import logs
+    from holdfast.store import permissions
 
+    if insecure_store:
+        os.environ[permissions.ENV] = "yes"
     is_live = not as_json and not log_json and sys.stderr.isatty()
     with logs.to_stderr(log_level, log_json, is_live):
         try:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.options import Json, OnlyRegion, StoreUrl, print_json
+from holdfast.cli.terminal import say
+from holdfast.store import locks
 
 if TYPE_CHECKING:
     from holdfast.checkpoint.savepoints import Savepoint
@@ -114,7 +116,7 @@ def _regions_of_run(place: Store, region: str | None) -> list[RegionName]:
 
 def _post(place: Store, command: str, name: str, region: str | None) -> str:
     id = secrets.token_hex(8)
-    place.post(command, {"name": name, "region": region, "id": id})
+    place.post(command, {"name": name, "region": region, "id": id, "by": locks.signed()})
     return id
 
 
@@ -151,19 +153,19 @@ def _tell(place: Store, verb: str, what: str, points: list[Savepoint] | None, as
         done = {"asked": True} if points is None else {verb: [asdict(point) for point in points]}
         print_json({"store": place.url, **done})
     elif points is None:
-        print(f"{what}: asked the run on {place.url}")
+        say(f"{what}: asked the run on {place.url}")
     for point in points or () if not as_json else ():
-        print(f"savepoint {point.name}: named epoch {point.epoch} of region {point.region} in {place.url}"
+        say(f"savepoint {point.name}: named epoch {point.epoch} of region {point.region} in {place.url}"
               if verb == "named" else f"savepoint {point.name} of region {point.region}: deleted; "
               f"epoch {point.epoch} goes with the next collection unless something else keeps it")  # fmt: skip
 
 
 def _show_list(place: Store, region: str | None, as_json: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from holdfast.checkpoint import savepoints
     from holdfast.checkpoint.look.epochs import choose_region, regions
+    from holdfast.cli.terminal import console
 
     where = regions(place) if region is None else [choose_region(place, region)]
     points = [point for each in where for point in savepoints.read(place, each).values()]
@@ -174,4 +176,4 @@ def _show_list(place: Store, region: str | None, as_json: bool) -> None:
     for point in points:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(point.wall))
         table.add_row(point.name, point.region, str(point.epoch), when)
-    Console().print(table)
+    console().print(table)

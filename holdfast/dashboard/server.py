@@ -27,6 +27,7 @@ from holdfast.dashboard.story import Plain
 from holdfast.dashboard.watched import Watched
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.store.base import Store
+from holdfast.store.locks import signed
 
 LOOK_S = 1.0
 CHANGES_KEPT = 1000
@@ -187,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such command")
         else:
             try:
-                self.page.watched.store.post(command, {})
+                self.page.watched.store.post(command, {"by": f"the page of {signed()}"})
                 self._answer(b"{}", "application/json")
             except HoldfastError as error:
                 self._refuse(HTTPStatus.CONFLICT, str(error))

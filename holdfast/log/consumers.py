@@ -94,9 +94,10 @@ def read(facts: LogFacts, *, pins: bool = False) -> list[Registered]:
             directory / name, "log-pin" if pins else "log-consumer", facts.id, name
         )
         if data is not None:
-            fields = json.loads(data)
-            fields["positions"] = {int(p): at for p, at in fields["positions"].items()}
-            found.append(Registered(**fields))
+            with sealed_file.understood(directory / name):
+                fields = json.loads(data)
+                fields["positions"] = {int(p): int(at) for p, at in fields["positions"].items()}
+                found.append(Registered(**fields))
     return found
 
 

@@ -86,15 +86,22 @@ def load(root: Path) -> LogFacts | None:
             )
         return None
     job = data.split(b" ", 4)[3].decode("ascii", "replace") if data.count(b" ") >= 4 else ""
-    found: dict[str, Any] = json.loads(sealed_file.unseal(data, root / IDENTITY, "log", job, IDENTITY))
+    payload = sealed_file.unseal(data, root / IDENTITY, "log", job, IDENTITY)
+    with sealed_file.understood(root / IDENTITY):
+        return _facts(root, job, json.loads(payload))
+
+
+def _facts(root: Path, job: str, found: dict[str, Any]) -> LogFacts:
     if found["format"] > FORMAT:
         raise MismatchError(
             f"the log {root} has format {found['format']}; this program knows formats up to {FORMAT}.",
             cure="Use the holdfast version that wrote it, or a newer one. Nothing was changed.",
         )
-    schema = decode_schema(found["schema"])
+    schema, partitions = decode_schema(found["schema"]), int(found["partitions"])
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise ValueError(f"{partitions} partitions")
     return LogFacts(
-        str(root), job, schema, found["time"], found["partitions"], Origin(**found["origin"]), found["format"]
+        str(root), job, schema, found["time"], partitions, Origin(**found["origin"]), int(found["format"])
     )
 
 
@@ -146,7 +153,8 @@ def raise_format(facts: LogFacts, lease: Lease) -> None:
 def read_low(facts: LogFacts, partition: int) -> Low:
     name = f"low-{partition}"
     data = sealed_file.read_sealed(facts.directory(partition) / LOW, "log-low", facts.id, name)
-    return Low() if data is None else Low(**json.loads(data))
+    with sealed_file.understood(facts.directory(partition) / LOW):
+        return Low() if data is None else Low(**json.loads(data))
 
 
 def write_low(facts: LogFacts, partition: int, low: Low, lease: Lease) -> None:

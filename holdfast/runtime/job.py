@@ -316,7 +316,7 @@ class Job(Run):
         if self._store is None or not self._mail.due():
             return
         for command, data in self._store.collect_mail():
-            self.feed.announce(MailArrived(command))
+            self.feed.announce(MailArrived(command, str(data.get("by", ""))[:200]))
             match command:
                 case "stop":
                     self.ask_to_stop()

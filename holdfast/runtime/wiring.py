@@ -56,6 +56,7 @@ from holdfast.runtime.telling.beginning_events import ProgramChanged
 from holdfast.runtime.telling.events import RowsRepeated, RunEvent, RunStarted
 from holdfast.runtime.telling.feed import Feed
 from holdfast.store.base import Identity, Store
+from holdfast.store.locks import signed
 
 logger = logging.getLogger("holdfast.run")
 
@@ -330,9 +331,8 @@ class Wiring:
             for loop in self.loops.values()
             for run in loop.worker.sources
         }
-        store = self._around.store
-        url = None if store is None else store.url
-        yield RunStarted(self.plan.graph.name, until, url, tuple(map(str, self.regions)), sources)
+        url = None if (store := self._around.store) is None else store.url
+        yield RunStarted(self.plan.graph.name, until, url, tuple(map(str, self.regions)), sources, signed())
         yield from (region.change for region in self.regions.values() if region.change is not None)
         yield from () if store is None else regions_gone(store, self.plan)
         behind = sinks_behind(self.plan.graph)

@@ -52,7 +52,7 @@ class Ledger:
                     f"{path} has a newer format.", cure="Use the holdfast that wrote it, or a newer one."
                 )
             return cls(**found["ledger"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise DamagedError(
                 f"the ledger {path} is damaged.",
                 cure="Nothing was changed. Restore the file from a copy, or write into another directory.",

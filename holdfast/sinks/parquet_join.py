@@ -16,18 +16,24 @@ from typing import Any, BinaryIO, NoReturn
 
 from holdfast.durable import checksum, write_all
 from holdfast.errors import DamagedError
-
-Struct = dict[int, tuple[int, Any]]
+from holdfast.state.columns.thrift import (
+    BINARY,
+    FALSE,
+    I16,
+    I64,
+    INTEGERS,
+    LIST,
+    STRUCT,
+    Reader,
+    Struct,
+    field_of,
+    structs_of,
+)
 
 _MAGIC = b"PAR1"
-_CHUNK, _DEEPEST = 1 << 20, 32
-_LARGEST_FOOTER = 64 << 20  # decoded it is many times as large; beyond, let pyarrow have it
-
-# Wire types; parquet.thrift has no sets and maps.
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
-_INTEGERS = (_I16, _I32, _I64)
+_CHUNK = 1 << 20
 _BYTES = [bytes([number]) for number in range(256)]
-_FIXED = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}  # lengths; a boolean field has none, one in a list has
+_LARGEST_FOOTER = 64 << 20  # decoded it is many times as large; beyond, let pyarrow have it
 
 # Field ids of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
 _VERSION, _SCHEMA, _ROWS, _GROUPS, _KEY_VALUES, _CREATED_BY, _COLUMN_ORDERS = range(1, 8)
@@ -96,15 +102,15 @@ def _read(path: str, delta: int) -> _Source:
     with open(path, "rb") as file:
         raw, limit = _raw_footer(file, path)
     try:
-        reader = _Reader(raw)
+        reader = Reader(raw)
         meta = reader.struct(0)
         _only_known(meta, "file")
         if reader.at != len(raw):
             raise ValueError("there are bytes after the footer")
-        groups = _structs(meta, _GROUPS)
-        if sum(_field(group, _GROUP_ROWS) for group in groups) != _field(meta, _ROWS):
+        groups = structs_of(meta, _GROUPS)
+        if sum(field_of(group, _GROUP_ROWS) for group in groups) != field_of(meta, _ROWS):
             raise ValueError("the row groups do not add up to the rows of the file")
-        groups = [group for group in groups if _field(group, _GROUP_ROWS)]
+        groups = [group for group in groups if field_of(group, _GROUP_ROWS)]
         end = max((_place(group, limit, delta) for group in groups), default=len(_MAGIC))
         return _Source(path, meta, groups, end - len(_MAGIC), _alike(meta))
     except (ValueError, IndexError) as error:
@@ -131,8 +137,8 @@ def _raw_footer(file: BinaryIO, path: str) -> tuple[bytes, int]:
 def _alike(meta: Struct) -> object:
     """What is said once per file and has to be true of the row groups of all. The writer's name belongs to that:
     readers trust or distrust statistics by it. Of other key-value entries the first file's are kept."""
-    entries = _structs(meta, _KEY_VALUES) if _KEY_VALUES in meta else []
-    pairs = ((_field(entry, 1, [_BINARY]), entry.get(2)) for entry in entries)
+    entries = structs_of(meta, _KEY_VALUES) if _KEY_VALUES in meta else []
+    pairs = ((field_of(entry, 1, [BINARY]), entry.get(2)) for entry in entries)
     once = [meta.get(field) for field in (_VERSION, _SCHEMA, _CREATED_BY, _COLUMN_ORDERS)]
     return once, {key: value for key, value in pairs if key in _SCHEMA_KEYS}
 
@@ -143,17 +149,17 @@ def _place(group: Struct, limit: int, delta: int) -> int:
     group.pop(_ORDINAL, None)  # only encryption needs it
     _shift(group, delta, _GROUP_OFFSET)
     end = len(_MAGIC)
-    for chunk in _structs(group, _COLUMNS):
+    for chunk in structs_of(group, _COLUMNS):
         _only_known(chunk, "chunk")
         for field in _PAGE_INDEXES:
             chunk.pop(field, None)
-        column = _field(chunk, _META, [_STRUCT])
+        column = field_of(chunk, _META, [STRUCT])
         _only_known(column, "column")
-        dictionary = _field(column, _DICTIONARY) if _DICTIONARY in column else 0
-        start = min(_field(column, _DATA), dictionary or limit)
-        end = max(end, _end(start, _field(column, _COMPRESSED_SIZE), limit))
+        dictionary = field_of(column, _DICTIONARY) if _DICTIONARY in column else 0
+        start = min(field_of(column, _DATA), dictionary or limit)
+        end = max(end, _end(start, field_of(column, _COMPRESSED_SIZE), limit))
         if _BLOOM_LENGTH in column:
-            end = max(end, _end(_field(column, _BLOOM), _field(column, _BLOOM_LENGTH), limit))
+            end = max(end, _end(field_of(column, _BLOOM), field_of(column, _BLOOM_LENGTH), limit))
         else:
             column.pop(_BLOOM, None)
         _shift(chunk, delta, _CHUNK_OFFSET)
@@ -163,8 +169,8 @@ def _place(group: Struct, limit: int, delta: int) -> int:
 
 def _shift(struct: Struct, delta: int, *fields: int) -> None:
     for field in fields:
-        if field in struct and (offset := _field(struct, field)) > 0:  # writers say 0 for "none"
-            struct[field] = (_I64, offset + delta)
+        if field in struct and (offset := field_of(struct, field)) > 0:  # writers say 0 for "none"
+            struct[field] = (I64, offset + delta)
 
 
 def _end(start: int, length: int, limit: int) -> int:
@@ -186,85 +192,16 @@ def _damaged(path: str, why: str, cause: Exception | None = None) -> NoReturn:
 
 
 def _joined_footer(files: list[_Source]) -> bytes:
-    rows = sum(_field(file.meta, _ROWS) for file in files)
+    rows = sum(field_of(file.meta, _ROWS) for file in files)
     groups = [group for file in files for group in file.groups]
     out = bytearray()
-    _write_struct(out, files[0].meta | {_ROWS: (_I64, rows), _GROUPS: (_LIST, (_STRUCT, groups))})
+    _write_struct(out, files[0].meta | {_ROWS: (I64, rows), _GROUPS: (LIST, (STRUCT, groups))})
     if len(out) > _LARGEST_FOOTER:
         raise NotJoinable("the joined footer would be too large")
     return bytes(out)
 
 
 # --- Thrift's compact protocol ---
-
-
-def _field(struct: Struct, field: int, kinds: Sequence[int] = _INTEGERS) -> Any:
-    kind, value = struct.get(field, (0, None))
-    if kind not in kinds:
-        raise ValueError(f"field {field} is missing or of another type")
-    return value
-
-
-def _structs(struct: Struct, field: int) -> list[Struct]:
-    kind, values = _field(struct, field, [_LIST])
-    if values and kind != _STRUCT:
-        raise ValueError(f"field {field} is not a list of structs")
-    return list(values)
-
-
-class _Reader:
-    """Decodes bytes that may be anything: a length is believed only if as many bytes are left."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def take(self, count: int) -> bytes:
-        start, self.at = self.at, self.at + count
-        if self.at > len(self.data):
-            raise IndexError
-        return self.data[start : self.at]
-
-    def varint(self) -> int:
-        result = shift = 0
-        while shift < 70:
-            byte = self.data[self.at]
-            self.at += 1
-            if byte < 0x80:  # mostly the first one
-                return result | byte << shift
-            result |= (byte & 0x7F) << shift
-            shift += 7
-        raise ValueError("a number is too long")
-
-    def struct(self, depth: int) -> Struct:
-        """Fields in the order they stand in. A boolean field is all in its type."""
-        fields: Struct = {}
-        field = 0
-        while header := self.data[self.at]:
-            self.at += 1
-            kind, step = header & 15, header >> 4
-            field = field + step if step else self.value(_I16, depth)
-            if field in fields:
-                raise ValueError(f"field {field} stands there twice")
-            fields[field] = (kind, None if 0 < kind < _BYTE else self.value(kind, depth + 1))
-        self.at += 1
-        return fields
-
-    def value(self, kind: int, depth: int) -> Any:
-        """A number, bytes, a struct, or (type, values) of a list."""
-        if kind in _INTEGERS:
-            number = self.varint()
-            return (number >> 1) ^ -(number & 1)
-        if kind == _BINARY or kind in _FIXED:
-            return self.take(self.varint() if kind == _BINARY else _FIXED[kind])
-        if depth > _DEEPEST or kind not in (_LIST, _STRUCT):
-            raise ValueError(f"there is no type {kind}, or values are nested too deeply")
-        if kind == _STRUCT:
-            return self.struct(depth)
-        header = self.take(1)[0]
-        count = header >> 4 if header < 0xF0 else self.varint()
-        if count > len(self.data) - self.at:  # nothing is shorter than a byte
-            raise ValueError("a list is longer than the footer")
-        return header & 15, [self.value(header & 15, depth + 1) for _ in range(count)]
 
 
 def _varint(number: int) -> bytes:
@@ -277,23 +214,23 @@ def _write_struct(out: bytearray, struct: Struct) -> None:
         step = field - before if 0 < field - before < 16 else 0
         out.append(step << 4 | kind)
         if not step:
-            _write_value(out, _I16, field)
+            _write_value(out, I16, field)
         before = field
-        if kind > _FALSE:
+        if kind > FALSE:
             _write_value(out, kind, value)
     out.append(0)
 
 
 def _write_value(out: bytearray, kind: int, value: Any) -> None:
-    if kind in _INTEGERS:
+    if kind in INTEGERS:
         out += _varint(value << 1 if value >= 0 else (-value << 1) - 1)
-    elif kind == _STRUCT:
+    elif kind == STRUCT:
         _write_struct(out, value)
-    elif kind == _LIST:
+    elif kind == LIST:
         element, values = value
         out.append(min(len(values), 15) << 4 | element)
         out += _varint(len(values)) if len(values) >= 15 else b""
         for each in values:
             _write_value(out, element, each)
     else:
-        out += _varint(len(value)) + value if kind == _BINARY else value
+        out += _varint(len(value)) + value if kind == BINARY else value

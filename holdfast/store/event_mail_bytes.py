@@ -13,6 +13,8 @@ from holdfast.store import sealed_file
 from holdfast.store.base import Mail
 
 MAIL_BYTES_MAX = 1 << 16
+SEALED_MAIL_BYTES_MAX = 2 * MAIL_BYTES_MAX
+"""With what stands before it. A larger one was not posted by holdfast; it is refused before it is read."""
 T = TypeVar("T")
 
 
@@ -42,10 +44,21 @@ def encode_mail(command: str, data: Mapping[str, Any], *before: object) -> bytes
 def decode_mail(payload: bytes, place: Path | str) -> Mail:
     """The command in a mail whose bytes were verified. DamagedError if it holds none."""
     try:
-        *_, command, data = json.loads(payload)
-        return str(command), dict(data)
+        found = json.loads(payload)
+        if not isinstance(found, list):
+            raise TypeError("no list")
+        *_, command, data = found
+        if not isinstance(command, str) or not isinstance(data, dict):
+            raise TypeError("no command with its data")
+        return command, data
     except (ValueError, TypeError, RecursionError) as error:
         raise sealed_file.damaged(place, "does not hold a command") from error
+
+
+def refuse_large(place: Path | str, size: int) -> None:
+    """DamagedError for a mail that nobody could have posted, before a byte of it is read."""
+    if size > SEALED_MAIL_BYTES_MAX:
+        raise sealed_file.damaged(place, f"has {size} bytes; a command has at most {MAIL_BYTES_MAX}")
 
 
 def open_mails(values: Iterable[T], open_one: Callable[[T], Mail]) -> tuple[list[Mail], list[str]]:

@@ -27,7 +27,7 @@ def decode(place: Path | str, payload: bytes) -> Identity:
     try:
         fields = json.loads(payload)
         identity = Identity(str(fields["job_id"]), str(fields["topology"]), int(fields["format"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise sealed_file.damaged(place, "does not hold an identity") from error
     sealed_file.refuse_newer(place, str(identity.format))
     return identity

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import pwd
 import secrets
 import socket
 import time
@@ -39,6 +40,16 @@ os.register_at_fork(after_in_child=_forget_in_child)
 def who_am_i() -> dict[str, Any]:
     """What an owner tells about itself, for people to read."""
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+
+
+def signed() -> str:
+    """Who does something, for the event log: user, host and process."""
+    uid = os.geteuid()
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = str(uid)
+    return f"{user}@{socket.gethostname()}, process {os.getpid()}"
 
 
 @contextmanager

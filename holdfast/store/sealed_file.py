@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,9 @@ NO_JOB = "-"
 HEADER_LIMIT = 1024
 
 RESTORE = "Restore the file from a backup. Nothing was changed."
+_NOT_UNDERSTOOD = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError, struct.error,
+)  # fmt: skip
 _NOT_A_FILE = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 
 
@@ -66,6 +70,16 @@ def refuse_newer(path: Path | str, version: str) -> None:
 
 def damaged(path: Path | str, what: str) -> DamagedError:
     return DamagedError(f"{path} {what}.", cure=RESTORE)
+
+
+@contextmanager
+def understood(path: Path | str) -> Iterator[None]:
+    """Around the reading of content whose checksum was right. Whoever can write there can make a checksum, too: what is not of
+    the form that was written is damage like any other."""
+    try:
+        yield
+    except _NOT_UNDERSTOOD as error:
+        raise damaged(path, f"holds what holdfast never writes ({type(error).__name__}: {error})") from error
 
 
 def open_regular(path: Path) -> int | None:

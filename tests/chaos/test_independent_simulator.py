@@ -14,6 +14,7 @@ from holdfast.protocol.preserved import Journal, NotRepeated, Preserved
 
 
 @pytest.mark.always
+@pytest.mark.fault("N03", "O02")
 def test_no_schedule_loses_or_doubles_a_row(extent: Extent) -> None:
     """A hundred thousand in `make chaos`."""
     chunks = extent.of([range(first, first + 500) for first in range(0, 100_000, 500)], keep=8)
@@ -64,6 +65,7 @@ DEFECTS = [
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+@pytest.mark.planted
 def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> None:
     options = {"link_class" if issubclass(defect, Preserved) else "journal_class": defect}
     failure = first_failure(lambda seed: IndependentSimulator(seed, **options).run(), 400)
@@ -74,6 +76,7 @@ def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> N
     assert f"holdfast.chaos.independent --seed {failure.seed}" in str(failure)
 
 
+@pytest.mark.fault("I05")
 def test_another_batch_in_place_of_the_one_that_was_sent_is_refused() -> None:
     link: Preserved[Rows] = Preserved()
     assert link.put((1, 2), 2)

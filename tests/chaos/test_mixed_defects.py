@@ -268,6 +268,7 @@ DEFECTS: dict[type, str] = {
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+@pytest.mark.planted
 def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> None:
     failure = hunt(defect)
     tell(
@@ -290,6 +291,7 @@ def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> N
         ("_next", lambda connection, taken, books: taken, "at most"),
     ],
 )
+@pytest.mark.planted
 def test_a_defect_of_the_accounts_is_found(
     monkeypatch: pytest.MonkeyPatch, function: str, defect: object, told: str
 ) -> None:

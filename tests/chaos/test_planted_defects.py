@@ -356,6 +356,7 @@ DEFECTS: dict[type, str] = {
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+@pytest.mark.planted
 def test_a_planted_defect_is_found(defect: type, tell: Callable[..., None]) -> None:
     failure = hunt(defect)
     tell(

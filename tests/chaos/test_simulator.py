@@ -37,6 +37,7 @@ def simulated(chunk: Chunk) -> Outcome:
 @pytest.mark.always
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a busy machine may take long
+@pytest.mark.fault("N03", "N04", "R03", "O10")
 def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(
     tell: Callable[..., None], extent: Extent
 ) -> None:

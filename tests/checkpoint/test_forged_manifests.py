@@ -106,6 +106,7 @@ def files_of(books: Books) -> dict[Path, bytes]:
         (part_of_another_element, r"part of element 'ledger' stands under the name 'nobody'", 3),
     ],
 )
+@pytest.mark.fault("R05", "R04", "O06")
 def test_a_part_that_does_not_belong_to_the_epoch_is_refused_and_nothing_changes(
     two_epochs: Books, change: Change, words: str, version: int
 ) -> None:

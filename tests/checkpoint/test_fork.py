@@ -283,6 +283,7 @@ def test_output_of_the_other_job_that_is_not_visible_yet_is_safe_too(books: Book
     assert books.ledger() == [(n + 1, n) for n in range(12)]
 
 
+@pytest.mark.fault("D06", "X06")
 def test_visible_files_of_another_job_are_refused_even_if_its_ledger_is_lost(two_epochs: Books) -> None:
     shutil.rmtree(two_epochs.root / "out" / "ledger" / ".holdfast")
     new = str(two_epochs.root / "new")
@@ -388,6 +389,7 @@ def test_a_fork_that_fails_at_a_step_is_finished_by_doing_it_again(two_epochs: B
     assert two_epochs.totals("fork") == two_epochs.expected_totals()
 
 
+@pytest.mark.fault("U03")
 def test_a_fork_killed_anywhere_is_no_store_or_an_unfinished_one_or_done(here: Path) -> None:
     """Before every call by which the new store changes. A run must never begin with half of it."""
     source = MemoryStore()

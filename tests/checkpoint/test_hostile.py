@@ -96,6 +96,7 @@ def test_the_bomb_is_a_bomb(tmp_path: Path) -> None:
     assert (tmp_path / "went-off").is_dir()
 
 
+@pytest.mark.fault("U07", "SR01", "SR02")
 def test_no_command_executes_what_is_stored(
     trapped: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_no_command_executes_what_is_stored(
     assert "not an encoded state" in capsys.readouterr().out
 
 
+@pytest.mark.fault("SR01", "SR02")
 def test_blobs_that_are_no_data_are_told_as_damaged(trapped: tuple[Path, Path]) -> None:
     from holdfast.checkpoint.look.epoch_difference import decoded
     from holdfast.checkpoint.look.epochs import open_reader, read_manifest, value_of

@@ -94,6 +94,7 @@ def test_what_holdfast_writes_is_read(tmp_path: Path) -> None:
     assert codec.decode(codec.encode(rows())).equals(rows())
 
 
+@pytest.mark.fault("U07", "SR04")
 def test_each_byte_of_a_segment_may_be_anything(tmp_path: Path) -> None:
     """Every third byte, each with other values, in some hundred files; before there was a look, 85 of 3,402 ended the reader."""
     data = written(tmp_path / "good", rows()).read_bytes()
@@ -120,6 +121,7 @@ def test_each_length_of_a_segment_is_refused(tmp_path: Path) -> None:
             open_foreign(here)
 
 
+@pytest.mark.fault("U07", "SR04")
 def test_a_compressed_segment_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
     path = bomb(tmp_path / "bomb")
     assert path.stat().st_size < ZEROS // 1000
@@ -188,6 +190,7 @@ def wild(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [wild, bomb])
+@pytest.mark.fault("U07", "SR04")
 def test_a_forged_segment_in_a_store_is_damage_to_whoever_reads_it(
     books: Books, make: Callable[[Path], Path]
 ) -> None:
@@ -228,6 +231,7 @@ def test_a_batch_on_its_way_is_never_compressed(tmp_path: Path) -> None:
         parquet_frames.check(path)
 
 
+@pytest.mark.fault("U07", "SR04")
 def test_a_file_of_gigabytes_is_not_read_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:

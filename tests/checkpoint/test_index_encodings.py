@@ -60,6 +60,7 @@ def test_no_cut_or_lengthened_index_is_taken_for_a_whole_one(encoding: str) -> N
         index.decode(b"\x03" + data[1:], EPOCH, "it")
 
 
+@pytest.mark.fault("SR04", "U07")
 def test_an_index_that_inflates_beyond_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = index._by_field(some(random.Random(6), 50), EPOCH)
     monkeypatch.setattr(index, "_BYTES_MAX", 20)

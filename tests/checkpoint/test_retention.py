@@ -63,6 +63,7 @@ def test_young_epochs_are_kept_beyond_the_newest_ones() -> None:
     assert choose(walls, Retention(1, keep_for_s=250.0), now=500.0) == epochs(1, 2)
 
 
+@pytest.mark.fault("T01")
 def test_a_clock_that_was_set_back_deletes_nothing_that_time_keeps() -> None:
     walls = {Epoch(e): 1000.0 * e for e in range(1, 6)}
     assert choose(walls, Retention(1, keep_for_s=10.0), now=0.0) == []
@@ -118,6 +119,7 @@ def test_what_an_abandoned_epoch_left_goes_after_the_reset() -> None:
     assert stored(store) == {"a"}
 
 
+@pytest.mark.fault("S15")
 def test_pieces_of_an_upload_under_way_stay() -> None:
     store = owned()
     fabricated.publish(store, 1, {"a"})
@@ -149,6 +151,7 @@ def test_other_regions_are_not_touched() -> None:
     assert store.keys("op@another") == ["x"]
 
 
+@pytest.mark.fault("S17")
 def test_a_damaged_manifest_stops_a_collection_before_it_deletes_anything() -> None:
     store = owned()
     for epoch in range(1, 6):
@@ -202,6 +205,7 @@ def killed_while_collecting(kind: str, here: Path, failpoint: str) -> None:
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
+@pytest.mark.fault("S16")
 def test_prune_killed_before_any_call_that_changes_the_disk_loses_nothing(here: Path) -> None:
     store = owned(make("files", here))
     for epoch in range(1, 5):
@@ -230,6 +234,7 @@ KILLS += [f"gc.delete=kill@{hit}" for hit in range(1, MANIFESTS + PER_ENTRY + 1)
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
 @pytest.mark.parametrize("failpoint", KILLS)
+@pytest.mark.fault("S16")
 def test_a_collection_killed_anywhere_is_finished_by_the_next_one(
     kind: str, failpoint: str, here: Path
 ) -> None:

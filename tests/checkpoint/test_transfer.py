@@ -84,6 +84,7 @@ def test_an_existing_store_is_not_imported_into(exported: Books) -> None:
         import_into(exported.root / "x.tar", open_store(exported.store))
 
 
+@pytest.mark.fault("U03")
 def test_an_import_that_broke_off_is_refused_by_a_run_and_finished_by_doing_it_again(exported: Books) -> None:
     place = str(exported.root / "new")
     failpoints.arm("founding.copied=raise")
@@ -109,6 +110,7 @@ def refused(exported: Books, data: bytes, error: type[HoldfastError] = DamagedEr
     assert not (exported.root / "never").exists()
 
 
+@pytest.mark.fault("C01")
 def test_a_flipped_byte_anywhere_is_refused(exported: Books) -> None:
     whole = (exported.root / "x.tar").read_bytes()
     seed = random.randrange(1 << 30)
@@ -175,6 +177,7 @@ def test_an_archive_packed_anew_by_other_tools_is_accepted(exported: Books) -> N
 
 
 @pytest.mark.parametrize("what", HARMFUL)
+@pytest.mark.fault("SR07", "U07")
 def test_nothing_but_the_files_of_an_export_gets_through(exported: Books, what: str) -> None:
     refused(exported, packed(members(exported.root / "x.tar"), HARMFUL[what]))
 
@@ -223,6 +226,73 @@ def test_an_index_that_lies_is_refused_although_its_checksum_is_right(exported: 
     assert not (exported.root / "never").exists()
 
 
+def with_manifest(files: Files, change: Callable[[dict[str, object]], None], twice: bool = False) -> Files:
+    """The first manifest changed, all checksums right; `twice`: it is there under two numbers."""
+    header, _, body = files[1][1].partition(b"\n")
+    told = json.loads(body)
+    change(told)
+    raw = json.dumps(told).encode()
+    forged = b" ".join([*header.split(b" ")[:2], b"crc32=%08x" % checksum(raw)]) + b"\n" + raw
+    count = 2 if twice else 1
+
+    def tell(index: dict[str, object]) -> None:
+        index["manifests"] = [[len(forged), checksum(forged)]] * count
+
+    named = [(f"manifest-{number:04d}", forged) for number in range(count)]
+    return with_index([files[0], *named, *files[2:]], tell)
+
+
+def nothing(told: dict[str, object]) -> None:
+    """As it was."""
+
+
+FORGED: dict[str, tuple[Callable[[dict[str, object]], None], bool]] = {
+    "a region that leads out": (lambda told: told.update(region="../x"), False),
+    "a region with a newline behind it": (lambda told: told.update(region="books\n"), False),
+    "two epochs of one region": (nothing, True),
+    "an epoch that no name can hold": (lambda told: told.update(epoch=10**15, parts={}), False),
+    "the initial epoch": (lambda told: told.update(epoch=0, previous=0, parts={}), False),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+@pytest.mark.parametrize("new", ["file:{}/never", "sqlite:{}/never"])
+@pytest.mark.fault("U07", "O06")
+def test_a_manifest_that_lies_is_refused_before_a_store_is_begun(
+    exported: Books, what: str, new: str
+) -> None:
+    change, twice = FORGED[what]
+    path = exported.root / "bad.tar"
+    path.write_bytes(packed(with_manifest(members(exported.root / "x.tar"), change, twice)))
+    with pytest.raises(HoldfastError):
+        import_into(path, open_store(new.format(exported.root)))
+    assert not list(exported.root.glob("never*"))
+    assert not list(exported.root.glob(".never*"))
+
+
+def test_a_manifest_that_was_only_packed_anew_is_taken(exported: Books) -> None:
+    """What the test above refuses is not the packing as such."""
+    path = exported.root / "good.tar"
+    path.write_bytes(packed(with_manifest(members(exported.root / "x.tar"), nothing)))
+    assert import_into(path, open_store(str(exported.root / "new"))).pieces > 0
+
+
+@pytest.mark.parametrize("name", ["orders\n", "../x", "", "a" * 300, "a/b", ".x", "a\0"])
+@pytest.mark.fault("U07", "SR07")
+def test_a_schema_under_a_name_that_no_source_has_is_refused_before_a_store_is_begun(
+    exported: Books, name: str
+) -> None:
+    def change(index: dict[str, object]) -> None:
+        index["schemas"] = {name: "AAAA"}
+
+    path = exported.root / "bad.tar"
+    path.write_bytes(packed(with_index(members(exported.root / "x.tar"), change)))
+    with pytest.raises(HoldfastError):
+        import_into(path, open_store(str(exported.root / "never")))
+    assert not (exported.root / "never").exists()
+
+
+@pytest.mark.fault("U02")
 def test_a_newer_format_is_refused_as_such(exported: Books) -> None:
     files = with_index(members(exported.root / "x.tar"), lambda index: None, version=2)
     refused(exported, packed(files), MismatchError)

@@ -32,6 +32,7 @@ def subclasses(cls: type[HoldfastError]) -> list[type[HoldfastError]]:
     return [cls, *(deeper for below in cls.__subclasses__() for deeper in subclasses(below))]
 
 
+@pytest.mark.fault("O06")
 def test_every_kind_of_error_in_the_tree_has_an_exit_code_of_its_own() -> None:
     declared = [
         value

@@ -108,11 +108,13 @@ def test_a_page_that_is_far_behind_begins_anew(page: Page, monkeypatch: pytest.M
     assert changes(page, 10**9, 1) == [("anew", {})], "another store stands there now"
 
 
+@pytest.mark.fault("SR08")
 def test_other_names_of_this_machine_are_refused(page: Page) -> None:
     assert asked(page, "/state", Host="evil.example")[0] == 403
     assert asked(page, "/state", Host=f"localhost:{page.port}")[0] == 200
 
 
+@pytest.mark.fault("SR08")
 def test_commands_are_refused_unless_they_are_allowed(store: str, page: Page) -> None:
     assert asked(page, "/command/stop", "POST", **{"X-Holdfast": "command"})[0] == 403
     allowed = Page(store, port=0, allow_commands=True)
@@ -124,6 +126,7 @@ def test_commands_are_refused_unless_they_are_allowed(store: str, page: Page) ->
         allowed.close()
 
 
+@pytest.mark.fault("SR08")
 def test_others_need_a_token(store: str) -> None:
     open_to_all = Page(store, host="0.0.0.0", port=0)
     try:

@@ -69,6 +69,7 @@ def test_the_notes_that_are_expected_are_those_that_were_written() -> None:
     assert [note[3] for note in found["clerk 1 all"]] == ["open", bytes(range(256)).decode("latin-1")]
 
 
+@pytest.mark.fault("U03")
 def test_a_log_of_format_1_becomes_one_of_format_2_before_its_first_note(tmp_path: Path) -> None:
     root = tmp_path / "log"
     shutil.copytree(HERE / "log-1/log", root)
@@ -97,6 +98,7 @@ def test_a_log_of_format_1_becomes_one_of_format_2_before_its_first_note(tmp_pat
     assert verify(log.facts).problems == []
 
 
+@pytest.mark.fault("U01")
 def test_a_golden_log_goes_on(golden: tuple[Path, dict[str, Any]]) -> None:
     root, expected = golden
     with hf.Log(root, upkeep_every=None) as log:
@@ -124,6 +126,7 @@ def test_files_of_a_golden_log_are_printed(golden: tuple[Path, dict[str, Any]]) 
     assert all("matches" in print_segment(path, facts)["end"] for path in root.glob("p*/*.parquet"))
 
 
+@pytest.mark.fault("U02")
 def test_a_newer_format_is_refused(golden: tuple[Path, dict[str, Any]]) -> None:
     from holdfast.store import sealed_file
 

@@ -51,6 +51,7 @@ def versions_in(root: Path) -> set[int]:
 # --- which there are --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("U01")
 def test_every_manifest_version_has_a_golden_store() -> None:
     assert {path.parent.parent for path in HERE.glob("*/store/identity")} == {
         HERE / name for name in VERSIONS
@@ -72,6 +73,7 @@ def test_a_golden_store_is_small(name: str) -> None:
     assert size_of(HERE / name) < SIZE_MAX
 
 
+@pytest.mark.fault("U01")
 def test_a_golden_store_is_never_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match="exists"):
         make.main()
@@ -223,6 +225,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Finish
 
 
 @every_store
+@pytest.mark.fault("U01")
 def test_a_golden_store_is_restored_and_finished(name: str, finished: Callable[[str], Finished]) -> None:
     after, version = finished(name), VERSIONS[name]
     check_output(version, after.root, json.loads((HERE / name / "expected.json").read_text()))

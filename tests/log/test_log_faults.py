@@ -86,6 +86,7 @@ def fill_a_small_disk(root: Path) -> None:
     os._exit(0)
 
 
+@pytest.mark.fault("S08")
 def test_a_full_disk_refuses_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
     tried = tmp_path / "mounts"
     forked.finish(forked.start(try_namespace, tried), 30)
@@ -123,6 +124,7 @@ def test_no_space_at_a_failpoint_stores_nothing_and_the_next_append_goes_on(
     assert numbers(opened(tmp_path).reader()) == stored
 
 
+@pytest.mark.fault("S14")
 def test_if_one_append_fails_none_behind_it_is_stored(tmp_path: Path) -> None:
     """Those that were on their way fail too, and so does the next one, until the writer knows."""
     log = opened(tmp_path)
@@ -154,6 +156,7 @@ def test_if_one_append_fails_none_behind_it_is_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["log.write", "log.written", "log.synced"])
+@pytest.mark.fault("S02", "K12")
 def test_after_a_failure_nobody_trusts_the_writer_and_the_outcome_is_looked_up(
     tmp_path: Path, where: str
 ) -> None:
@@ -176,6 +179,7 @@ def test_after_a_failure_nobody_trusts_the_writer_and_the_outcome_is_looked_up(
     log.close()
 
 
+@pytest.mark.fault("S02")
 def test_a_failed_fsync_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     log.append(some(0, 2))
@@ -232,6 +236,7 @@ def zombie_frame(log: hf.Log, position: int, rows: Any) -> list[bytes]:
     return [frames.pack(frame), payload.to_pybytes()]
 
 
+@pytest.mark.fault("S13", "O10")
 def test_what_a_replaced_writer_still_writes_never_counts(tmp_path: Path) -> None:
     import pyarrow as pa
 
@@ -283,6 +288,7 @@ def test_a_lost_word_of_the_owner_shows_less_never_something_else(tmp_path: Path
     assert numbers(opened(tmp_path).reader()) == [0, 1, 2, 3]
 
 
+@pytest.mark.fault("D01")
 def test_two_processes_open_a_log_at_once_and_one_writes(tmp_path: Path) -> None:
     opened(tmp_path)
     outcomes: list[Any] = []
@@ -319,6 +325,7 @@ def append_in_a_fork(log: hf.Log) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.fault("P14")
 def test_a_fork_does_not_write_into_its_parents_log(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.append(some(0, 1))
@@ -404,6 +411,7 @@ def test_an_index_that_was_lost_is_made_again(indexed: Path) -> None:
 # --- clocks ---
 
 
+@pytest.mark.fault("T01")
 def test_a_clock_that_is_set_back_or_ahead_loses_nothing(tmp_path: Path) -> None:
     clock = ManualClock(1_700_000_000)
     log = opened(tmp_path, clock=clock, keep="1 hour", segment_bytes=1)

@@ -87,6 +87,7 @@ def test_a_header_is_of_the_size_that_the_page_tells() -> None:
 # --- torn and damaged tails ---
 
 
+@pytest.mark.fault("C05")
 def test_a_tail_cut_at_any_byte_keeps_its_whole_frames(root: Path, tmp_path: Path) -> None:
     path, ends = tail_of(root), offsets(root)
     data = path.read_bytes()
@@ -114,6 +115,7 @@ def test_zeros_and_rubbish_behind_the_last_frame_do_not_count(root: Path) -> Non
 
 @pytest.mark.parametrize("where", ["header", "payload"])
 @pytest.mark.parametrize("number", range(5))
+@pytest.mark.fault("C05", "O06")
 def test_a_damaged_middle_is_refused_with_its_position(root: Path, where: str, number: int) -> None:
     path, ends = tail_of(root), offsets(root)
     data = bytearray(path.read_bytes())
@@ -140,6 +142,7 @@ def test_a_tail_that_was_closed_in_order_has_no_torn_end(tmp_path: Path) -> None
         opened(tmp_path / "log").reader().read_all()
 
 
+@pytest.mark.fault("S03")
 def test_a_group_that_reached_the_disk_in_pieces_is_torn_not_damaged(root: Path) -> None:
     """The first of two frames that were written together is lost in a power cut, the second is not: nobody had either."""
     path, ends = tail_of(root), offsets(root)
@@ -154,6 +157,7 @@ def test_a_group_that_reached_the_disk_in_pieces_is_torn_not_damaged(root: Path)
     assert numbers(opened(root).reader()) == list(range(12))
 
 
+@pytest.mark.fault("C06")
 def test_a_frame_of_another_log_partition_or_owner_does_not_belong(root: Path) -> None:
     path, ends = tail_of(root), offsets(root)
     data = path.read_bytes()
@@ -197,6 +201,7 @@ def test_a_damaged_segment_of_the_middle_is_refused_and_the_rest_can_be_read(tmp
 # --- Parquet ---
 
 
+@pytest.mark.fault("C01")
 def test_every_damaged_stretch_of_a_parquet_segment_is_found(tmp_path: Path) -> None:
     from holdfast.log.look.verify import verify
 
@@ -279,6 +284,7 @@ def test_the_segments_that_count(listed: list[str], wanted: list[tuple[int, int 
     assert gap(lay_out(listed), 0) is None
 
 
+@pytest.mark.fault("S19")
 def test_a_missing_segment_is_a_gap_unless_it_was_trimmed() -> None:
     found = lay_out([sealed(10, 20), tail_name(30, 1)])
     assert gap(found, 0) == (0, 10)

@@ -205,6 +205,7 @@ def test_a_log_of_others_is_not_written(tmp_path: Path) -> None:
         hf.LogSink(tmp_path / "log").check_columns(pa.schema([("n", pa.int64()), ("word", pa.int64())]))
 
 
+@pytest.mark.fault("C07")
 def test_a_log_that_lost_rows_of_an_epoch_is_refused(tmp_path: Path) -> None:
     sink = opened_sink(hf.LogSink(tmp_path / "log"))
     sink.write_arrow(rows(0), hf.StepId(0, 0))  # type: ignore[arg-type]
@@ -273,6 +274,7 @@ KILLS = {
 
 @pytest.mark.parametrize(("writer", "reader"), list(itertools.product(KILLS, repeat=2)))
 @pytest.mark.sampled(keep=3)
+@pytest.mark.fault("B08", "O02")
 def test_both_programs_are_killed_and_each_row_is_there_once(
     writer: str, reader: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import forked
 import pyarrow as pa
+import pytest
 
 import holdfast as hf
 from holdfast.log.machines.reader_machine import FromDisk, FromMemory, ReaderMachine
@@ -109,6 +110,7 @@ def test_a_reader_follows_a_writer_of_another_process(tmp_path: Path) -> None:
     assert forked.finish(child) == 0
 
 
+@pytest.mark.fault("S15")
 def test_trimming_races_readers_and_never_leaves_a_gap(tmp_path: Path) -> None:
     log = opened(tmp_path, segment_bytes=1500, memory_bytes=1000)
     for n in range(0, 400, 4):

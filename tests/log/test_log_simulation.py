@@ -286,6 +286,7 @@ PLAIN = [("w", 1, 2, NO_EPOCH), ("w", 2, 1, NO_EPOCH), ("w", 3, 1, NO_EPOCH)]
 EPOCHS = [("w", 1, 1, 1), ("w", 0, -1, 1), ("w", 2, 1, 2), ("w", 0, -2, 1), ("w", 3, 1, 2), ("w", 0, -1, 2)]
 
 
+@pytest.mark.fault("N03")
 def test_every_interleaving_of_a_writer_a_reader_and_a_fault() -> None:
     assert every_interleaving(world(list(PLAIN))) > 300
 
@@ -333,6 +334,7 @@ def test_thousands_of_random_worlds(block: int) -> None:
             raise AssertionError(f"seed {seed}: {story}") from error
 
 
+@pytest.mark.planted
 def test_a_reader_that_skips_rows_is_caught() -> None:
     here = world(list(PLAIN), faults=0)
     while moves := [move for move in here.moves() if not move.startswith(("look", "read"))]:
@@ -342,6 +344,7 @@ def test_a_reader_that_skips_rows_is_caught() -> None:
         here.finish()
 
 
+@pytest.mark.planted
 def test_a_writer_that_forgets_its_sequences_is_caught() -> None:
     here = world(list(PLAIN), faults=1, window=3)
     for what in ("submit", "submit", "take", "write", "crash 2"):

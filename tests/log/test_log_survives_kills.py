@@ -48,6 +48,7 @@ def check_notes(log: hf.Log, partition: int, low: int) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.fault("S19", "S16", "O05")
 def test_killed_at_a_failpoint(name: str, tmp_path: Path) -> None:
     kills = [f"{name}=kill"] * 2 if name in ONCE else [f"{name}=kill", f"{name}=kill@2", f"{name}=kill@3"]
     if name in (
@@ -66,6 +67,7 @@ def test_killed_at_a_failpoint(name: str, tmp_path: Path) -> None:
     check(tmp_path)
 
 
+@pytest.mark.fault("S19")
 def test_killed_again_and_again_at_random_places(tmp_path: Path) -> None:
     dice = random.Random(15)
     for _ in range(12):

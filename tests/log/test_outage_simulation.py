@@ -191,6 +191,7 @@ def test_rows_come_out_once_and_in_order_whatever_happens(seed: int) -> None:
     assert world.in_log + world.by_memory >= world.out
 
 
+@pytest.mark.planted
 def test_the_simulation_finds_a_switch_that_forgets_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: Switch[Any]) -> Any:
         found = honest(self)

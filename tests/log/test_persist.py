@@ -221,6 +221,7 @@ def test_time_that_rows_alone_do_not_tell_has_to_be_declared_again() -> None:
 # --- a consumer that is down ---
 
 
+@pytest.mark.fault("I10", "O11")
 def test_while_a_consumer_is_down_rows_land_in_the_log_and_memory_stays_flat(tmp_path: Path) -> None:
     flag, gate, log = tmp_path / "down", tmp_path / "gate", tmp_path / "store/logs/middle"
     flag.touch()
@@ -383,6 +384,7 @@ def padded(table: pa.Table) -> pa.Table:
     return table.append_column("text", pa.array(["x" * 1300] * table.num_rows))
 
 
+@pytest.mark.fault("S08")
 def test_a_disk_that_is_full_while_a_consumer_is_down_costs_nothing(tmp_path: Path) -> None:
     tried = tmp_path / "mounts"
     forked.finish(forked.start(try_namespace, tried), 30)

@@ -79,6 +79,7 @@ def test_an_undisturbed_run_is_what_all_others_are_compared_with(shape: str, tmp
 
 
 @pytest.mark.parametrize("shape", ["rr", "sr", "cr"])
+@pytest.mark.fault("B08")
 def test_killed_with_both_ends_exactly_once(extent: Extent, shape: str, tmp_path: Path) -> None:
     kills = (*PRODUCER, *(() if shape == "rr" else ALONE), *EPOCHS, *CONSUMER)
     for number, kill in enumerate(extent.of(kills)):

@@ -194,6 +194,7 @@ def test_a_drained_epoch_asked_for_during_another_one_follows_it() -> None:
     assert controller.handle(Committed(e(1))) == [record(1, 3, 1), *drains(2)]
 
 
+@pytest.mark.fault("R04", "N03")
 def test_an_epoch_is_not_published_with_an_acknowledgement_missing_or_doubled() -> None:
     controller = running()
     controller.handle(EpochDue())
@@ -426,6 +427,7 @@ def test_a_running_region_ignores_and_counts_what_comes_late(stale: ControllerEv
     assert (controller.phase, controller.ignored) == (ControllerPhase.RUNNING, 1)
 
 
+@pytest.mark.fault("N03")
 def test_answers_about_another_epoch_or_attempt_are_stale_while_establishing() -> None:
     controller = running()
     tell(controller, EpochDue(), failed(1))

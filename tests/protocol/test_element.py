@@ -318,6 +318,7 @@ def test_a_failed_upload_is_told_with_its_reason() -> None:
     assert told == [Tell(UploadFailed(name(1), e(1), a(1), True, "full"))]
 
 
+@pytest.mark.fault("S13")
 def test_uploads_of_an_earlier_attempt_are_ignored() -> None:
     machine = running(FIGURE_3, 1)
     machine.handle(begin("token", 1))
@@ -383,6 +384,7 @@ def test_a_start_may_hear_of_a_reset_from_a_control_link_first() -> None:
     [begin("drain", 1, 1), begin("drain", 1, 2), begin("drain", 3, 1), reset(1, 1), GoOn(e(1), a(1), ())],
     ids=repr,
 )
+@pytest.mark.fault("N03")
 def test_stale_messages_have_no_effect_and_are_counted(stale: BeginEpoch | BeginReset | GoOn) -> None:
     machine = running(FIGURE_3, 1)
     machine.handle(reset(1, 2))

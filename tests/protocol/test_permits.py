@@ -172,6 +172,7 @@ class ForgetsWhoWaits(PermitMachine):
         ForgetsWhoWaits,
     ],
 )
+@pytest.mark.planted
 def test_a_planted_defect_is_found(defect: type[PermitMachine]) -> None:
     with pytest.raises((Broken, ProtocolViolation)):
         played(defect, 300)

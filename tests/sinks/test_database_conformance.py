@@ -111,6 +111,7 @@ class TestUpserted(DatabaseConformance):
 
 
 @pytest.mark.parametrize("name", SINK_FAILPOINTS)
+@pytest.mark.fault("X01", "X04")
 def test_a_failure_at_a_failpoint_leaves_one_copy(place: Place, tmp_path: Path, name: str) -> None:
     run = MiniRun(tmp_path / "book.json", lambda: sink_of(place.url, place.table))
     before = "sink.commit.applied=raise@2;" if name.startswith("reset") else ""  # a restore worth failing in
@@ -124,6 +125,7 @@ def test_a_failure_at_a_failpoint_leaves_one_copy(place: Place, tmp_path: Path, 
     assert sorted(place.rows()) == sorted(run.expected())
 
 
+@pytest.mark.fault("D02", "N05")
 def test_a_sleeper_that_was_replaced_shows_nothing(place: Place) -> None:
     old = opened_sink(sink_of(place.url, place.table))
     old.write_arrow(rows(0), StepId(Attempt(0), 1))
@@ -143,6 +145,7 @@ def test_another_job_is_refused_and_changes_nothing(place: Place) -> None:
     assert sorted(place.rows()) == [(0, "w0"), (1, "w1")]
 
 
+@pytest.mark.fault("C07")
 def test_an_older_store_is_refused(place: Place) -> None:
     first = opened_sink(sink_of(place.url, place.table))
     for epoch in (1, 2):
@@ -229,6 +232,7 @@ class TestInTransaction(SinkConformance):
         return self.connect().execute("SELECT n, word FROM words").fetchall()
 
     @pytest.mark.parametrize("name", SINK_FAILPOINTS)
+    @pytest.mark.fault("X01", "X04")
     def test_a_failure_at_a_failpoint_leaves_one_copy(self, name: str) -> None:
         run = MiniRun(self.directory / "book.json", self.make)
         before = "sink.commit.applied=raise@2;" if name.startswith("reset") else ""
@@ -254,6 +258,7 @@ class TestInTransaction(SinkConformance):
         connection.execute("INSERT INTO words VALUES (7, 'half')")
         raise RuntimeError("on purpose")
 
+    @pytest.mark.fault("D02", "N05")
     def test_a_sleeper_that_was_replaced_shows_nothing(self) -> None:
         old = self.opened()
         prepared = self.epoch(old, 1, rows(0))

@@ -84,6 +84,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert "PostgreSQL at 127.0.0.1:9/db cannot be reached" in str(found)
 
 
+@pytest.mark.fault("K15")
 def test_a_wrong_password_and_an_unknown_database(postgres: PostgresServer, tmp_path: Path) -> None:
     wrong = postgres.url.replace("s3cret", "s3cretwrong")
     assert "authentication failed" in str(refusal(tmp_path, hf.DatabaseSink(wrong, "t")))
@@ -201,6 +202,7 @@ def test_without_the_driver_it_says_what_to_install(tmp_path: Path, monkeypatch:
     assert "pip install 'holdfast[postgres]'" in str(found)
 
 
+@pytest.mark.fault("SR12", "U08")
 def test_passwords_are_in_no_text() -> None:
     url = "postgresql://me:p%40ss@db.example:5432/shop?sslmode=require&password=other"
     address = Address.of(url)

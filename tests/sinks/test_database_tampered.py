@@ -56,6 +56,7 @@ def run(here: Path, url: str, table: str, rows: int, **how: Any) -> None:
     run_local(topology, store=f"file:{here}/store")
 
 
+@pytest.mark.fault("X06")
 def test_a_table_that_was_dropped_is_refused_and_not_made_anew(place: Any, tmp_path: Path) -> None:
     url, table, execute = place
     run(tmp_path, url, table, 20)
@@ -72,6 +73,7 @@ def test_a_table_that_was_dropped_is_refused_and_not_made_anew(place: Any, tmp_p
 
 
 @pytest.mark.parametrize("how", [{}, {"mode": "upsert", "key": "n"}])
+@pytest.mark.fault("X06", "O08")
 def test_a_table_that_was_emptied_is_told_of_once(
     place: Any, how: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

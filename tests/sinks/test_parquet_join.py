@@ -21,6 +21,7 @@ from holdfast.sinks import merge as merging
 from holdfast.sinks import parquet_join
 from holdfast.sinks.merge import MergeTask, merge
 from holdfast.sinks.parquet_join import NotJoinable, join_parquet
+from holdfast.state.columns import thrift
 
 
 def everything(first: int, end: int) -> pa.Table:
@@ -135,7 +136,7 @@ def test_page_indexes_are_not_copied_but_bloom_filters_are(tmp_path: Path) -> No
         parquet_join._read(str(tmp_path / "filtered"), 0).groups,
         parquet_join._read(filtered[1], 0).groups,
     ]
-    found, wanted = (parquet_join._structs(groups[-1], 1)[0][3][1] for groups in meta)
+    found, wanted = (thrift.structs_of(groups[-1], 1)[0][3][1] for groups in meta)
     place, length = found[14][1], found[15][1]
     bits = (tmp_path / "filtered").read_bytes()[place : place + length]
     assert bits == Path(filtered[1]).read_bytes()[wanted[14][1] :][: wanted[15][1]]
@@ -223,7 +224,7 @@ def with_footer(path: Path, body: bytes, footer: bytes, magic: bytes = b"PAR1") 
 def test_footers_are_written_as_they_were_read(tmp_path: Path) -> None:
     for raw in (footer_of(path)[1] for path in written(tmp_path, [everything(0, 50)], row_group_size=3)):
         out = bytearray()
-        parquet_join._write_struct(out, parquet_join._Reader(raw).struct(0))
+        parquet_join._write_struct(out, thrift.Reader(raw).struct(0))
         assert bytes(out) == raw
     odd: Any = {
         3: (1, None),
@@ -235,7 +236,7 @@ def test_footers_are_written_as_they_were_read(tmp_path: Path) -> None:
     odd[7] = (9, (6, [-(2**63), 2**63 - 1, -1] * 9))
     out = bytearray()
     parquet_join._write_struct(out, odd)
-    assert parquet_join._Reader(bytes(out)).struct(0) == odd
+    assert thrift.Reader(bytes(out)).struct(0) == odd
 
 
 def test_encryption_and_unknown_fields_are_left_to_pyarrow(tmp_path: Path) -> None:
@@ -255,7 +256,7 @@ def test_encryption_and_unknown_fields_are_left_to_pyarrow(tmp_path: Path) -> No
 
     places = {(lambda meta: meta): (8, 9, 30), group: (8, 30), chunk: (1, 8, 9, 30), column: (18, 30)}
     for place, field in ((place, field) for place, fields in places.items() for field in fields):
-        meta = parquet_join._Reader(raw).struct(0)
+        meta = thrift.Reader(raw).struct(0)
         place(meta)[field] = (8, b"?")
         out = bytearray()
         parquet_join._write_struct(out, meta)

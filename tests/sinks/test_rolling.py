@@ -312,6 +312,7 @@ def test_explain_says_when_rows_show(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 @pytest.mark.parametrize("roll", ["two epochs", "1 GB"])
 @pytest.mark.parametrize("name", [*SINK_FAILPOINTS, *CLOSING])
+@pytest.mark.fault("X01")
 def test_driver_killed_at_a_failpoint_leaves_one_visible_copy(
     tmp_path: Path, name: str, roll: str, format: str
 ) -> None:

@@ -145,6 +145,7 @@ class TestForeachEpoch(SinkConformance):
 
 @pytest.mark.parametrize("hit", [1, 2])
 @pytest.mark.parametrize("name", SINK_FAILPOINTS)
+@pytest.mark.fault("X01")
 def test_driver_killed_at_a_failpoint_leaves_one_visible_copy(tmp_path: Path, name: str, hit: int) -> None:
     log = tmp_path / "fp.log"
     deaths = [f"{name}=kill@{hit}"]
@@ -161,6 +162,7 @@ def test_driver_killed_at_a_failpoint_leaves_one_visible_copy(tmp_path: Path, na
 @pytest.mark.parametrize("format", ["json", "parquet"])
 @pytest.mark.parametrize("action", ["raise", "enospc", "eio"])
 @pytest.mark.parametrize("name", SINK_FAILPOINTS)
+@pytest.mark.fault("X01", "X04")
 def test_every_fault_twice_in_a_row_leaves_one_visible_copy(
     tmp_path: Path, name: str, action: str, format: Any
 ) -> None:
@@ -178,6 +180,7 @@ def test_every_fault_twice_in_a_row_leaves_one_visible_copy(
     assert sorted(read(tmp_path / "out")) == run.expected()
 
 
+@pytest.mark.fault("X08", "O02")
 def test_live_reader_never_sees_a_row_twice_or_one_that_disappears(tmp_path: Path) -> None:
     seen: Counter[tuple[Any, ...]] = Counter()
     problems: list[str] = []

@@ -37,6 +37,7 @@ def visible(out: Path) -> list[str]:
     return sorted(name for name in os.listdir(out) if not name.startswith("."))
 
 
+@pytest.mark.fault("D06")
 def test_ledger_of_another_job_is_refused(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     sink.commit(Epoch(1), prepare(sink, 1))
@@ -44,6 +45,7 @@ def test_ledger_of_another_job_is_refused(tmp_path: Path) -> None:
         opened(tmp_path, 2, job="job-2")
 
 
+@pytest.mark.fault("C07", "D06")
 def test_store_older_than_the_output_is_refused_even_without_the_ledger(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     for epoch in (1, 2):
@@ -57,6 +59,7 @@ def test_store_older_than_the_output_is_refused_even_without_the_ledger(tmp_path
     assert visible(tmp_path) == before
 
 
+@pytest.mark.fault("X02")
 def test_lost_ledger_entry_makes_no_second_copy(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     first = prepare(sink, 1)
@@ -77,6 +80,7 @@ def test_files_taken_away_by_a_reader_after_their_commit_are_not_missed(tmp_path
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"crc": 1, "ledger": {}}', "flip"])
+@pytest.mark.fault("X06", "O06")
 def test_damaged_ledger_is_refused_by_name_and_nothing_changes(tmp_path: Path, damage: Any) -> None:
     sink = opened(tmp_path)
     sink.commit(Epoch(1), prepare(sink, 1))
@@ -92,6 +96,7 @@ def test_damaged_ledger_is_refused_by_name_and_nothing_changes(tmp_path: Path, d
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "flip"])
+@pytest.mark.fault("C01", "C11")
 def test_damaged_prepared_file_is_refused_by_name_before_anything_shows(tmp_path: Path, damage: str) -> None:
     sink = opened(tmp_path)
     prepared = prepare(sink, 1)
@@ -106,6 +111,7 @@ def test_damaged_prepared_file_is_refused_by_name_before_anything_shows(tmp_path
     assert visible(tmp_path) == []
 
 
+@pytest.mark.fault("N05")
 def test_epoch_is_not_shown_before_the_one_before_it(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     sink.commit(Epoch(1), prepare(sink, 1))
@@ -129,6 +135,7 @@ def test_foreign_file_under_a_final_name_is_not_overwritten(tmp_path: Path) -> N
     assert (tmp_path / "part-out-e000000001-p0000.csv").read_text() == "mine"
 
 
+@pytest.mark.fault("O10", "D02")
 def test_old_owner_can_neither_commit_nor_restore_after_a_new_one_came(tmp_path: Path) -> None:
     old = opened(tmp_path, 1)
     prepared = prepare(old, 1)
@@ -148,6 +155,7 @@ def test_old_owner_cannot_record_even_if_its_directories_come_back(tmp_path: Pat
     assert not (tmp_path / ".holdfast/out/ledger.json").exists()
 
 
+@pytest.mark.fault("O10")
 def test_owner_is_asked_before_anything_becomes_visible(tmp_path: Path) -> None:
     def fenced() -> None:
         raise FencedError("replaced")
@@ -227,6 +235,7 @@ def test_header_with_a_newline_in_a_name_counts_as_one_record(tmp_path: Path) ->
     assert not has_rows(str(path), "csv", header=True)
 
 
+@pytest.mark.fault("S08")
 def test_full_disk_is_told_and_the_epoch_can_be_tried_again(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     sink.write_arrow(rows(0), StepId(Attempt(0), 1))

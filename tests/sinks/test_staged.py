@@ -26,6 +26,7 @@ def story(staged: int, epoch: int, committed: int) -> Fate:
 
 
 @pytest.mark.parametrize(("epoch", "committed"), list(itertools.product(range(5), range(6))))
+@pytest.mark.fault("X04", "N05")
 def test_the_fate_of_a_staged_epoch_follows_from_two_numbers(epoch: int, committed: int) -> None:
     for staged in range(1, 7):
         assert fate_of(staged, epoch, committed) == story(staged, epoch, committed)
@@ -92,6 +93,7 @@ class TestTableSink(SinkConformance):
     def visible(self) -> list[tuple[Any, ...]]:
         return self.table.rows
 
+    @pytest.mark.fault("C07", "D06")
     def test_an_output_ahead_of_the_store_is_refused_and_nothing_changes(self) -> None:
         sink = self.opened()
         for epoch in (1, 2):

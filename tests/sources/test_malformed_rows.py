@@ -270,6 +270,7 @@ def lines_of(place: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("region", [True, False])
+@pytest.mark.fault("I02", "O08")
 def test_run_counts_malformed_rows_over_all_runs(tmp_path: Path, region: bool) -> None:
     (tmp_path / "in").mkdir()
     for number in range(1, 4):
@@ -280,6 +281,7 @@ def test_run_counts_malformed_rows_over_all_runs(tmp_path: Path, region: bool) -
     assert len(lines_of(tmp_path / "out")) == 6
 
 
+@pytest.mark.fault("I02")
 def test_malformed_rows_are_a_stream_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     path = write(tmp_path / "in", "csv")

@@ -84,6 +84,7 @@ def test_lines_that_cannot_be_read_are_left_out_and_counted() -> None:
         assert job.status()["elements"]["lines"]["counts"]["lines"]["malformed"] == 3
 
 
+@pytest.mark.fault("I10")
 def test_a_full_buffer_holds_the_sender_back_and_nothing_is_lost() -> None:
     source = hf.TcpLines(0, buffer=50)
     source.open(lambda: None)
@@ -172,6 +173,7 @@ def test_regions_bounded_runs_and_wrong_ports_are_refused(make: Any) -> None:
             pass
 
 
+@pytest.mark.fault("SR11")
 def test_it_listens_on_the_loopback_interface_and_lets_go_of_the_port() -> None:
     source = hf.TcpLines(0)
     assert source.host == "127.0.0.1"

@@ -53,6 +53,7 @@ def test_bound_sees_only_files_present_then_even_after_a_seek(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("harm", ["vanish", "grow", "touch"])
+@pytest.mark.fault("I08")
 def test_file_that_changes_before_it_is_fully_read_is_refused_by_name(tmp_path: Path, harm: str) -> None:
     path = tmp_path / "a.csv"
     write(path, *range(10))
@@ -112,6 +113,7 @@ def test_memory_of_many_read_files_is_small_and_none_is_read_twice(tmp_path: Pat
     assert again.snapshot()["files"]["blocks"] == state["files"]["blocks"]
 
 
+@pytest.mark.fault("SR15")
 def test_damaged_snapshot_is_a_state_error(tmp_path: Path) -> None:
     source = opened(tmp_path)
     for state in (5, {"format": 1, "position": [1], "files": source.snapshot()["files"]}, {"format": 2}):

@@ -62,6 +62,7 @@ def living(run: Run) -> Driver:
     return run.drivers[-1] if run.drivers and run.drivers[-1].alive else run.start()
 
 
+@pytest.mark.fault("P09", "P11", "O01")
 def test_the_driver_is_killed_at_random_moments(tmp_path: Path, seed: int, note_kills: Note) -> None:
     """Most moments lie behind a new epoch, some in the start or the restore of a driver."""
     chance = random.Random(seed)
@@ -115,6 +116,7 @@ IN_PLACE: list[tuple[Kind, str, int]] = [
 
 
 @pytest.mark.parametrize(("kind", "master", "wanted"), IN_PLACE)
+@pytest.mark.fault("P01", "P03", "P10")
 def test_a_process_below_the_driver_is_killed(
     kind: Kind, master: str, wanted: int, tmp_path: Path, seed: int, note_kills: Note
 ) -> None:
@@ -131,6 +133,7 @@ def has_reset(run: Run, kill: Kill) -> bool:
     return any(event.kind == "reset.begin" and event.wall > kill.at for event in run.events())
 
 
+@pytest.mark.fault("P07")
 def test_an_executor_is_killed_and_its_state_is_restored_elsewhere(
     tmp_path: Path, seed: int, note_kills: Note
 ) -> None:
@@ -156,6 +159,7 @@ FAILPOINTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault("B04", "X01")
 def test_the_driver_dies_at_each_step_of_checkpoint_publish_commit_and_reset(
     tmp_path: Path, seed: int, note_kills: Note
 ) -> None:
@@ -180,6 +184,7 @@ def test_the_driver_dies_at_each_step_of_checkpoint_publish_commit_and_reset(
     in_rounds(tmp_path, SIZE, seed, note_kills, die_at_each)
 
 
+@pytest.mark.fault("B01")
 def test_a_burst_of_worker_kills_ends_well(tmp_path: Path, seed: int, note_kills: Note) -> None:
     """As fast as they come back; the region resets again and again, at worst it is parked and started anew."""
     chance = random.Random(seed)
@@ -215,6 +220,7 @@ def test_the_driver_dies_in_the_reset_after_a_workers_death(
     in_rounds(tmp_path, SLOW, seed, note_kills, die_resetting, "local[2]")
 
 
+@pytest.mark.fault("P09", "D02")
 def test_a_jvm_that_outlives_its_driver_changes_nothing(tmp_path: Path, seed: int, note_kills: Note) -> None:
     """It is stopped before its driver dies and goes on beside the next driver: its tasks write where nobody looks."""
     chance = random.Random(seed)

@@ -25,6 +25,7 @@ Note = Callable[[list[Kill]], None]
 
 
 @pytest.mark.chaos
+@pytest.mark.fault("P09")
 def test_the_driver_may_be_killed_at_any_moment_and_started_again(tmp_path: Path, note_kills: Note) -> None:
     chance = random.Random(SEED)
     with Run(tmp_path / "run", SMALL, SEED) as run:
@@ -41,6 +42,7 @@ def test_the_driver_may_be_killed_at_any_moment_and_started_again(tmp_path: Path
 
 
 @pytest.mark.chaos
+@pytest.mark.fault("P01")
 def test_a_python_worker_may_be_killed_in_the_middle_of_a_step(tmp_path: Path, note_kills: Note) -> None:
     """Without a second try per task, so that holdfast feels it: the region resets in place."""
     chance = random.Random(SEED)

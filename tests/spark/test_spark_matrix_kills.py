@@ -29,6 +29,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("topology", "mode", "death"), matrix_deaths.cells(matrix_deaths.WORKERS))
+@pytest.mark.fault("P01")
 def test_a_death_of_workers_changes_no_result(
     topology: str, mode: str, death: str, spark: Any, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("topology", "mode", "death"), matrix_deaths.cells(matrix_deaths.EXECUTORS))
+@pytest.mark.fault("P07", "B02")
 def test_a_death_of_executors_changes_no_result(
     topology: str, mode: str, death: str, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ SEED = 20
 Tell = Callable[..., None]
 
 
+@pytest.mark.fault("P01", "P09")
 def test_a_worker_and_then_the_driver_die_and_all_results_are_what_they_are_without_failures(
     tmp_path: Path, tell: Tell, request: pytest.FixtureRequest
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_worker_and_then_the_driver_die_and_all_results_are_what_they_are_with
 @pytest.mark.chaos
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("shuffled", [False, True], ids=["short way", "shuffle"])
+@pytest.mark.fault("P07", "I14")
 def test_executors_die_with_the_segments_they_hold(
     shuffled: bool, tmp_path: Path, tell: Tell, request: pytest.FixtureRequest
 ) -> None:

@@ -30,6 +30,7 @@ def live(here: Path, failpoint: str) -> int:
     return done.returncode
 
 
+@pytest.mark.fault("I04", "P04")
 def test_a_row_that_ends_its_worker_is_put_aside_once_though_the_driver_is_killed(tmp_path: Path) -> None:
     assert live(tmp_path, "poison.try=kill@3") == -signal.SIGKILL, "it was looked for"
     fired(DRIVER_KILLED)

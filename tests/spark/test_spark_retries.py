@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.fault("X10")
 def test_a_task_that_is_tried_again_counts_once(tmp_path: Path) -> None:
     program = Path(__file__).with_name("retry_program.py")
     done = subprocess.run(

@@ -82,6 +82,7 @@ def test_a_worker_dies_after_it_wrote_segments_and_the_sinks_files(here: Path) -
     check(here)
 
 
+@pytest.mark.fault("S09", "S08")
 def test_a_full_disk_in_a_task_pauses_the_region_until_there_is_space(here: Path) -> None:
     full = here / "full"
     full.touch()

@@ -136,6 +136,7 @@ def test_partitions_stay_with_their_executors(cluster: Cluster, here: Path) -> N
     check(here)
 
 
+@pytest.mark.fault("P07")
 def test_an_executor_that_is_killed_resets_the_region(cluster: Cluster, here: Path) -> None:
     driver = cluster.driver(here)
 
@@ -153,6 +154,7 @@ def test_an_executor_that_is_killed_resets_the_region(cluster: Cluster, here: Pa
     check(here)
 
 
+@pytest.mark.fault("X10")
 def test_a_task_that_spark_starts_twice_counts_once(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     wanted: Counter[str] = Counter()

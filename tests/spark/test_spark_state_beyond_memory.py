@@ -141,6 +141,7 @@ def check(here: Path, wanted: Iterable[Rows]) -> None:
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+@pytest.mark.fault("P08", "I12", "O11")
 def test_each_workers_share_of_the_state_is_four_times_as_large_as_its_memory_limit(
     master: str, tmp_path: Path, tell: Callable[..., None]
 ) -> None:

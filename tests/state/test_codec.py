@@ -194,6 +194,7 @@ GOLDEN: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "data"), GOLDEN, ids=lambda v: str(v)[:20])
+@pytest.mark.fault("U01")
 def test_the_format_is_stable(value: Any, data: str) -> None:
     assert encode(value).hex() == data
     assert difference(decode(bytes.fromhex(data)), value, encode) is None
@@ -300,6 +301,7 @@ SAMPLES: list[Any] = [value for value, _ in GOLDEN] + [
 ]
 
 
+@pytest.mark.fault("SR01", "SR04")
 def test_damaged_bytes_give_clean_errors() -> None:
     rng = random.Random(7)
     for _ in range(6000):
@@ -335,6 +337,7 @@ def test_damaged_bytes_give_clean_errors() -> None:
         b"\x01\x81\x90\xc0",
     ],
 )
+@pytest.mark.fault("SR04", "U07")
 def test_lies_about_lengths_depth_and_types_are_found(data: bytes) -> None:
     with pytest.raises(DamagedError):
         decode(data)

@@ -193,6 +193,7 @@ def states(table: pa.Table) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, 4), (4, 1), (3, 5), (128, 2)])
+@pytest.mark.fault("I07")
 def test_a_state_can_be_spread_over_another_number_of_partitions(tmp_path: Path, old: int, new: int) -> None:
     plan = Aggregation.plan(("k",), (("s", "sum", "v"),), pa.schema({"k": pa.int64(), "v": pa.int64()}))
     versions: list[Segments] = [() for _ in range(old)]
@@ -240,6 +241,7 @@ def test_an_empty_batch_changes_nothing(tmp_path: Path) -> None:
 # --- segments -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("C01", "C11")
 def test_every_flipped_byte_of_a_segment_is_found(tmp_path: Path) -> None:
     segment = write_segment(tmp_path, "agg-0-1-0", pa.table({HASH_COLUMN: [1, 2], "k": ["a", None]}))
     data = Path(segment.path).read_bytes()

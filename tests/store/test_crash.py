@@ -81,6 +81,7 @@ def killed_at_call(place: Path, calls: tuple[str, ...], number: int, change: Cha
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.fault("S06")
 def test_files_killed_at_any_call_leave_the_old_state_or_the_new(name: str, tmp_path: Path) -> None:
     change = by_name(name, tmp_path)
     allowed = before_and_after("files", tmp_path, change)
@@ -110,6 +111,7 @@ def test_files_killed_at_any_call_leave_the_old_state_or_the_new(name: str, tmp_
         ("delete", "gc.delete"), ("delete_epoch", "gc.delete"), ("delete_entry", "gc.delete"),
     ],
 )  # fmt: skip
+@pytest.mark.fault("S06", "K03")
 def test_killed_at_a_failpoint_the_state_is_old_or_new(
     kind: str, name: str, point: str, tmp_path: Path
 ) -> None:
@@ -147,6 +149,7 @@ def fail_with(code: int) -> Callable[[], None]:
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 @pytest.mark.parametrize("call", ["write", "fsync", "rename", "link", "open"])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.fault("S02", "S04", "S07")
 def test_any_call_may_fail(name: str, call: str, code: int, tmp_path: Path) -> None:
     change = by_name(name, tmp_path)
     allowed = before_and_after("files", tmp_path, change)
@@ -178,6 +181,7 @@ def test_any_call_may_fail(name: str, call: str, code: int, tmp_path: Path) -> N
     raise AssertionError("there was always one more call to fail")
 
 
+@pytest.mark.fault("S02")
 def test_a_failed_fsync_is_never_repeated(tmp_path: Path) -> None:
     store = make("files", tmp_path)
     store.acquire()
@@ -196,6 +200,7 @@ def test_a_failed_fsync_is_never_repeated(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.fault("S02", "S06")
 def test_a_published_epoch_whose_directory_fails_to_sync_is_reported_not_repeated(tmp_path: Path) -> None:
     store = make("files", tmp_path)
     store.acquire()

@@ -70,6 +70,7 @@ def scratch(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.fault("C01")
 def test_harm_to_any_byte_is_found_and_named(kind: str, root: Path, scratch: Path) -> None:
     good = read_everything(FileStore(root), scratch)
     (victim,) = root.glob(kind)
@@ -104,6 +105,7 @@ def as_pipe(path: Path) -> None:
 
 @pytest.mark.parametrize("replace", [as_directory, as_link, as_link_to_the_good_file, as_pipe])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.fault("U07", "SR07")
 def test_anything_but_a_regular_file_is_refused(
     kind: str, replace: Callable[[Path], None], root: Path, scratch: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_anything_but_a_regular_file_is_refused(
     assert snapshot(root) == before
 
 
+@pytest.mark.fault("C08")
 def test_a_missing_identity_is_never_made_anew(root: Path) -> None:
     (root / "identity").unlink()
     before = snapshot(root)
@@ -140,6 +143,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["precious"]
 
 
+@pytest.mark.fault("C06", "O06")
 def test_files_of_another_store_region_or_epoch_are_refused(root: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -169,6 +173,7 @@ def test_a_missing_pack_inside_a_chain_is_damage(root: Path) -> None:
         FileStore(root).get("entry", "k")
 
 
+@pytest.mark.fault("U02")
 def test_a_newer_format_is_refused_untouched(root: Path, scratch: Path) -> None:
     for kind in ("identity", "epochs/*/*.manifest", "records/*.rec"):
         (victim,) = root.glob(kind)
@@ -215,6 +220,7 @@ def test_a_torn_or_damaged_event_is_skipped(root: Path) -> None:
     again.close()
 
 
+@pytest.mark.fault("C10")
 def test_sqlite_harm_is_found_or_harmless(tmp_path: Path, scratch: Path) -> None:
     prepare("sqlite", tmp_path)
     path = tmp_path / "store.db"
@@ -245,6 +251,7 @@ def test_sqlite_harm_is_found_or_harmless(tmp_path: Path, scratch: Path) -> None
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, 4096, 20000, -1])
+@pytest.mark.fault("C10")
 def test_sqlite_a_cut_file_is_damage(cut: int, tmp_path: Path) -> None:
     prepare("sqlite", tmp_path)
     path = tmp_path / "store.db"

@@ -52,6 +52,7 @@ CRC = checksum(b"segment")
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o777])
+@pytest.mark.fault("SR13")
 def test_everything_is_private_whatever_the_umask(umask: int, tmp_path: Path) -> None:
     # In a child and not as root: root could read files of any mode.
     script = f"""
@@ -97,6 +98,7 @@ def test_a_segment_is_linked_where_possible_and_copied_elsewhere(
         assert (tmp_path / "back").read_bytes() == b"segment"
 
 
+@pytest.mark.fault("O10", "S13")
 def test_an_executor_links_segments_until_its_driver_is_replaced(store: FileStore, local: Path) -> None:
     token = lease.highest_token(store.root)
     ref = link_segment(store.root, token, "entry", "from-a-task", local, CRC)
@@ -129,6 +131,7 @@ def test_several_segments_are_stored_together_and_again_after_a_failure(
         assert (tmp_path / ref.key).read_bytes() == b"segment"
 
 
+@pytest.mark.fault("S15")
 def test_a_replaced_executor_does_not_remove_what_the_new_owner_relies_on(
     store: FileStore, local: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +157,7 @@ def test_only_regular_local_files_become_segments(store: FileStore, tmp_path: Pa
     assert store.keys("entry") == []
 
 
+@pytest.mark.fault("SR07")
 def test_an_entry_replaced_by_a_link_is_not_written_through(
     store: FileStore, local: Path, tmp_path: Path
 ) -> None:
@@ -200,6 +204,7 @@ def test_a_reader_follows_an_owner_that_shortens_its_chain(
             assert reader.get("entry", "k") is None
 
 
+@pytest.mark.fault("SR14", "O11")
 def test_the_event_log_is_bounded(store: FileStore) -> None:
     for step in range(60):
         store.append_events([("filler", {"step": step, "text": "x" * 50_000})] * 2)
@@ -309,7 +314,7 @@ def in_small_mount(script: str, tmp_path: Path, kind: str, size: str) -> str:
     probe = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", str(mount)]
     if os.getuid() != 0 or subprocess.run(probe, capture_output=True, check=False).returncode != 0:
         pytest.skip("needs root and unshare -m to mount a small tmpfs")
-    command = f"mount -t tmpfs -o size={size} tmpfs '{mount}' && exec '{sys.executable}' - '{mount}' '{kind}:{mount}/s'"
+    command = f"mount -t tmpfs -o size={size},mode=700 tmpfs '{mount}' && exec '{sys.executable}' - '{mount}' '{kind}:{mount}/s'"
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", command],
         input=script, text=True, capture_output=True, check=False, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "."},
@@ -319,12 +324,14 @@ def in_small_mount(script: str, tmp_path: Path, kind: str, size: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
+@pytest.mark.fault("S08", "K05")
 def test_a_full_disk_pauses_and_goes_on(kind: str, tmp_path: Path) -> None:
     printed = in_small_mount(FULL, tmp_path, kind, "2m" if kind == "sqlite" else "1m")
     assert printed.count("no space left") == 3
 
 
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
+@pytest.mark.fault("K06")
 def test_a_read_only_directory_is_one_clear_sentence(kind: str, tmp_path: Path) -> None:
     in_small_mount(READ_ONLY, tmp_path, kind, "1m")
 

@@ -30,6 +30,7 @@ def test_a_store_that_another_process_makes_meanwhile_is_not_called_damaged(
     assert FileStore(root).open("t") == made[0]
 
 
+@pytest.mark.fault("C08")
 def test_data_without_an_identity_is_damage(tmp_path: Path) -> None:
     root = tmp_path / "store"
     FileStore(root).open("t")

@@ -109,6 +109,7 @@ def test_leftovers_of_a_killed_owner_are_deleted_by_the_next(tmp_path: Path) -> 
     again.close()
 
 
+@pytest.mark.fault("T02")
 def test_an_owner_of_another_machine_is_watched_before_it_is_replaced(tmp_path: Path) -> None:
     first, second = owned(tmp_path, "?lease=0.6"), on_disk(tmp_path, "?lease=0.6")
     first._change(lambda state: replace(state, owner={**state.owner, "boot": "another", "host": "far"}))
@@ -125,6 +126,7 @@ def test_an_owner_of_another_machine_is_watched_before_it_is_replaced(tmp_path: 
 
 # --- answers that are lost, and storage that fails ---
 @pytest.mark.parametrize("is_done", [True, False], ids=["done", "not done"])
+@pytest.mark.fault("K12")
 def test_a_creation_whose_answer_is_lost_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
@@ -151,6 +153,7 @@ def test_a_creation_whose_answer_is_lost_is_read_back(
     store.close()
 
 
+@pytest.mark.fault("S13")
 def test_a_change_that_arrives_late_is_built_upon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = owned(tmp_path)
     real, late = Bucket._write, []
@@ -187,6 +190,7 @@ def test_a_full_disk_is_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     store.close()
 
 
+@pytest.mark.fault("C07")
 def test_a_store_that_lost_its_newest_state_is_refused(tmp_path: Path) -> None:
     store = owned(tmp_path)
     store.publish(REGION, Epoch(1), b"one")
@@ -247,6 +251,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
+@pytest.mark.fault("C01")
 def test_damage_to_any_object_a_restore_needs_is_found(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     blobs, ref = fill(tmp_path / "whole")
@@ -271,6 +276,7 @@ def test_damage_to_any_object_a_restore_needs_is_found(tmp_path: Path) -> None:
     assert same >= len(history)
 
 
+@pytest.mark.fault("C08")
 def test_a_missing_identity_beside_data_is_damage_and_foreign_data_is_refused(tmp_path: Path) -> None:
     fill(tmp_path)
     (tmp_path / "store/identity").unlink()
@@ -282,6 +288,7 @@ def test_a_missing_identity_beside_data_is_damage_and_foreign_data_is_refused(tm
         on_disk(tmp_path / "other")
 
 
+@pytest.mark.fault("U02")
 def test_a_store_of_a_newer_format_is_refused_untouched(tmp_path: Path) -> None:
     owned(tmp_path).close()
     path = tmp_path / "store/identity"
@@ -314,6 +321,7 @@ def test_urls_name_places(url: str, shown: str) -> None:
         "s3://bucket/a?exclusive=perhaps", "gs://bucket/a?lease=long", "objects+file://",
     ],
 )  # fmt: skip
+@pytest.mark.fault("SR12", "U08")
 def test_other_urls_are_refused_without_their_secrets(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_store(url)

@@ -28,6 +28,7 @@ def stop_myself() -> None:
 
 
 @both
+@pytest.mark.fault("D01", "O10")
 def test_of_two_processes_that_race_exactly_one_wins(kind: str, tmp_path: Path) -> None:
     for round_ in range(30):
         place = tmp_path / str(round_ // 5)  # new stores and stores with a dead owner
@@ -73,6 +74,7 @@ def test_a_killed_owner_is_replaced_at_once(kind: str, tmp_path: Path) -> None:
 
 
 @both
+@pytest.mark.fault("D04")
 def test_a_live_process_id_proves_nothing(kind: str, tmp_path: Path) -> None:
     # The dead owner's record names this very process: alive, but not the owner.
     store = make(kind, tmp_path)
@@ -88,6 +90,7 @@ def test_a_live_process_id_proves_nothing(kind: str, tmp_path: Path) -> None:
 
 
 @both
+@pytest.mark.fault("P14")
 def test_a_child_made_by_fork_does_not_keep_a_dead_owner_alive(kind: str, tmp_path: Path) -> None:
     read, write = os.pipe()
     ready, tell = os.pipe()
@@ -154,6 +157,7 @@ def stopped_inside_publish_and_refused(kind: str, step: str, tmp_path: Path) -> 
 
 @both
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.fault("D02", "O10")
 def test_an_owner_stopped_before_a_change_is_refused_when_it_wakes(
     kind: str, name: str, tmp_path: Path
 ) -> None:
@@ -161,6 +165,7 @@ def test_an_owner_stopped_before_a_change_is_refused_when_it_wakes(
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.fault("D02", "S13")
 def test_an_owner_stopped_right_before_its_rename_is_refused(name: str, tmp_path: Path) -> None:
     prepare("files", tmp_path)
 
@@ -221,6 +226,7 @@ def test_an_acquirer_stopped_anywhere_never_shares_the_store(tmp_path: Path) -> 
     assert number > 8
 
 
+@pytest.mark.fault("D03", "K06")
 def test_a_deleted_lock_file_does_not_make_two_owners(tmp_path: Path) -> None:
     first = make("files", tmp_path)
     first.acquire()

@@ -40,6 +40,7 @@ def owned(server: RedisServer, name: str = "job", options: str = "") -> RedisSto
     return store
 
 
+@pytest.mark.fault("SR06")
 def test_jobs_share_a_server_under_names_of_their_own(own_redis: RedisServer) -> None:
     first, second = owned(own_redis, "one"), owned(own_redis, "two")
     first.put("entry", {"k": b"1"})
@@ -64,6 +65,7 @@ def test_only_the_lease_has_a_time_to_live(own_redis: RedisServer) -> None:
     store.close()
 
 
+@pytest.mark.fault("U02")
 def test_a_store_of_a_newer_format_is_refused_untouched(own_redis: RedisServer) -> None:
     store = owned(own_redis)
     store.close()
@@ -114,6 +116,7 @@ def test_an_upload_that_never_ended_can_be_found_and_deleted(own_redis: RedisSer
         (("--appendfsync", "no"), "last second"),
     ],
 )
+@pytest.mark.fault("K10", "K11")
 def test_a_server_that_may_lose_data_is_refused_or_labelled(
     redis_program: str, tmp_path: Path, settings: tuple[str, ...], says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_server_that_hides_its_settings_is_judged_by_what_it_tells(own_redis: 
     store.close()
 
 
+@pytest.mark.fault("SR06")
 def test_a_user_with_the_documented_commands_only_can_run_a_job(
     own_redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -188,6 +192,7 @@ def test_a_user_with_the_documented_commands_only_can_run_a_job(
     store.close()
 
 
+@pytest.mark.fault("K10")
 def test_a_server_without_memory_is_no_space_and_recovers(own_redis: RedisServer) -> None:
     store = owned(own_redis)
     store.put("entry", {"k": b"v"})
@@ -234,6 +239,7 @@ def test_the_event_log_is_bounded_and_damage_in_it_is_skipped(
     store.close()
 
 
+@pytest.mark.fault("SR14")
 def test_nobody_can_fill_the_mailbox(own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_log, "MAIL_MAX", 3)
     store = owned(own_redis)

@@ -119,6 +119,7 @@ def part_of(key: bytes) -> str:
     return key.decode().split("}:")[1]
 
 
+@pytest.mark.fault("C01")
 def test_every_damage_to_every_value_is_found_at_restore(
     shared_redis: RedisServer, tmp_path: Path, small_chunks: None
 ) -> None:
@@ -151,6 +152,7 @@ def test_every_damage_to_every_value_is_found_at_restore(
     store.close()
 
 
+@pytest.mark.fault("C01", "C09")
 def test_a_whole_key_that_is_gone_is_found_at_restore(shared_redis: RedisServer, tmp_path: Path) -> None:
     url = shared_redis.url(tmp_path.name)
     written = fill(url, tmp_path)
@@ -168,6 +170,7 @@ def test_a_whole_key_that_is_gone_is_found_at_restore(shared_redis: RedisServer,
     store.close()
 
 
+@pytest.mark.fault("C06")
 def test_a_valid_value_of_another_job_or_another_name_is_refused(
     shared_redis: RedisServer, tmp_path: Path
 ) -> None:

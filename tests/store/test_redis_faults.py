@@ -85,6 +85,7 @@ def changes(store: RedisStore, tmp_path: Path) -> dict[str, tuple[Callable[[], o
         "delete", "create_entry", "delete_entry", "release",
     ],
 )  # fmt: skip
+@pytest.mark.fault("K12")
 def test_a_change_whose_answer_is_lost_is_looked_up_and_done_once(
     proxy: Proxy, tmp_path: Path, fault: str, change: str
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_change_whose_answer_is_lost_is_looked_up_and_done_once(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.fault("K12")
 def test_ownership_is_gained_once_however_the_answer_is_lost(
     proxy: Proxy, tmp_path: Path, fault: str
 ) -> None:
@@ -140,6 +142,7 @@ def test_a_mail_that_may_not_have_arrived_says_so(proxy: Proxy, tmp_path: Path) 
     store.close()
 
 
+@pytest.mark.fault("S13", "D02")
 def test_a_late_write_of_a_replaced_owner_is_refused(
     proxy: Proxy, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -160,6 +163,7 @@ def test_a_late_write_of_a_replaced_owner_is_refused(
 
 
 # --- the server is killed ---
+@pytest.mark.fault("N01")
 def test_a_short_absence_of_the_server_is_waited_for(own_redis: RedisServer) -> None:
     store = owned(own_redis.url("job"))
     store.publish(REGION, Epoch(1), b"one")
@@ -190,6 +194,7 @@ def test_a_long_absence_is_an_error_and_nothing_is_lost(own_redis: RedisServer) 
     store.close()
 
 
+@pytest.mark.fault("K07", "O05")
 def test_a_server_killed_at_any_moment_shows_whole_epochs_only(
     own_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +233,7 @@ def test_a_server_killed_at_any_moment_shows_whole_epochs_only(
     store.close()
 
 
+@pytest.mark.fault("K09")
 def test_a_log_that_ends_inside_a_transaction_holds_the_epoch_before_it(own_redis: RedisServer) -> None:
     store = owned(own_redis.url("job"))
     store.publish(REGION, Epoch(1), b"one")
@@ -254,6 +260,7 @@ def test_a_log_that_ends_inside_a_transaction_holds_the_epoch_before_it(own_redi
 
 
 # --- the server forgot ---
+@pytest.mark.fault("K08")
 def test_a_server_that_comes_back_empty_is_refused_by_its_owner(own_redis: RedisServer) -> None:
     store = owned(own_redis.url("job"))
     store.publish(REGION, Epoch(1), b"one")
@@ -281,6 +288,7 @@ def test_a_server_that_comes_back_empty_is_refused_by_its_owner(own_redis: Redis
     fresh.close()
 
 
+@pytest.mark.fault("K08", "K13", "C07")
 def test_a_server_restored_from_an_older_copy_is_refused_by_its_owner(own_redis: RedisServer) -> None:
     store = owned(own_redis.url("job"))
     store.publish(REGION, Epoch(1), b"one")
@@ -300,6 +308,7 @@ def test_a_server_restored_from_an_older_copy_is_refused_by_its_owner(own_redis:
 
 
 # --- servers that confirm single changes (WAITAOF) ---
+@pytest.mark.fault("K11", "S12")
 def test_where_it_counts_the_disk_is_asked_and_a_slow_one_is_waited_for(
     shared_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +338,7 @@ def test_where_it_counts_the_disk_is_asked_and_a_slow_one_is_waited_for(
     store.close()
 
 
+@pytest.mark.fault("K11", "S03")
 def test_a_disk_that_never_confirms_is_an_error(
     shared_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def test_an_owner_stopped_before_a_change_is_refused_when_it_wakes(
 
 
 @pytest.mark.parametrize("step", ["tmp_written", "fsynced", "renamed"])
+@pytest.mark.fault("D02", "O10")
 def test_an_owner_stopped_inside_publish_is_refused(kind: str, step: str, tmp_path: Path) -> None:
     found = stopped_inside_publish_and_refused(kind, step, tmp_path)
     assert found == ([1, 2] if step == "renamed" else [1])
@@ -82,6 +83,7 @@ def test_a_beating_heart_keeps_a_far_owner_and_its_end_gives_the_store_away(
     second.close()
 
 
+@pytest.mark.fault("D03")
 def test_an_owner_whose_lease_ran_out_goes_on_if_nobody_came(
     shared_redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -103,6 +105,7 @@ def test_an_owner_nobody_refers_to_any_more_stops_beating(shared_redis: RedisSer
     other.close()
 
 
+@pytest.mark.fault("P14")
 def test_a_copy_of_the_owning_process_is_not_the_owner(kind: str, tmp_path: Path) -> None:
     prepare(kind, tmp_path)
     store = make(kind, tmp_path)
@@ -118,6 +121,7 @@ def test_killed_while_acquiring_the_next_one_acquires(kind: str, point: str, tmp
     assert token_after_a_kill(kind, point, tmp_path) in (1, 2)
 
 
+@pytest.mark.fault("D04")
 def test_a_process_is_known_by_more_than_its_number() -> None:
     mine = liveness.this_process()
     assert not liveness.has_ended(mine)

@@ -43,6 +43,7 @@ def written(output: Path) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in rows)
 
 
+@pytest.mark.fault("K07")
 def test_a_driver_killed_anywhere_goes_on_from_the_server_with_exact_output(
     redis_program: str, tmp_path: Path
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_driver_killed_anywhere_goes_on_from_the_server_with_exact_output(
         assert "hunter2" not in repr(status)
 
 
+@pytest.mark.fault("K07", "K14")
 def test_a_run_outlives_a_server_that_is_killed_under_it(redis_program: str, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "server") as server:
         url, output = server.url("job"), tmp_path / "out"

@@ -202,6 +202,7 @@ def test_one_server_away_keeps_an_epoch_from_being_published(servers: list[Redis
 
 
 @pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.fault("K13")
 def test_a_server_that_lost_its_data_keeps_an_epoch_from_being_published(
     servers: list[RedisServer], lost: int
 ) -> None:
@@ -344,6 +345,7 @@ def test_a_run_outlives_one_server_that_is_killed_under_it(
 
 
 @pytest.mark.slow
+@pytest.mark.fault("K14")
 def test_a_driver_killed_while_another_server_is_away_goes_on_with_exact_output(
     servers: list[RedisServer], tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_url_names_a_store_and_is_shown_without_its_password(url: str, shown: 
         "unix:?db=0",
     ],
 )
+@pytest.mark.fault("SR12")
 def test_other_urls_are_refused_with_a_cure_and_without_the_secret(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_store(url)
@@ -74,6 +75,7 @@ def test_the_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPa
     assert "outside" not in repr(parse("redis://localhost"))
 
 
+@pytest.mark.fault("SR12", "U08")
 def test_a_password_appears_in_no_text_of_a_run(
     redis_program: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_password_appears_in_no_text_of_a_run(
     assert not [text for text in texts if "hunter2" in text]
 
 
+@pytest.mark.fault("K15", "U08")
 def test_a_wrong_password_is_a_setting_to_mend(redis_program: str, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "server", password=CLEAR.replace("/", "_")) as server:
         for url in (server.url("job").replace("hunter2_x", "other"), f"redis://127.0.0.1:{server.port}/0"):
@@ -128,6 +131,7 @@ def test_a_socket_of_the_file_system_does_as_well(redis_program: str, tmp_path: 
         store.close()
 
 
+@pytest.mark.fault("K15", "SR06")
 def test_an_encrypted_connection_trusts_the_named_certificates_only(
     redis_program: str, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def store(tmp_path: Path) -> SqliteStore:
     return store
 
 
+@pytest.mark.fault("SR05", "SR13")
 def test_it_is_one_private_file(store: SqliteStore) -> None:
     store.put("entry", {"k": b"v"})
     store.release()
@@ -43,6 +44,7 @@ def test_it_is_one_private_file(store: SqliteStore) -> None:
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
 
 
+@pytest.mark.fault("S02")
 def test_it_syncs_as_much_as_sqlite_can(store: SqliteStore) -> None:
     with store._db.reading() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone()[0] == 3
@@ -50,6 +52,7 @@ def test_it_syncs_as_much_as_sqlite_can(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("table", ["pairs", "records", "epochs", "owner", "identity", "segments"])
+@pytest.mark.fault("C10")
 def test_a_changed_row_is_damage_even_if_sqlite_is_content(
     table: str, store: SqliteStore, tmp_path: Path
 ) -> None:
@@ -93,6 +96,7 @@ def test_a_segment_with_a_wrong_checksum_is_not_stored(store: SqliteStore, tmp_p
     assert store.keys("entry") == []
 
 
+@pytest.mark.fault("K01", "K05")
 def test_no_space_is_told_apart_and_nothing_is_half_done(store: SqliteStore) -> None:
     with store._db.reading() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]

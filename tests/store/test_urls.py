@@ -36,6 +36,7 @@ def test_a_store_stands_for_itself() -> None:
     "where",
     ["", "file:", "sqlite:", "memory:", "memory:../x", "ftp://x/y", "file://host/x", "a\0b", "redis://x"],
 )
+@pytest.mark.fault("SR17")
 def test_anything_else_is_refused_with_a_cure(where: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_store(where)
@@ -45,6 +46,7 @@ def test_anything_else_is_refused_with_a_cure(where: str) -> None:
 @pytest.mark.parametrize(
     "where", ["redis://user:hunter2@host/0", "postgres://u:hunter2@h/db", "file://u:hunter2@h/x"]
 )
+@pytest.mark.fault("SR12", "U08")
 def test_secrets_in_urls_are_never_printed(where: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_store(where)

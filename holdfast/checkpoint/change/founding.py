@@ -29,6 +29,7 @@ from holdfast.errors import ConfigError, DamagedError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import INITIAL_EPOCH, Epoch, OwnerToken, RegionName
 from holdfast.protocol.messages import ControllerRecord
+from holdfast.store import sealed_file
 from holdfast.store.base import Identity, SegmentRef, Store
 from holdfast.store.files.file_store import FileStore
 from holdfast.store.sqlite.sqlite_store import SqliteStore
@@ -145,7 +146,9 @@ def _exists(store: Store) -> ConfigError:
 
 def _record(store: Store) -> dict[str, Any] | None:
     raw = store.load_record(RECORD)
-    return None if raw is None else dict(json.loads(raw))
+    with sealed_file.understood(f"the record {RECORD!r} in {store.url}"):
+        found = None if raw is None else dict(json.loads(raw))
+        return found if found is None else {**found, "state": str(found["state"]), "kind": str(found["kind"])}
 
 
 def _save(store: Store, state: str, seed: Seed) -> None:

@@ -24,6 +24,7 @@ from holdfast.checkpoint.stored_names import record_name
 from holdfast.errors import ConfigError, DamagedError
 from holdfast.ids import Epoch, OwnerToken
 from holdfast.protocol.messages import ControllerRecord
+from holdfast.store import sealed_file
 from holdfast.store.base import Store
 
 KIND = "reset-operator"
@@ -109,7 +110,8 @@ def _record(store: Store, newest: Manifest) -> ControllerRecord:
     raw = store.load_record(record_name("controller", newest.region))
     if raw is None:
         return ControllerRecord(newest.epoch, Epoch(newest.epoch + 1), newest.attempt, 0)
-    record = ControllerRecord(**json.loads(raw))
+    with sealed_file.understood(f"the controller's record in {store.url}"):
+        record = ControllerRecord(**json.loads(raw))
     return replace(record, next_epoch=Epoch(max(record.next_epoch, newest.epoch + 1)))
 
 

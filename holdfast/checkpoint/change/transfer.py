@@ -30,11 +30,13 @@ from holdfast.checkpoint.change.fork import gone, refuse_unknown, resolve, seed_
 from holdfast.checkpoint.change.founding import Founded, Pieces, Seed, distinct, found_store
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import Piece
+from holdfast.checkpoint.stored_names import record_name
 from holdfast.durable import checksum, translate_os_errors
 from holdfast.errors import ConfigError, StoreError
+from holdfast.ids import is_safe_name
 from holdfast.store import sealed_file
 from holdfast.store.base import SegmentRef, Store
-from holdfast.store.names import check_name
+from holdfast.store.names import check_epoch, check_name
 
 MAGIC = "holdfast-export"
 FORMAT = 1
@@ -200,6 +202,23 @@ class Bundle:
         needed = {p.place: (p.ref.size, p.ref.crc) for p in distinct(self.manifests)}
         if needed != {name: (member.size, crc) for name, (member, crc) in self._members.items()}:
             raise refused(self._where, "its pieces are not those that its manifests need")
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """All that founding a store will call something by: none of it is found wrong when half of the store is made."""
+        regions = [manifest.region for manifest in self.manifests]
+        if len(set(regions)) < len(regions) or not regions:
+            raise refused(self._where, "it does not hold one epoch of each region")
+        for name in [*self.schemas, *regions]:
+            if not is_safe_name(name):
+                raise refused(self._where, f"nothing can be called {name[:60]!r}")
+        for manifest in self.manifests:
+            check_name("record", record_name("controller", manifest.region))
+            if not check_epoch(manifest.epoch) > 0:
+                raise refused(self._where, "it holds an epoch that no run established")
+        keys = [name for piece in distinct(self.manifests) for name in piece.names]
+        if len(set(keys)) < len(keys):
+            raise refused(self._where, "two of its pieces share their bytes")
 
     def _manifest(self, member: Member, crc: int) -> Manifest:
         body = b"".join(chunks_of(self._file, member, crc, self._where))

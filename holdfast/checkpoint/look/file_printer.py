@@ -52,6 +52,11 @@ def print_file(path: Path, rows: int = 10) -> Printed:
     """What a file holds; `rows`: how many of a segment or batch. DamagedError if it is not as written, ConfigError if
     it is no file of holdfast's."""
     head = _head(path)
+    with sealed_file.understood(path):
+        return _printed(path, head, rows)
+
+
+def _printed(path: Path, head: bytes, rows: int) -> Printed:
     if head.startswith(_ARROW):
         return _table(path, "segment", open_foreign(path), rows)
     if head.startswith(_PARQUET):

@@ -9,9 +9,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 
+from holdfast.cli.terminal import console as plain_console
+
 
 def show(result: Mapping[str, Any], console: Console | None = None) -> None:
-    console = console or Console()
+    console = console or plain_console()
     console.print(effects_table(result))
     console.print(advice_table(result))
     for sink, told in result["sinks"].items():

@@ -8,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Column, Table
 
 from holdfast.cli.status.sizes import shown_bytes
+from holdfast.cli.terminal import wide_console
 from holdfast.log.look.verify import Verified
 from holdfast.log.rows import LogBatch
-
-
-def _console() -> Console:
-    """Wide where nobody looks at a terminal: names of files must not be cut."""
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=220)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -27,7 +21,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def show_list(directory: Path, found: Sequence[Mapping[str, Any]]) -> None:
-    console = _console()
+    console = wide_console()
     if not found:
         console.print(f"there is no log in {directory}", soft_wrap=True)
         return
@@ -47,7 +41,7 @@ def show_list(directory: Path, found: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_log(found: Mapping[str, Any]) -> None:
-    console = _console()
+    console = wide_console()
     head = _table(found["path"], "what", "value")
     head.add_row("id", found["id"])
     origin = [text for text in found["origin"].values() if text]
@@ -81,7 +75,7 @@ def _writer(found: Mapping[str, Any]) -> str:
 
 
 def show_file(found: Mapping[str, Any]) -> None:
-    console = _console()
+    console = wide_console()
     head = _table(found["path"], "what", "value")
     for name, value in found["head"].items():
         head.add_row(name, value if isinstance(value, str) else json.dumps(value, default=str))
@@ -103,18 +97,18 @@ def show_rows(batch: LogBatch, as_json: bool) -> None:
         when = None if at is None else at.isoformat()
         if as_json:
             line = {"partition": batch.partition, "position": position, "time": when, "row": row}
-            print(json.dumps(line, default=_plain), flush=True)
+            print(json.dumps(line, default=_text), flush=True)
         else:
-            print(batch.partition, position, when or "—", json.dumps(row, default=_plain), flush=True)
+            print(batch.partition, position, when or "—", json.dumps(row, default=_text), flush=True)
 
 
-def _plain(value: Any) -> str:
+def _text(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def show_answer(found: pa.Table, is_cut: bool) -> None:
     """What a query answered."""
-    console = _console()
+    console = wide_console()
     table = _table("", *found.column_names)
     table.title = None
     for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
@@ -128,12 +122,12 @@ def _cell(value: Any) -> str:
     if value is None:
         return "—"
     if isinstance(value, dict | list):
-        return json.dumps(value, default=_plain)
-    return _plain(value)
+        return json.dumps(value, default=_text)
+    return _text(value)
 
 
 def show_verified(path: Path, found: Verified) -> None:
-    console = _console()
+    console = wide_console()
     size = shown_bytes(found.bytes)
     console.print(f"{path}: {found.segments} segments, {found.rows:,} rows, {size} read", soft_wrap=True)
     for problem in found.problems:
@@ -143,7 +137,7 @@ def show_verified(path: Path, found: Verified) -> None:
 
 
 def show_consumers(path: Path, found: Sequence[Mapping[str, Any]], now: float) -> None:
-    console = _console()
+    console = wide_console()
     if not found:
         console.print(f"nobody has registered with {path}: limits alone decide what stays", soft_wrap=True)
         return

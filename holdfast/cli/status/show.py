@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from holdfast.cli import terminal
 from holdfast.cli.status.sizes import shown_bytes, timing_lines
 from holdfast.language.progress import utc
 from holdfast.runtime.job import Job
@@ -28,7 +29,7 @@ HELD_UP_S = 1.0
 
 def show_status(status: Mapping[str, Any]) -> None:
     """The end of a run: tables, and a warning if rows are not where they belong."""
-    console = Console()
+    console = terminal.console()
     console.print(status_tables(status))
     if cost := costs(status):
         console.print(f"warning: rows were left out: {', '.join(cost)}", style="yellow", markup=False)
@@ -36,7 +37,7 @@ def show_status(status: Mapping[str, Any]) -> None:
 
 def show_store(found: dict[str, Any]) -> None:
     """`holdfast status` for people."""
-    console = Console()
+    console = terminal.console()
     owner = found["owner"]
     if found["alive"]:
         line = f"{found['store']}: run {owner['token']} is alive (pid {owner['pid']} on {owner['host']})"
@@ -44,13 +45,21 @@ def show_store(found: dict[str, Any]) -> None:
         line = f"{found['store']}: no run is alive"
     console.print(line, soft_wrap=True, markup=False)
     if found["summary"] is not None:
-        console.print(status_tables(found["summary"]))
+        console.print(_known(found["summary"]))
     table = Table("when", "event", "what", title="recent events", title_justify="left")
     for event in found["events"]:
         facts = {name: value for name, value in event.items() if name not in ("number", "wall", "kind")}
         what = ", ".join(f"{name}={value}" for name, value in facts.items() if value not in ("", None))
         table.add_row(time.strftime("%H:%M:%S", time.localtime(event["wall"])), event["kind"], what)
     console.print(table)
+
+
+def _known(summary: Mapping[str, Any]) -> Group | Text:
+    """The tables of a summary that lies in a store: anybody who may write there can have written anything."""
+    try:
+        return status_tables(summary)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return Text(f"the run's own summary cannot be read: {type(error).__name__}: {error}")
 
 
 def status_tables(status: Mapping[str, Any]) -> Group:
@@ -169,7 +178,9 @@ def follow(enabled: bool) -> Iterator[Callable[[Job], None]]:
     threads: list[threading.Thread] = []
 
     def watch(job: Job) -> None:
-        with Live(status_tables(job.status()), console=Console(stderr=True), refresh_per_second=4) as live:
+        with Live(
+            status_tables(job.status()), console=terminal.console(stderr=True), refresh_per_second=4
+        ) as live:
             while not ended.wait(REFRESH_S):
                 live.update(status_tables(job.status()))
 

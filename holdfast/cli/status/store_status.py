@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,8 @@ def read_status(url: str) -> dict[str, Any]:
     owner = store.owner()
     alive = bool(owner and owner.get("alive"))
     if summary is not None and not alive:
-        _say_how_it_ended(summary, events)
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            _say_how_it_ended(summary, events)  # what a store holds may be anything; the table says so
     return {
         "store": store.url,
         "owner": dict(owner) if owner else None,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from holdfast.cli import terminal
 from holdfast.cli.status.show import status_tables
 from holdfast.cli.status.store_status import at_rest
 from holdfast.dashboard.watched import Watched
@@ -21,7 +22,7 @@ STATE_STYLES = {"running": "green", "ended": "green", "parked": "bold red", "fai
 
 def watch(store: str, seconds: float) -> None:
     """Until somebody interrupts it. Where no terminal is, once."""
-    watched, console = Watched(store), Console()
+    watched, console = Watched(store), terminal.console()
     watched.look()
     if not sys.stdout.isatty():
         console.print(picture(watched, console.width))

@@ -19,6 +19,7 @@ from holdfast.errors import DamagedError
 from holdfast.log.format.frame import NO_TIME
 from holdfast.log.format.names import parse
 from holdfast.log.rows import TIME_COLUMN, TIME_TYPE, LogBatch, as_utc, bounds_of
+from holdfast.state.columns import parquet_frames
 from holdfast.store import sealed_file
 
 KEY = b"holdfast.log"
@@ -67,13 +68,17 @@ class Footer:
     @staticmethod
     def decode(data: bytes, path: object, log: str, first: int, end: int) -> Footer:
         payload = sealed_file.unseal(data, str(path), KIND, log, f"{first}-{end}")
-        found: dict[str, Any] = json.loads(payload)
-        groups = tuple(Group(tuple((a, n) for a, n in runs), low, top) for runs, low, top in found["groups"])
-        notes = (found["notes"][0], found["notes"][1]) if "notes" in found else None
-        return Footer(
-            found["log"], found["partition"], found["first"], found["end"],
-            found["t_before"], found["t_run_max"], found["time"], groups, notes,
-        )  # fmt: skip
+        with sealed_file.understood(str(path)):
+            found: dict[str, Any] = json.loads(payload)
+            groups = tuple(
+                Group(tuple((int(a), int(n)) for a, n in runs), int(low), int(top))
+                for runs, low, top in found["groups"]
+            )
+            notes = (int(found["notes"][0]), int(found["notes"][1])) if "notes" in found else None
+            return Footer(
+                found["log"], int(found["partition"]), int(found["first"]), int(found["end"]),
+                int(found["t_before"]), int(found["t_run_max"]), found["time"], groups, notes,
+            )  # fmt: skip
 
 
 class SegmentWriter:
@@ -162,8 +167,9 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         if name is None or footer_checksum(fd) != name.footer_crc:
             raise sealed_file.damaged(path, "has a footer that does not match the checksum in its name")
     try:
-        return pq.ParquetFile(str(path), page_checksum_verification=True)
-    except (pa.ArrowInvalid, OSError) as error:
+        parquet_frames.check_levels(path)
+        return pq.ParquetFile(str(path), page_checksum_verification=True, **parquet_frames.LIMITS)
+    except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise damaged(path, error) from error
@@ -179,8 +185,11 @@ def read_groups(
         try:
             wanted = None if columns is None else [*columns, footer.time or TIME_COLUMN]
             table = file.read_row_group(number, columns=wanted, use_threads=False)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise damaged(path, error, group.runs[0][0]) from error
+        missing = {footer.time or TIME_COLUMN, *(columns or ())} - set(table.column_names)
+        if missing:
+            raise damaged(path, ValueError(f"there is no column {min(missing)!r}"), group.runs[0][0])
         at = 0
         for first, rows in group.runs:
             if first < end and first + rows > start:

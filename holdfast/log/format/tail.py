@@ -31,6 +31,8 @@ KIND = "log-tail"
 FIRST_READ = 1 << 16
 """A header is rarely longer."""
 HEADER_LINE_MAX = sealed_file.HEADER_LIMIT
+HEADER_BYTES_MAX = 64 << 20
+"""More than any schema with the names of all writers takes: a header is read whole."""
 
 ReadAt = Callable[[int, int], memoryview]
 """(offset, length) → that many bytes, fewer at the end of the file."""
@@ -82,20 +84,23 @@ def decode_header(read: ReadAt, path: object, log: str, name: SegmentName) -> Ta
     """DamagedError if it is not the header that belongs to this name."""
     line = bytes(read(0, HEADER_LINE_MAX)).partition(b"\n")[0]
     fields = line.split(b" ")
-    size = int(fields[5]) if len(fields) == 7 and fields[5].isdigit() else 0
+    size = int(fields[5]) if len(fields) == 7 and fields[5].isascii() and fields[5].isdigit() else 0
+    if size > HEADER_BYTES_MAX:
+        raise sealed_file.damaged(str(path), f"tells of a header of {size} bytes")
     whole = bytes(read(0, len(line) + 1 + size))
     payload = sealed_file.unseal(whole, str(path), KIND, log, _stem(name))
-    data = json.loads(payload)
-    return TailHeader(
-        log,
-        data["partition"],
-        name,
-        decode_schema(data["schema"]),
-        data["time"],
-        PartitionState.restored(data["state"]),
-        len(whole),
-        NewestNotes.decode(data["notes"]) if "notes" in data else NewestNotes(),
-    )
+    with sealed_file.understood(str(path)):
+        data = json.loads(payload)
+        return TailHeader(
+            log,
+            data["partition"],
+            name,
+            decode_schema(data["schema"]),
+            data["time"],
+            PartitionState.restored(data["state"]),
+            len(whole),
+            NewestNotes.decode(data["notes"]) if "notes" in data else NewestNotes(),
+        )
 
 
 def encode_schema(schema: pa.Schema) -> str:
@@ -103,7 +108,11 @@ def encode_schema(schema: pa.Schema) -> str:
 
 
 def decode_schema(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    """ValueError if it is none."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"no schema: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ def _ask(regions: Sequence[Region], name: str, id: str) -> dict[RegionName, Requ
 def _chosen(regions: Mapping[RegionName, Region], region: Any) -> list[Region]:
     if region is None and regions:
         return list(regions.values())
-    if region not in regions:
+    if not isinstance(region, str) or region not in regions:
         raise ConfigError(
             "this run has no region." if region is None else f"this run has no region {region!r}.",
             cure=f"Regions are {', '.join(regions) or 'none'}.",

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.checkpoint.blobs import BlobRef, PairReader, get_blob, put_blobs
 from holdfast.checkpoint.parts import OperatorPart
+from holdfast.errors import InputError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp
@@ -78,6 +79,8 @@ class SourceRun(Remembering):
         self.closes = False
         """When it is dry, nothing more comes, ever: event time comes to its end."""
         self.closed = False
+        self._behind: int | None = None
+        """Where the slice before ended, of sources whose positions are numbers."""
         self._finishing = self._is_over = False
         """The run ends in order, and the source has nothing that another run would not find."""
 
@@ -97,11 +100,30 @@ class SourceRun(Remembering):
             return None
         waits = self.source.awaits_more()
         piece = self.source.next_slice()
+        if piece is not None:
+            self._refuse_going_back(piece)
         is_at_end = piece is None and not waits and not self.source.awaits_more()
         if is_at_end and self.closes and not self.closed:
             self.closed, piece, is_at_end = True, CLOSING, False
         self.dry = is_at_end
         return piece
+
+    def _refuse_going_back(self, piece: Slice) -> None:
+        """InputError for rows that come without a step forward: an epoch between them would lose or double them, and a
+        source that stands still would be read for ever."""
+        before, self._behind = self._behind, piece.end if type(piece.end) is int else None
+        if piece.rows and piece.start == piece.end:
+            why = f"gave {piece.rows} rows and stayed at {_short(piece.end)}"
+        elif type(piece.start) is int and type(piece.end) is int and piece.end < piece.start:
+            why = f"went back from {piece.start} to {piece.end} within a slice"
+        elif before is not None and type(piece.start) is int and piece.start < before:
+            why = f"went back from {before} to {piece.start}"
+        else:
+            return
+        raise InputError(
+            f"source {self.name!r} {why}.",
+            cure="Each slice has to begin where the one before it ended, and to end behind its rows (docs/language.md).",
+        )
 
     def place_behind(self, piece: Slice) -> tuple[Any, bool]:
         """Where it is behind the slice it gave last; after `go_to` that slice can be read again."""
@@ -110,6 +132,7 @@ class SourceRun(Remembering):
 
     def go_to(self, place: tuple[Any, bool]) -> None:
         snapshot, self.closed = place
+        self._behind = None
         self.source.seek(snapshot)
 
     def pin(self, epoch: Epoch) -> Any:
@@ -123,7 +146,13 @@ class SourceRun(Remembering):
     ) -> None:
         fp("reset.source.seek")
         self.dry = self.closed = False
+        self._behind = None
         self.source.seek(self.beginning if part is None else codec.decode(blob_of(pairs or store, part)))
+
+
+def _short(position: Any) -> str:
+    shown = repr(position)
+    return shown if len(shown) <= 60 else shown[:60] + "…"
 
 
 class SinkRun(Remembering):

@@ -42,6 +42,8 @@ class RunStarted(RunEvent):
     store: str | None = None
     regions: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    by: str = ""
+    """User, host and process that runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class MailArrived(RunEvent):
 
     kind: ClassVar[str] = "mail"
     command: str
+    by: str = ""
+    """User, host and process, as the letter tells."""
 
 
 # --- regions ------------------------------------------------------------------------------------------------------------

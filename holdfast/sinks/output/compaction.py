@@ -74,7 +74,7 @@ class Journal:
             return cls(number, None if swap is None else Swap(**{**swap, "old": tuple(swap["old"])}))
         except FileNotFoundError:
             return cls()
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise DamagedError(
                 f"{path} is damaged.", cure="Nothing was changed. Restore it from a copy."
             ) from error

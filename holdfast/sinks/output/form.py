@@ -44,7 +44,7 @@ class Form:
             return cls(**{**found, "partition_by": tuple(found["partition_by"])})
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise DamagedError(
                 f"{path} is damaged.", cure="Restore it from a copy, or write into another directory."
             ) from error

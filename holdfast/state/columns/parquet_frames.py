@@ -12,10 +12,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from holdfast.state.columns.thrift import LIST, STRUCT, Reader, Struct, field_of, structs_of
+
 _LONGEST_FOOTER = 1 << 26
 _MOST_COLUMNS = 1 << 15
 _GROWTH = 1 << 10
 """A page that becomes so many times as large when it is uncompressed was not written by us."""
+
+_SCHEMA, _GROUPS, _COLUMNS, _META, _SIZES, _REPETITION, _DEFINITION = 2, 4, 1, 3, 16, 2, 3
+"""Fields of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and SizeStatistics in parquet.thrift."""
 
 LIMITS: dict[str, Any] = {
     "thrift_string_size_limit": _LONGEST_FOOTER,
@@ -33,8 +38,62 @@ def check(path: str | Path, compressed: bool = False) -> None:
     length = int.from_bytes(end[:4], "little")
     if size < 12 or end[4:] != b"PAR1" or not 0 < length <= min(size - 12, _LONGEST_FOOTER):
         raise ValueError("its footer does not fit into it")
+    check_levels(path)
     with pq.ParquetFile(str(path), **LIMITS) as opened:
         _check_footer(opened.metadata, size, compressed)
+
+
+def check_levels(path: str | Path) -> None:
+    """ValueError unless the statistics of levels are as long as the columns are deep: Arrow ends the process where they are
+    not. Nothing of Arrow is asked before."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - 8))
+        length = int.from_bytes(file.read(8)[:4], "little")
+        if not 0 < length <= min(size - 12, _LONGEST_FOOTER):
+            raise ValueError("its footer does not fit into it")
+        file.seek(size - 8 - length)
+        data = file.read(length)
+    try:
+        meta = Reader(data).struct(0)
+        leaves = _depths(structs_of(meta, _SCHEMA))
+        for group in structs_of(meta, _GROUPS):
+            columns = structs_of(group, _COLUMNS)
+            if len(columns) != len(leaves):
+                raise ValueError("a group has other columns than the schema")
+            for column, depths in zip(columns, leaves, strict=True):
+                _check_statistics(field_of(column, _META, [STRUCT]), depths)
+    except (IndexError, RecursionError) as error:
+        raise ValueError("its footer ends too early") from error
+
+
+def _check_statistics(column: Struct, depths: tuple[int, int]) -> None:
+    statistics = field_of(column, _SIZES, [STRUCT]) if _SIZES in column else {}
+    for field, depth in zip((_REPETITION, _DEFINITION), depths, strict=True):
+        if field in statistics and len(field_of(statistics, field, [LIST])[1]) not in (0, depth + 1):
+            raise ValueError("statistics of a column are of another depth than the column")
+
+
+def _depths(schema: list[Struct]) -> list[tuple[int, int]]:
+    """Of each column, in order, how often it may repeat and how often it may be missing."""
+    leaves: list[tuple[int, int]] = []
+    todo = [(0, 0, 1)]
+    """(repeated, missing, children to come) of the groups that are open."""
+    for number, element in enumerate(schema):
+        if not todo:
+            raise ValueError("its schema has more columns than it tells")
+        repeated, missing, left = todo.pop()
+        if left > 1:
+            todo.append((repeated, missing, left - 1))
+        if number:
+            kind = field_of(element, 3) if 3 in element else 0
+            repeated, missing = repeated + (kind == 2), missing + (kind in (1, 2))
+        children = field_of(element, 5) if 5 in element else 0
+        if children > 0:
+            todo.append((repeated, missing, children))
+        elif number:
+            leaves.append((repeated, missing))
+    return leaves
 
 
 def _check_footer(found: pq.FileMetaData, size: int, compressed: bool) -> None:

@@ -148,16 +148,26 @@ def decode(data: bytes) -> Part | None:
     """What `encode` wrote. None: it is a note of somebody else. DamagedError: of a form that is not known."""
     if data[:4] != MAGIC:
         return None
-    if data[4] != VERSION:
+    if data[4:5] != bytes([VERSION]):
         raise DamagedError(
-            f"records of windows are of version {data[4]}, and {VERSION} is known.",
+            f"records of windows are of version {data[4:5].hex()}, and {VERSION} is known.",
             cure="Use the release that wrote them.",
         )
     found = codec.decode(data[5:])
+    try:
+        return _part_of(found, len(data))
+    except (TypeError, ValueError, LookupError, ArithmeticError, OSError, pa.ArrowException) as error:
+        raise DamagedError(
+            f"records of windows hold what holdfast never writes ({type(error).__name__}: {error}).",
+            cure="Restore the log from a backup.",
+        ) from error
+
+
+def _part_of(found: Any, size: int) -> Part:
     marks, checks = _table(found["marks"]), _table(found["checks"])
     number, whole = found["number"], found["note"]
     if whole is None:
-        return Part(number, marks, checks, None, 0, len(data))
+        return Part(int(number), marks, checks, None, 0, size)
     note = Note(
         number,
         whole["made"],
@@ -170,7 +180,7 @@ def decode(data: bytes) -> Part | None:
         marks,
         checks,
     )
-    return Part(number, marks, checks, note, whole["more"], len(data))
+    return Part(int(number), marks, checks, note, int(whole["more"]), size)
 
 
 def _table(data: bytes) -> pa.Table:

@@ -28,7 +28,13 @@ from holdfast.durable import checksum
 from holdfast.errors import HoldfastError
 from holdfast.store import sealed_file
 from holdfast.store.base import Event, Mail, NewEvent
-from holdfast.store.event_mail_bytes import MAIL_BYTES_MAX, decode_mail, encode_event, encode_mail
+from holdfast.store.event_mail_bytes import (
+    SEALED_MAIL_BYTES_MAX,
+    decode_mail,
+    encode_event,
+    encode_mail,
+    refuse_large,
+)
 from holdfast.store.files.lease import Lease
 
 SEGMENT_BYTES = 1 << 20
@@ -125,8 +131,11 @@ def decode(line: bytes) -> Event | None:
     crc, _, text = line.partition(b" ")
     if crc != b"%08x" % checksum(text):
         return None
-    number, wall, kind, data = json.loads(text)
-    return Event(number, wall, kind, data)
+    try:
+        number, wall, kind, data = json.loads(text)
+        return Event(int(number), float(wall), str(kind), dict(data))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 def _read_file(path: Path) -> list[Event]:
@@ -163,7 +172,7 @@ def collect(directory: Path, job: str, lease: Lease) -> tuple[list[Mail], list[s
         try:
             mails.append(_open(taken, directory / name, job))
         except HoldfastError as error:
-            os.rename(taken, (directory / name).with_suffix(".bad"))
+            _set_aside(taken, (directory / name).with_suffix(".bad"))
             refused.append(error.message)
         else:
             durable.remove_quietly(taken)
@@ -171,9 +180,21 @@ def collect(directory: Path, job: str, lease: Lease) -> tuple[list[Mail], list[s
 
 
 def _open(taken: Path, posted: Path, job: str) -> Mail:
-    data = sealed_file.read_whole(taken) or b""
-    payload = sealed_file.unseal(data[: 2 * MAIL_BYTES_MAX], posted, "mail", job, posted.stem)
+    with sealed_file.opened(taken) as file:
+        if file is None:
+            raise sealed_file.damaged(posted, "is gone")
+        refuse_large(posted, os.fstat(file.fileno()).st_size)
+        data = file.read(SEALED_MAIL_BYTES_MAX + 1)
+    payload = sealed_file.unseal(data, posted, "mail", job, posted.stem)
     return decode_mail(payload, posted)
+
+
+def _set_aside(taken: Path, kept: Path) -> None:
+    """For people to look at. Where something lies already that cannot be replaced, it stays in the private directory."""
+    try:
+        os.rename(taken, kept)
+    except OSError:
+        return
 
 
 def _post_as(directory: Path, job: str, number: int, payload: bytes) -> bool:

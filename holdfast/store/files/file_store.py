@@ -24,7 +24,7 @@ from typing import Any
 from holdfast import durable
 from holdfast.errors import ConfigError, FencedError, StoreError
 from holdfast.ids import Epoch, OwnerToken, RegionName
-from holdfast.store import base, identity_record, refusals, sealed_file
+from holdfast.store import base, identity_record, permissions, refusals, sealed_file
 from holdfast.store.base import Event, Identity, LocalSegment, Mail, NewEvent, SegmentRef, Store
 from holdfast.store.files import events_and_mail, lease, segments
 from holdfast.store.files.events_and_mail import EventLog
@@ -57,7 +57,12 @@ class FileStore(Store):
 
     # --- identity and ownership ---
     def open(self, topology: str) -> Identity:
+        is_made = os.path.lexists(self.root / identity_record.NAME)
+        if is_made:
+            self._refuse_others()
         found = super().open(topology)
+        if not is_made:
+            self._refuse_others()
         for path in (self.root / name for name in DIRECTORIES):
             if not os.path.lexists(path):
                 with durable.translate_os_errors(str(path)):
@@ -65,6 +70,9 @@ class FileStore(Store):
             elif path.is_symlink() or not path.is_dir():
                 raise sealed_file.damaged(path, "is not a directory")
         return found
+
+    def _refuse_others(self) -> None:
+        permissions.refuse_others([self.root.resolve(), *(self.root / name for name in DIRECTORIES)])
 
     def _load_identity(self) -> Identity | None:
         if self.root.exists() and not self.root.is_dir():
@@ -87,6 +95,7 @@ class FileStore(Store):
         path, staged = self.root / identity_record.NAME, self.root / f"{_NEW}{secrets.token_hex(8)}"
         with durable.translate_os_errors(str(path)):
             durable.make_directory(self.root)
+            permissions.make_private(self.root)
             try:
                 durable.write_staged(staged, identity_record.seal(identity))
                 os.link(staged, path)

@@ -191,7 +191,8 @@ def _remove_earlier(root: Path, token: int) -> None:
 def _info(root: Path, job: str, token: int) -> dict[str, Any] | None:
     path = _lock_path(root, token)
     payload = sealed_file.read_sealed(path, "owner", job, token_name(token))
-    return None if payload is None else {**json.loads(payload), "alive": locks.is_held(path)}
+    with sealed_file.understood(path):
+        return None if payload is None else {**json.loads(payload), "alive": locks.is_held(path)}
 
 
 def _owned(root: Path, job: str, token: int) -> OwnedError:

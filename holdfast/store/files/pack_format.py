@@ -75,7 +75,8 @@ def decode_record(data: bytes, offset: int, path: Path) -> tuple[Record, bytes]:
     fields = memoryview(data)[offset : offset + RECORD.size - CRC.size]
     if checksum(memoryview(data)[start:end], checksum(fields)) != crc:
         raise sealed_file.damaged(path, f"does not match its checksum at byte {offset}")
-    key = data[start : start + key_size].decode()
+    with sealed_file.understood(path):
+        key = data[start : start + key_size].decode()
     return Record(key, bool(flags & GONE), offset, end - offset), data[start + key_size : end]
 
 

@@ -87,6 +87,11 @@ class Bucket:
         found = self._ask(f"reading {name}", self.fs.cat_file, name, start=start, end=end)
         return None if found is None else bytes(found)
 
+    def size(self, name: str) -> int | None:
+        """How many bytes an object has. None: there is no such object."""
+        found = self._ask(f"reading {name}", self.fs.size, name)
+        return None if found is None else int(found)
+
     def exists(self, name: str) -> bool:
         return bool(self._ask(f"looking for {name}", self.fs.exists, name))
 
@@ -112,7 +117,7 @@ class Bucket:
 
     def pieces(self, name: str) -> Iterator[bytes | None]:
         """An object piece by piece; None if it is not there, or not any more."""
-        size = self._ask(f"reading {name}", self.fs.size, name)
+        size = self.size(name)
         if size is None:
             yield None
             return

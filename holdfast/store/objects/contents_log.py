@@ -69,15 +69,16 @@ class State:
 
 def decode(number: int, payload: bytes) -> State:
     """A state from the bytes of its log object, which were verified."""
-    fields = json.loads(payload)
-    return State(
-        number=number,
-        token=fields["token"],
-        owner=fields["owner"],
-        entries={e: {k: _ref(r) for k, r in keys.items()} for e, keys in fields["entries"].items()},
-        epochs={g: {int(n): _ref(r) for n, r in ns.items()} for g, ns in fields["epochs"].items()},
-        records={name: _ref(ref) for name, ref in fields["records"].items()},
-    )
+    with sealed_file.understood(f"the state {number}"):
+        fields = json.loads(payload)
+        return State(
+            number=number,
+            token=int(fields["token"]),
+            owner=fields["owner"],
+            entries={e: {k: _ref(r) for k, r in keys.items()} for e, keys in fields["entries"].items()},
+            epochs={g: {int(n): _ref(r) for n, r in ns.items()} for g, ns in fields["epochs"].items()},
+            records={name: _ref(ref) for name, ref in fields["records"].items()},
+        )
 
 
 def _ref(fields: list[Any]) -> Ref:

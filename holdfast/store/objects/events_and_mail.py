@@ -17,7 +17,14 @@ from typing import Any
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import sealed_file
 from holdfast.store.base import Event, Mail, NewEvent
-from holdfast.store.event_mail_bytes import decode_mail, encode_event, encode_mail, open_mails
+from holdfast.store.event_mail_bytes import (
+    SEALED_MAIL_BYTES_MAX,
+    decode_mail,
+    encode_event,
+    encode_mail,
+    open_mails,
+    refuse_large,
+)
 from holdfast.store.objects.bucket import Bucket
 
 OBJECTS_MAX = 256
@@ -90,13 +97,17 @@ def post(bucket: Bucket, job: str, command: str, data: Mapping[str, Any]) -> Non
 def collect(bucket: Bucket, job: str) -> tuple[list[Mail], list[str]]:
     """Take what was posted, oldest first. Also returns a sentence per mail that was damaged."""
 
-    def open_one(mail: tuple[str, bytes]) -> Mail:
-        name, data = mail
+    def open_one(mail: tuple[str, int, bytes]) -> Mail:
+        name, size, data = mail
         place = f"{bucket.url}/{MAIL}/{name}"
+        refuse_large(place, size)
         payload = sealed_file.unseal(data, place, "mail", job, name)
         return decode_mail(payload.partition(b"\n")[2], place)
 
-    found = [(name, bucket.read(f"{MAIL}/{name}")) for name in bucket.names(MAIL)]
-    waiting = [(name, data) for name, data in found if data is not None]
-    bucket.delete(f"{MAIL}/{name}" for name, _ in waiting)
+    sizes = [(name, bucket.size(f"{MAIL}/{name}")) for name in bucket.names(MAIL)]
+    found = [
+        (name, size, bucket.read(f"{MAIL}/{name}", 0, SEALED_MAIL_BYTES_MAX)) for name, size in sizes if size
+    ]
+    waiting = [(name, size, data) for name, size, data in found if data is not None]
+    bucket.delete(f"{MAIL}/{name}" for name, _ in sizes)
     return open_mails(waiting, open_one)

@@ -87,7 +87,9 @@ class Sealer:
         return self.seal(json.dumps(data, separators=(",", ":")).encode(), kind, *names)
 
     def open_json(self, value: Any, kind: str, *names: object) -> Any:
-        return json.loads(self.open(value, kind, *names))
+        data = self.open(value, kind, *names)
+        with sealed_file.understood(self.place):
+            return json.loads(data)
 
     def damaged(self, what: str) -> DamagedError:
         return sealed_file.damaged(self.place, what)

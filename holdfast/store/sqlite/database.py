@@ -14,6 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,11 @@ class Database:
             raise sealed_file.damaged(self.path, "is not a holdfast store")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         sealed_file.refuse_newer(self.path, str(version))
+        if strange := _schema(connection) ^ _ours():
+            kind, name, _ = sorted(strange)[0]
+            raise sealed_file.damaged(
+                self.path, f"does not have the schema of a store ({kind} {name[:60]!r})"
+            )
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         size = connection.execute("PRAGMA page_size").fetchone()[0]
         if pages * size != self.path.stat().st_size:
@@ -191,6 +197,23 @@ def connect(path: Path | str) -> sqlite3.Connection:
     for pragma in ("synchronous=EXTRA", "cell_size_check=ON", "trusted_schema=OFF", "foreign_keys=OFF"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
+
+
+def _schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    """(kind, name, definition) of all that a database has. Nothing is evaluated: views and triggers are only text here."""
+    found = connection.execute("SELECT type, name, coalesce(sql, tbl_name) FROM sqlite_schema")
+    return frozenset((str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in found)
+
+
+@cache
+def _ours() -> frozenset[tuple[str, str, str]]:
+    """What a store's database has: a trigger could delete epochs, a view could let whoever reads it wait for ever."""
+    connection = connect(":memory:")
+    try:
+        connection.executescript(SCHEMA)
+        return _schema(connection)
+    finally:
+        connection.close()
 
 
 def put_identity(connection: sqlite3.Connection, identity: Identity) -> None:

@@ -19,7 +19,14 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import chunks, identity_record, locks, refusals, sealed_file, segment_copy
 from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, Store
-from holdfast.store.event_mail_bytes import decode_mail, encode_event, encode_mail, open_mails
+from holdfast.store.event_mail_bytes import (
+    SEALED_MAIL_BYTES_MAX,
+    decode_mail,
+    encode_event,
+    encode_mail,
+    open_mails,
+    refuse_large,
+)
 from holdfast.store.names import check_name, named_crc
 from holdfast.store.sqlite import database
 from holdfast.store.sqlite.database import Database
@@ -86,7 +93,8 @@ class DatabaseStore(Store):
     def _owner_record(self) -> dict[str, Any]:
         """Its token is 0 before the first owner."""
         value = self._db.value("owner", 1)
-        return {"token": 0} if value is None else dict(_decoded(value))
+        with sealed_file.understood(self.place):
+            return {"token": 0} if value is None else dict(_decoded(value))
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -223,8 +231,13 @@ class DatabaseStore(Store):
     def events(self, after: int = -1) -> list[Event]:
         sql = "SELECT number, value, crc FROM events WHERE number > ? ORDER BY number"
         rows = self._db.rows(sql, after)
-        good = [(number, value) for number, value, crc in rows if named_crc("events", value=value) == crc]
-        return [Event(number, *json.loads(value)) for number, value in good]
+        good = [
+            (number, value)
+            for number, value, crc in rows
+            if isinstance(value, bytes) and named_crc("events", value=value) == crc
+        ]
+        with sealed_file.understood(self.place):
+            return [Event(number, *json.loads(value)) for number, value in good]
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:
         value = encode_mail(command, data)
@@ -236,13 +249,18 @@ class DatabaseStore(Store):
             self.check_owner()
             return [], []
         with self._changing() as connection:
-            rows = connection.execute("SELECT value, crc FROM mail ORDER BY number").fetchall()
+            sized = "CASE WHEN length(value) <= ? THEN value END"  # a larger one is not read
+            rows = connection.execute(
+                f"SELECT {sized}, length(value), crc FROM mail ORDER BY number", (SEALED_MAIL_BYTES_MAX,)
+            ).fetchall()
             connection.execute("DELETE FROM mail")
         return open_mails(rows, self._open_mail)
 
-    def _open_mail(self, row: tuple[bytes, int]) -> Mail:
-        value, crc = row
-        if named_crc("mail", value=value) != crc:
+    def _open_mail(self, row: tuple[Any, Any, Any]) -> Mail:
+        value, size, crc = row
+        if isinstance(size, int):
+            refuse_large(f"a mail in {self.place}", size)
+        if not isinstance(value, bytes) or named_crc("mail", value=value) != crc:
             raise sealed_file.damaged(self.place, "held a damaged mail")
         return decode_mail(value, self.place)
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from holdfast import durable
 from holdfast.ids import OwnerToken
-from holdfast.store import locks, sealed_file
+from holdfast.store import locks, permissions, sealed_file
+from holdfast.store.base import Identity
 from holdfast.store.sqlite.database import Database
 from holdfast.store.sqlite.database_store import DatabaseStore
 
@@ -28,6 +29,11 @@ class SqliteStore(DatabaseStore):
         self.path = Path(os.path.abspath(path))
         super().__init__(Database(self.path), f"sqlite:{self.path}")
         self._lock_file: io.FileIO | None = None
+
+    def open(self, topology: str) -> Identity:
+        # Beside the file lies its journal, which SQLite believes.
+        permissions.refuse_others([self.path.parent.resolve(), self.path])
+        return super().open(topology)
 
     def _refuse_leftovers(self) -> None:
         """A journal or an owner's lock without the database: it was there and is gone."""

@@ -311,6 +311,7 @@ def around_a_region(shelf: Any, rows: int = 60) -> Topology:
     return made
 
 
+@pytest.mark.fault("B07", "O07")
 def test_parts_around_a_parked_region_come_to_their_end(shelf: Any, rows_of: Any, where: str) -> None:
     Broken.mended = False
     job = submit_local(around_a_region(shelf), where, until="available")
@@ -332,6 +333,7 @@ def test_parts_around_a_parked_region_come_to_their_end(shelf: Any, rows_of: Any
     assert status["lost_rows"]["exact_out"] == 60 - len(entered)
 
 
+@pytest.mark.fault("B06")
 def test_a_parked_region_can_be_resumed_while_the_run_lives(shelf: Any, rows_of: Any, where: str) -> None:
     Broken.mended = False
     job = submit_local(around_a_region(shelf), where, until="available")

@@ -76,6 +76,7 @@ def check(losses: Sequence[SinkLosses], again: str) -> None:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.fault("R09", "O09")
 def test_kills_at_random_moments_cost_no_more_than_is_counted(
     graph: Graph, place: Place, note: Note, request: pytest.FixtureRequest
 ) -> None:
@@ -100,6 +101,7 @@ def taken_over_and_checked(graph: Graph, place: Place, note: Note, test: str) ->
 
 
 @pytest.mark.parametrize("graph", ["chain"])
+@pytest.mark.fault("D02")
 def test_a_driver_that_was_only_asleep_hands_out_no_row_twice(
     graph: Graph, place: Place, note: Note, request: pytest.FixtureRequest
 ) -> None:
@@ -141,6 +143,7 @@ def drawn(graph: Graph, test: str) -> tuple[random.Random, str]:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.fault("R09", "R08")
 def test_kills_at_failpoints_cost_no_more_than_is_counted(graph: Graph, place: Place, note: Note) -> None:
     lives = Lives(place, graph, Size(rows=600, pace_s=0.005))
     for failpoint in FAILPOINTS[graph]:
@@ -167,6 +170,7 @@ SLOW = Size(rows=200, pace_s=0.0, slow_s=0.1, period_s=0.5)
         ("late", "chain", "step.end=kill@10", Size(rows=200), "twice"),
     ],
 )
+@pytest.mark.fault("O09")
 def test_defects_in_the_accounts_are_noticed(
     defect: str, graph: Graph, failpoint: str, size: Size, told: str, place: Place
 ) -> None:

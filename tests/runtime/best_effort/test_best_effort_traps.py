@@ -212,6 +212,7 @@ def test_rows_of_a_file_whose_step_was_interrupted_are_counted(
     assert MemorySink.rows(shelf) == []
 
 
+@pytest.mark.fault("O11")
 def test_an_account_does_not_grow_with_every_file(
     shelf: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,6 +381,7 @@ def seen(shelf: str, rows: int) -> Topology:
 @pytest.mark.parametrize("make", [totals, seen], ids=["keyed", "in the driver"])
 @pytest.mark.parametrize("what", ["records/state.totals*", "entries/totals@*/*"], ids=["record", "state"])
 @pytest.mark.parametrize("damage", ["changed", "gone"])
+@pytest.mark.fault("C01", "O08")
 def test_a_damaged_checkpoint_costs_what_it_held_and_nobody_else_anything(
     make: Callable[[str, int], Topology], what: str, damage: str, shelf: str, where: str, tmp_path: Path
 ) -> None:
@@ -443,6 +445,7 @@ def test_a_source_that_cannot_be_asked_is_asked_again_and_disturbs_nobody(shelf:
     assert status["lost_rows"] == {"exact_out": 0, "out": 0}
 
 
+@pytest.mark.fault("R06")
 def test_a_source_that_can_never_be_asked_again_ends_its_element_alone(shelf: str, where: str) -> None:
     Flaky.failures = 1000
     made = beside_a_region(shelf)

@@ -284,6 +284,7 @@ def outcome(here: Path) -> tuple[dict[str, Any], list[int]]:
     return json.loads((here / "status.json").read_text()), sorted(row["id"] for row in rows_in(here / "out"))
 
 
+@pytest.mark.fault("R09")
 def test_kills_use_a_budget_up_and_then_cost_nothing_more(here: Path) -> None:
     kills = ["step.begin=kill@4", "step.begin=kill@4", "step.begin=kill@4"]
     for kill in kills:
@@ -306,6 +307,7 @@ def test_kills_use_a_budget_up_and_then_cost_nothing_more(here: Path) -> None:
     assert counted <= program.ROWS - 15
 
 
+@pytest.mark.fault("R09")
 def test_kills_park_a_stream_before_it_delivers_another_row(here: Path) -> None:
     for _ in range(3):
         assert lived(PROGRAM, here, "step.begin=kill@4", "park", "12") != 0

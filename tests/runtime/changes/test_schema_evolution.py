@@ -186,6 +186,7 @@ def test_rows_that_wait_at_a_barrier_get_nulls_for_new_columns(tmp_path: Path) -
     ],
     ids=["sort", "top_n"],
 )
+@pytest.mark.fault("U04")
 def test_whole_rows_with_a_column_of_another_type_are_refused(
     build: Callable[[Stream], Stream], tmp_path: Path
 ) -> None:
@@ -211,6 +212,7 @@ def test_whole_rows_with_a_column_of_another_type_are_refused(
     ],
     ids=["another function", "another key", "another name", "another kind"],
 )
+@pytest.mark.fault("U04", "O06")
 def test_anything_else_is_refused_before_any_output(
     build: Callable[[Stream], Stream], message: str, tmp_path: Path
 ) -> None:
@@ -301,6 +303,7 @@ class Renaming(hf.KeyedOperator):
         return {"k": row.k, "n": 0, "total": 0}
 
 
+@pytest.mark.fault("U04")
 def test_variables_of_keyed_python_operators_come_and_go(tmp_path: Path) -> None:
     schema = "k string, n long, total long"
     feed(tmp_path, 0)

@@ -272,6 +272,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
 
 
 @pytest.mark.parametrize("edit", REFUSED)
+@pytest.mark.fault("U06", "D05")
 def test_an_edit_that_would_bring_rows_again_is_refused_and_changes_nothing(edit: str, place: Place) -> None:
     before, after, told = REFUSED[edit]
     place.add()

@@ -135,6 +135,7 @@ def kinds_of(names: list[str]) -> set[str]:
     return found
 
 
+@pytest.mark.fault("C01")
 def test_the_list_of_files_read_by_a_restore_is_complete(read_by_restore: list[str], killed: Place) -> None:
     assert kinds_of(read_by_restore) == {
         "identity", "manifest", "record", "pack", "segment", "sink ledger", "prepared output",
@@ -144,6 +145,7 @@ def test_the_list_of_files_read_by_a_restore_is_complete(read_by_restore: list[s
 
 
 @pytest.mark.timeout(280)
+@pytest.mark.fault("C01", "O06")
 def test_a_flipped_byte_in_any_file_read_by_a_restore_is_refused_and_nothing_changes(
     killed: Place,
     read_by_restore: list[str],
@@ -209,6 +211,7 @@ def test_a_flipped_byte_in_an_epoch_that_was_never_visible_is_refused_or_costs_o
 
 
 @pytest.mark.parametrize("what", ["identity", "manifest", "pack", "segment", "prepared output"])
+@pytest.mark.fault("C01", "R04", "O06")
 def test_a_missing_file_is_refused_and_nothing_changes(
     killed: Place, read_by_restore: list[str], place: Place, what: str
 ) -> None:
@@ -274,18 +277,22 @@ def other_topology(
     return made
 
 
+@pytest.mark.fault("D05")
 def test_the_store_of_another_topology_is_refused(stopped: Place) -> None:
     refused(stopped, other_topology(stopped, name="another"), MismatchError, str(stopped.store), "campaign")
 
 
+@pytest.mark.fault("D05", "U04")
 def test_a_changed_key_is_refused_naming_the_operator(stopped: Place) -> None:
     refused(stopped, other_topology(stopped, key="id"), MismatchError, "'totals'")
 
 
+@pytest.mark.fault("U06")
 def test_a_renamed_operator_is_refused_naming_it(stopped: Place) -> None:
     refused(stopped, other_topology(stopped, ledger="journal"), MismatchError, "'journal'")
 
 
+@pytest.mark.fault("U02")
 def test_a_newer_store_format_is_refused_untouched(stopped: Place) -> None:
     path = stopped.store / "identity"
     header, _, rest = path.read_bytes().partition(b"\n")
@@ -296,6 +303,7 @@ def test_a_newer_store_format_is_refused_untouched(stopped: Place) -> None:
     refused(stopped, campaign.topology(stopped), MismatchError, "identity")
 
 
+@pytest.mark.fault("D06")
 def test_output_of_another_job_is_refused(stopped: Place) -> None:
     shutil.rmtree(stopped.store)  # a new store gets a new job id; the old output stays
     with pytest.raises(MismatchError, match="another"):
@@ -315,12 +323,14 @@ def own_input(stopped: Place, place: Place) -> Place:
     return moved
 
 
+@pytest.mark.fault("I08")
 def test_a_vanished_input_file_is_refused_by_name(own_input: Place) -> None:
     victim = file_under_way(own_input)
     victim.unlink()
     refused(own_input, campaign.topology(own_input), InputError, victim.name)
 
 
+@pytest.mark.fault("I08", "O06")
 def test_a_changed_input_file_is_refused_by_name(own_input: Place) -> None:
     victim = file_under_way(own_input)
     victim.write_text(victim.read_text() + '{"id": 999, "user": "u0", "amount": 1}\n')

@@ -255,6 +255,7 @@ def judge(killed: Place, fast_directory: Path, extent: Extent, tell: Callable[..
     return Judge(killed, fast_directory, extent, tell)
 
 
+@pytest.mark.fault("C01", "C10")
 def test_a_flipped_byte_in_any_value_read_by_a_restore_is_refused_and_nothing_changes(
     killed: Place, judge: Judge
 ) -> None:
@@ -264,6 +265,7 @@ def test_a_flipped_byte_in_any_value_read_by_a_restore_is_refused_and_nothing_ch
     assert counts[REFUSED] >= sum(map(len, rows.values()))
 
 
+@pytest.mark.fault("C10")
 def test_a_flipped_byte_in_a_page_or_in_the_files_header_is_refused_or_without_effect(
     killed: Place, judge: Judge
 ) -> None:

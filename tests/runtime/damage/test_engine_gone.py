@@ -35,6 +35,7 @@ class DyingEngine(LocalEngine):
 
 
 @pytest.mark.parametrize("in_region", [True, False])
+@pytest.mark.fault("P10")
 def test_a_dead_engine_ends_the_run_without_useless_resets(in_region: bool, tmp_path: Path) -> None:
     topology = Topology("t")
     stream = topology.source(Rows([(i,) for i in range(100)], "n long", rows_per_step=10), name="rows")

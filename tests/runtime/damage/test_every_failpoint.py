@@ -280,19 +280,23 @@ RunAll = Callable[[list[Case], str], None]
 
 
 @pytest.mark.always
+@pytest.mark.fault("X01", "X09", "O01", "O03")
 def test_one_fault_anywhere_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
     run_all(extent.of(single_faults(), per=about), "ordinary")
 
 
+@pytest.mark.fault("D02")
 def test_a_fault_while_taking_over_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
     run_all(extent.of(faults_of_starting(), per=about), "starting")
 
 
+@pytest.mark.fault("B04", "R06", "R07")
 def test_a_fault_in_a_reset_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
     run_all(extent.of(faults_of_resetting(), per=about), "resetting")
 
 
 @pytest.mark.chaos  # pairs of faults: the simulator and the seeded kills have them, too
+@pytest.mark.fault("B04")
 def test_a_second_fault_in_the_following_reset_leaves_the_output_exact(run_all: RunAll) -> None:
     run_all(double_faults(), "double")
 

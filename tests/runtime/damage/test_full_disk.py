@@ -152,6 +152,7 @@ def wait(condition: Any, what: str) -> None:
 @pytest.mark.sampled(per=["small"])
 @pytest.mark.parametrize("mode", ["async", "drain", "token"])
 @pytest.mark.parametrize("small", ["store", "ledger"])
+@pytest.mark.fault("S08", "O07")
 def test_a_full_disk_pauses_the_region_until_space_returns(
     place: Place, small: str, mode: str, mounts_allowed: None
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_story_of_a_pause_needs_space_and_an_epoch_behind_it() -> None:
         "reset.sink.rollback",
     ],
 )
+@pytest.mark.fault("S08")
 def test_no_space_at_a_failpoint_pauses_the_region_and_it_goes_on(
     place: Place, where: str, mode: str
 ) -> None:
@@ -214,6 +216,7 @@ def test_no_space_at_a_failpoint_pauses_the_region_and_it_goes_on(
     campaign.check(place)
 
 
+@pytest.mark.fault("S02", "S14", "O05")
 def test_a_disk_that_fails_otherwise_ends_the_run_and_the_next_one_goes_on(place: Place) -> None:
     life = campaign.live(place, fp="ckpt.op.put=eio")
     assert life.exit == 6, life.report  # StoreError: after a failed write nothing is trusted

@@ -93,6 +93,7 @@ class Plus(hf.Operator):
         yield (row.n + 1000,)
 
 
+@pytest.mark.fault("S05")
 def test_the_second_output_of_an_operator_is_not_another_operators_first(shelf: str, where: str) -> None:
     made = hf.Topology("ports")
     source = made.source(rows(40), name="rows").consistent(name="r")
@@ -109,6 +110,7 @@ def test_the_second_output_of_an_operator_is_not_another_operators_first(shelf: 
     assert found == [[-n for n in range(40)], [n + 1000 for n in range(40)]]
 
 
+@pytest.mark.fault("S18")
 def test_names_as_long_as_they_may_be_can_be_stored(shelf: str, where: str) -> None:
     region = RegionName("r" * LONG)
     made = hf.Topology("long")
@@ -122,6 +124,7 @@ def test_names_as_long_as_they_may_be_can_be_stored(shelf: str, where: str) -> N
 
 
 @pytest.mark.parametrize("name", ["a\n", "a@b", "~a", "a~b", "a+b", "a=b", "x" * (LONG + 1)])
+@pytest.mark.fault("S05")
 def test_names_that_could_be_taken_for_two_are_refused(name: str) -> None:
     with pytest.raises(TopologyError, match="cannot be the name"):
         hf.Topology("t").source(rows(1), name="s").consistent(name=name)

@@ -40,6 +40,8 @@ def turns_red(place: Place, defect: str | None, fault: str) -> str:
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.fault("O01", "PD03", "PD11", "PD12")
+@pytest.mark.planted
 def test_a_planted_defect_turns_the_campaign_red(
     place: Place, defect: str, tell: Callable[..., None]
 ) -> None:

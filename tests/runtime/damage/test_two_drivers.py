@@ -21,6 +21,7 @@ OWNED, FENCED = 8, 9
 
 @pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("attempt", range(5))
+@pytest.mark.fault("D01", "O10")
 def test_of_two_drivers_started_at_once_one_owns_the_store_and_the_other_is_refused(
     place: Place, attempt: int
 ) -> None:
@@ -47,6 +48,7 @@ def test_a_second_driver_is_refused_while_the_first_one_runs(place: Place) -> No
     campaign.check(place)
 
 
+@pytest.mark.fault("D02", "O10")
 def test_a_stopped_driver_is_fenced_when_it_continues_after_a_take_over(place: Place) -> None:
     old = campaign.start(place)
     wait_for_epoch(place, 2)
@@ -79,6 +81,7 @@ def test_a_stopped_driver_is_fenced_when_it_continues_after_a_take_over(place: P
         "gc.select",
     ],
 )
+@pytest.mark.fault("D02", "S13")
 def test_a_driver_stopped_in_the_middle_of_a_write_cannot_harm_its_successor(
     place: Place, where: str, mode: str
 ) -> None:

@@ -121,6 +121,7 @@ def results(here: Path) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.mark.sampled(per=["rows_per_step"])
 @pytest.mark.parametrize("apart", ["together", "apart"])
 @pytest.mark.parametrize("rows_per_step", [3, 13, 300])
+@pytest.mark.fault("I01")
 def test_what_time_decides_does_not_depend_on_steps_or_elements(
     rows_per_step: int, apart: str, tmp_path: Path
 ) -> None:
@@ -130,6 +131,7 @@ def test_what_time_decides_does_not_depend_on_steps_or_elements(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("apart", ["together", "apart"])
+@pytest.mark.fault("I01", "P09")
 def test_after_kills_it_is_the_same(apart: str, tmp_path: Path) -> None:
     kills = ["step.end=kill@9", "ckpt.op.put_done=kill@5", "sink.commit.applied=kill@2"]
     killed_and_finished(FILE, tmp_path, kills, "11", apart)

@@ -310,6 +310,7 @@ def stepped(driven: Driven, second: int, rows: list[Row]) -> list[dict[str, Any]
     return driven.emitted[before:]
 
 
+@pytest.mark.fault("I15")
 def test_without_idle_a_silent_source_is_waited_for_for_ever(tmp_path: Path) -> None:
     driven = Driven(windowed(None), 2, tmp_path)
     assert [stepped(driven, s, [(0, "a", s, 1), (2, "a", s, 1)]) for s in range(0, 100, 5)] == [[]] * 20
@@ -336,6 +337,7 @@ def test_what_a_source_brings_back_is_late_where_the_watermark_has_passed_it(tmp
     assert {(_second(row[START]), row["total"]) for row in rows} == {(40, 10), (50, 2)}
 
 
+@pytest.mark.fault("T03")
 def test_time_in_which_nothing_ran_makes_nobody_idle(tmp_path: Path) -> None:
     driven = Driven(windowed(), 1, tmp_path)
     stepped(driven, 0, [(0, "a", 1, 1), (1, "a", 1, 1), (2, "a", 1, 1)])

@@ -135,6 +135,7 @@ def test_rows_that_those_taken_after_the_checkpoint_would_have_pushed_out_are_go
     assert (told["operator"], told["rows"], told["missed"]) == ("pairs", 50, [50, 0])
 
 
+@pytest.mark.fault("T03")
 def test_hours_in_which_nobody_ran_remove_nothing_since_sources_go_on_where_they_were(life: Life) -> None:
     life.run(250, dies=True)
     life.clock.advance(7200)

@@ -57,6 +57,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 @pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.fault("P09", "O03")
 def test_results_are_what_they_are_without_failures(
     program: str, chain: str, golden: Golden, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def check_arrivals(here: Path) -> None:
     assert set(late) == {10}, "all windows are full by then, and stay so"
 
 
+@pytest.mark.fault("I15")
 def test_a_steady_source_alone_decides_how_far_results_go_if_the_other_is_idle(golden: Golden) -> None:
     here, last = golden("idle_program"), rows_of_sources(400)[-1][0]
     ends = [row["window_end"] for row in written(here, "windows")]

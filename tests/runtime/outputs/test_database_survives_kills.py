@@ -46,6 +46,7 @@ def left(server: PostgresServer, schema: str, here: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize(("failpoint", "mode"), list(zip(COMMIT, ["drain", "async"] * 3, strict=True)))
+@pytest.mark.fault("X01", "X02")
 def test_a_driver_killed_at_each_step_of_a_commit(
     postgres: PostgresServer, tmp_path: Path, failpoint: str, mode: str
 ) -> None:
@@ -80,6 +81,7 @@ ANY_TIME = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [IN_A_COMMIT, ANY_TIME], ids=["in-a-commit", "any-time"])
+@pytest.mark.fault("X05")
 def test_a_server_that_is_killed_and_comes_back_is_an_outage(
     postgres: PostgresServer, tmp_path: Path, moment: str, request: pytest.FixtureRequest
 ) -> None:

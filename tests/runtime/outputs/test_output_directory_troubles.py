@@ -96,6 +96,7 @@ def as_somebody_who_may_not_do_all(place: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("roll", [None, "1 GB"])
+@pytest.mark.fault("S11")
 def test_a_directory_that_becomes_read_only_ends_the_run_and_nothing_is_lost(
     tmp_path: Path, roll: Any
 ) -> None:

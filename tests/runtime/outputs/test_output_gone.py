@@ -37,6 +37,7 @@ def empty(out: Path) -> int:
 
 
 @pytest.mark.parametrize("settings", [{}, {"roll": "1 GB"}], ids=["plain", "rolled"])
+@pytest.mark.fault("D06", "X06")
 def test_an_output_that_is_gone_as_a_whole_is_refused_until_it_is_back(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:

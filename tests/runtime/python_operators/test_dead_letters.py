@@ -87,6 +87,7 @@ def shelves(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.fault("I03", "O08")
 def test_rows_that_fail_are_told_once_and_leave_no_trace(
     way: str, tmp_path: Path, shelves: tuple[str, str]
 ) -> None:
@@ -259,6 +260,7 @@ def test_timers_of_a_row_that_failed_are_gone_and_a_timer_that_fails_is_not_call
     assert not [row for row in driven.emitted if "timer 13" in row["what"]]
 
 
+@pytest.mark.fault("SR14")
 def test_many_failures_cost_no_more_than_the_rows_between_them(tmp_path: Path) -> None:
     calls = 0
 
@@ -279,6 +281,7 @@ def test_many_failures_cost_no_more_than_the_rows_between_them(tmp_path: Path) -
     assert [row["what"] for row in driven.emitted] == [str(n) for n in range(1, 101)]
 
 
+@pytest.mark.fault("I03")
 def test_without_a_stream_of_errors_a_failing_row_parks_the_region(tmp_path: Path) -> None:
     topology = hf.Topology("letters")
     source = topology.source(hf.Rows(ROWS, "k string, n long"), name="rows").consistent("r", period=0.02)

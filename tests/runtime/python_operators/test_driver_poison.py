@@ -72,6 +72,7 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.fault("I03")
 def test_a_row_that_raises_as_often_as_allowed_is_told_once(inside: bool, shelf: str, tmp_path: Path) -> None:
     tries: list[int] = []
 
@@ -123,6 +124,7 @@ def test_it_parks_with_the_row_named_if_the_user_wants_that(shelf: str, tmp_path
 
 
 @pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.fault("P05")
 def test_a_row_that_hangs_is_told_once_and_what_it_does_later_reaches_nobody(
     inside: bool, shelf: str, tmp_path: Path
 ) -> None:
@@ -200,6 +202,7 @@ def check(here: Path) -> None:
         ["sink.commit.begin=kill@2", "drain.all_acked=kill@1"],
     ],
 )
+@pytest.mark.fault("I03", "P09")
 def test_it_is_told_once_whenever_the_driver_is_killed(kills: list[str], tmp_path: Path) -> None:
     killed_and_finished(PROGRAM, tmp_path, kills)
     check(tmp_path)

@@ -78,6 +78,7 @@ FAULTS = (
 
 @pytest.mark.sampled(keep=6)
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.fault("R10")
 def test_a_fault_loses_no_change(fault: str, shelf: str, tmp_path: Path) -> None:
     arm(fault)
     mode = "async" if FAULTS.index(fault) % 2 else "drain"
@@ -90,6 +91,7 @@ def test_a_fault_loses_no_change(fault: str, shelf: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.fault("P09", "R10")
 def test_a_driver_killed_at_every_write_goes_on(tmp_path: Path) -> None:
     kills = (
         "ckpt.op.put=kill@9",

@@ -228,6 +228,7 @@ def test_a_mapped_state_survives_a_failure_in_the_middle(tmp_path: Path, shelf: 
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.fault("I07")
 def test_a_stored_state_goes_on_over_another_number_of_partitions(
     tmp_path: Path, shelf: str, partitions: int
 ) -> None:

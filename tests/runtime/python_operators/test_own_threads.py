@@ -111,6 +111,7 @@ def test_a_start_that_cannot_replay_is_refused(shelf: str) -> None:
         run_local(counted(Forgetful, shelf, period=1), store(shelf))
 
 
+@pytest.mark.fault("R02")
 def test_to_submit_without_a_permit_is_refused(shelf: str) -> None:
     class Hasty(hf.Operator):
         def run(self, context: Any) -> None:
@@ -353,6 +354,7 @@ def test_a_permit_that_is_out_for_long_is_named(shelf: str) -> None:
         job.close()
 
 
+@pytest.mark.fault("O07")
 def test_threads_hear_that_the_run_ends_and_do_not_outlive_it(shelf: str) -> None:
     class Endless(Count):
         threads = 2
@@ -369,6 +371,7 @@ def test_threads_hear_that_the_run_ends_and_do_not_outlive_it(shelf: str) -> Non
     wait(lambda: not [t for t in threading.enumerate() if t.name.startswith("own-count")], "threads to end")
 
 
+@pytest.mark.fault("I10")
 def test_a_slow_reader_holds_the_threads_back(shelf: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.runtime.runs.permits.BACKLOG_ROWS", 50)
     most: list[int] = []

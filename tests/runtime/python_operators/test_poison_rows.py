@@ -50,6 +50,7 @@ def check(here: Path) -> None:
     assert letters[program.EXITS]["error"] == "its process ended with code 3"
 
 
+@pytest.mark.fault("I04")
 def test_a_row_that_ends_its_process_is_put_aside_and_all_others_are_as_without_it(here: Path) -> None:
     undisturbed(PROGRAM, here)
     check(here)
@@ -136,6 +137,7 @@ def test_errors_and_deaths_are_told_in_one_stream(shelf: str, tmp_path: Path) ->
     assert numbers(shelf) == [n for n in range(30) if n not in (4, 7)]
 
 
+@pytest.mark.fault("P05")
 def test_a_row_that_does_not_come_to_an_end_is_found_by_its_time(shelf: str, tmp_path: Path) -> None:
     class Hangs(hf.KeyedOperator):
         def process(self, row: Any, key: Any) -> Any:
@@ -157,6 +159,7 @@ def test_an_exception_is_no_death(shelf: str, tmp_path: Path) -> None:
         run(shelf, Raises, f"file:{tmp_path}/store", poison="quarantine")
 
 
+@pytest.mark.fault("I04")
 def test_where_the_user_wants_to_look_at_it_the_region_parks_with_the_row_named(
     shelf: str, tmp_path: Path
 ) -> None:
@@ -174,6 +177,7 @@ def test_where_the_user_wants_to_look_at_it_the_region_parks_with_the_row_named(
     assert numbers(shelf) == [n for n in range(30) if n != 17]
 
 
+@pytest.mark.fault("I04", "B05")
 def test_code_that_dies_at_every_row_is_not_fed_with_all_of_them(
     shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

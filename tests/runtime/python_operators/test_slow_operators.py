@@ -56,6 +56,7 @@ def processed(job: Job) -> int:
     return int(job.status()["elements"]["slow"]["rows"])
 
 
+@pytest.mark.fault("I10")
 def test_an_epoch_overtakes_what_waits_before_a_slow_operator_and_a_restore_gives_it_back(
     shelf: str, tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ class Hangs(Operator):
         return (row.n, self.seen)
 
 
+@pytest.mark.fault("P05", "R01")
 def test_a_call_that_hangs_is_named_and_left_behind_and_the_operator_goes_on_in_a_new_instance(
     shelf: str, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ def test_an_exception_once_all_elements_have_answered_resets_the_region_in_place
     campaign.check(place)
 
 
+@pytest.mark.fault("B05")
 def test_an_exception_that_comes_back_each_time_parks_the_region_and_a_new_run_goes_on(place: Place) -> None:
     life = campaign.live(place, fp=f"{WHERE}=raise@1+", max_resets=2)
     assert life.exit == PARKED, life.report
@@ -40,6 +41,7 @@ def test_an_exception_that_comes_back_each_time_parks_the_region_and_a_new_run_g
     campaign.check(place)
 
 
+@pytest.mark.fault("S08")
 def test_no_space_once_all_elements_have_answered_pauses_the_region_without_using_up_a_reset(
     place: Place,
 ) -> None:

@@ -83,6 +83,7 @@ def refused(books: Books, *words: str) -> None:
     assert snapshot(books.root) == before
 
 
+@pytest.mark.fault("C03", "O08")
 def test_an_epoch_that_was_never_visible_is_withdrawn_and_its_rows_come_again(
     books: Books, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,6 +113,7 @@ def test_a_run_killed_right_after_going_back_goes_on_from_there(books: Books) ->
     assert books.ledger() == [(n + 1, n) for n in range(42)]
 
 
+@pytest.mark.fault("C02", "O06")
 def test_an_epoch_of_which_something_is_visible_is_refused_with_the_file_and_the_choices(
     books: Books,
 ) -> None:
@@ -120,6 +122,7 @@ def test_an_epoch_of_which_something_is_visible_is_refused_with_the_file_and_the
     refused(books, path.name, "holdfast checkpoints verify", "holdfast checkpoints fork", "older epoch 1")
 
 
+@pytest.mark.fault("C02")
 def test_an_epoch_that_is_visible_as_a_whole_is_refused(books: Books) -> None:
     books.add(30)
     books.run()
@@ -133,6 +136,7 @@ def books_with(books: Books, change: object) -> Books:
     return books
 
 
+@pytest.mark.fault("C02")
 def test_a_damaged_manifest_is_refused_since_nobody_knows_what_it_was_to_show(books: Books) -> None:
     broken_off(books, "sink.commit.begin")
     damage(books.root / "store" / "epochs" / REGION / "000000000002.manifest")

@@ -89,6 +89,7 @@ def test_the_slow_element_and_its_connection_are_named(mode: str, shelf: str, st
         job.close()
 
 
+@pytest.mark.fault("R01")
 def test_the_log_says_it_when_an_epoch_is_overdue_and_so_does_the_reason_when_it_is_given_up(
     shelf: str, stuck: None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -73,6 +73,7 @@ def test_elements_that_fail_alone_lose_and_double_nothing(faults: str, tmp_path:
     assert status.as_dict()["lost_rows"] == {"totals_out": 0, "numbered_out": 0}
 
 
+@pytest.mark.fault("B07")
 def test_the_others_go_on_while_one_fails(tmp_path: Path) -> None:
     class Weak(hf.Operator):
         failures = 6
@@ -124,6 +125,7 @@ def test_a_death_of_the_driver_costs_no_more_than_is_counted(kill: str, tmp_path
     assert len(missing) <= status["lost_rows"]["numbered_out"]
 
 
+@pytest.mark.fault("I05")
 def test_what_cannot_be_done_again_the_same_way_is_told(tmp_path: Path) -> None:
     class Fickle(hf.Operator):
         calls = 0

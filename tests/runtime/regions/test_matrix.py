@@ -58,6 +58,7 @@ def elements(topology: str, mode: Any, here: Path) -> int:
 
 @pytest.mark.always
 @pytest.mark.parametrize(("topology", "mode", "failure"), CELLS)
+@pytest.mark.fault("X09", "O01", "O03")
 def test_a_failure_changes_no_result(topology: str, mode: str, failure: str, tmp_path: Path) -> None:
     disturbed(topology, mode, failure, tmp_path)
 
@@ -87,6 +88,7 @@ def disturbed(topology: str, mode: str, failure: str, tmp_path: Path) -> None:
 
 @pytest.mark.sampled(keep=2, per=("topology", "mode"))
 @pytest.mark.parametrize(("topology", "mode", "death"), DEADLY)
+@pytest.mark.fault("P11", "X01")
 def test_a_death_of_the_driver_changes_no_result(
     topology: str, mode: str, death: str, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ CELLS = [
 
 @pytest.mark.sampled(keep=3)
 @pytest.mark.parametrize(("topology", "mode", "move", "moment"), CELLS)
+@pytest.mark.fault("B06", "R03")
 def test_a_controller_that_dies_at_a_move_changes_no_result(
     topology: str, mode: str, move: str, moment: str, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ ROUNDS = range(4)
 @pytest.mark.parametrize("turn", ROUNDS)
 @pytest.mark.parametrize("mode", EXACT)
 @pytest.mark.parametrize("topology", MORTAL)
+@pytest.mark.fault("B04")
 def test_several_failures_in_one_run_change_no_result(
     topology: str, mode: str, turn: int, tmp_path: Path
 ) -> None:

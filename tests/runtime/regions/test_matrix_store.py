@@ -101,6 +101,7 @@ def leaves(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Leaves:
 
 @pytest.mark.sampled(keep=1, per=("away",))
 @pytest.mark.parametrize(("topology", "mode", "away"), CELLS)
+@pytest.mark.fault("K14", "N01")
 def test_a_store_that_is_away_for_a_while_is_waited_for(
     topology: str, mode: str, away: str, tmp_path: Path, server: RedisServer, leaves: Leaves
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("topology", "mode"), GIVEN_UP)
+@pytest.mark.fault("K14", "O05")
 def test_a_run_whose_store_stays_away_ends_and_the_next_one_goes_on(
     topology: str, mode: str, tmp_path: Path, server: RedisServer, leaves: Leaves
 ) -> None:

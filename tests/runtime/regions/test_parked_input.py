@@ -73,6 +73,7 @@ def taken(job: Any) -> int:
 # --- a run goes on ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("B06")
 def test_a_resumed_region_processes_all_that_arrived_once(tmp_path: Path, broken: Path) -> None:
     job = submit_local(program.build(str(tmp_path)), f"file:{tmp_path}/store")
     try:
@@ -222,6 +223,7 @@ def test_what_the_element_that_is_parked_does_meanwhile_does_not_matter(shelf: s
 
 
 @pytest.mark.parametrize("row", [120, program.ROWS - 1])
+@pytest.mark.fault("B06")
 def test_what_was_kept_survives_the_driver(row: int, tmp_path: Path, broken: Path) -> None:
     child = subprocess.Popen([sys.executable, str(FILE), str(tmp_path)])
     try:

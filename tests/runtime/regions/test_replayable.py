@@ -61,6 +61,7 @@ FAULTS = (
 
 @pytest.mark.parametrize("mode", ["async", "drain", "token"])
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.fault("R08")
 def test_a_reset_costs_no_row_of_an_autonomous_source(fault: str, mode: str, shelf: str) -> None:
     arm(fault)
     status = run_local(topology(shelf, period=0.01, mode=mode), store(shelf))

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast.runtime.live_directory import LiveDirectoryLock, sweep
 
 DIES = "from holdfast.runtime.live_directory import LiveDirectoryLock; import os, signal, sys; "
@@ -19,6 +21,7 @@ def test_a_live_directory_goes_with_its_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault("O07")
 def test_the_directory_of_a_killed_run_is_swept_by_the_next_one(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], check=False)
     assert len(list(tmp_path.iterdir())) == 1

@@ -109,6 +109,7 @@ class Poisoned(Totals):
         return super().process(row, port)
 
 
+@pytest.mark.fault("I03", "B05")
 def test_a_poison_row_parks_the_region_and_resuming_works_once_the_cause_is_gone(
     store: str, shelf: str
 ) -> None:
@@ -156,6 +157,7 @@ def test_state_that_cannot_be_stored_is_refused_at_the_first_step_naming_operato
 # --- rows and settings that are wrong ---------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("I02")
 def test_a_malformed_row_ends_the_run_at_once_naming_file_and_line(
     store: str, shelf: str, tmp_path: Path
 ) -> None:

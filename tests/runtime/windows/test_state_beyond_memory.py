@@ -40,6 +40,7 @@ def run(here: Path) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.fault("I12", "O11")
 def test_a_state_four_times_as_large_as_the_memory_limit(tmp_path: Path) -> None:
     for number in range(FILES):
         feed(tmp_path, number, keys_of(number))

@@ -152,6 +152,7 @@ def test_state_that_no_open_window_needs_is_dropped(tmp_path: Path) -> None:
         assert sum(segment.rows for segment in driven.segments[0]) <= 60
 
 
+@pytest.mark.fault("I01")
 def test_late_rows_can_be_had_as_a_stream_of_their_own(tmp_path: Path) -> None:
     at = [
         datetime.datetime(2026, 1, 1, 0, 0, second, tzinfo=datetime.UTC) for second in (1, 12, 3, 13, 25, 4)

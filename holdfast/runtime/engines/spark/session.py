@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -15,6 +17,7 @@ from holdfast.errors import ConfigError
 from holdfast.runtime.engines.spark.class_archive import archive_here
 from holdfast.runtime.engines.spark.environment import prepare_environment
 from holdfast.runtime.engines.spark.workers import MADE_WITH
+from holdfast.runtime.live_directory import LiveDirectoryLock
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -44,6 +47,7 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+SOCKETS = "spark.python.unix.domain.socket.dir"
 SOCKET_PATH_MAX = 103
 """Bytes of a Unix socket's path that every system takes (Linux: 107)."""
 
@@ -69,7 +73,7 @@ def make_session(
         "spark.driver.extraJavaOptions": " ".join(each for each in (quiet, classes, java) if each),
         **SETTINGS,
         **(LOCAL_SETTINGS if master.startswith("local") else {}),
-        **_sockets(settings or {}),
+        **_sockets(given, is_local=master.startswith("local")),
         MADE_WITH: sys.executable,
         **given,
     }
@@ -85,12 +89,29 @@ def make_session(
     return session
 
 
-def _sockets(settings: Mapping[str, str]) -> dict[str, str]:
-    """Sockets lie in the JVM's temporary directory; if that is too deep for the kernel, slower TCP sockets must do."""
+def _sockets(settings: Mapping[str, str], is_local: bool) -> dict[str, str]:
+    """Where driver and workers share a machine, sockets lie in a directory that nobody else may enter; elsewhere in the
+    JVM's temporary directory. If that is too deep for the kernel, slower TCP sockets, with their secret, must do."""
+    if SOCKETS in settings:
+        return {}
+    place = _private_directory() if is_local else _java_temporary(settings)
+    longest = os.path.join(place, f".{'0' * 36}.sock")
+    if len(os.fsencode(longest)) > SOCKET_PATH_MAX:
+        return {"spark.python.unix.domain.socket.enabled": "false"}
+    return {SOCKETS: place} if is_local else {}
+
+
+def _java_temporary(settings: Mapping[str, str]) -> str:
     given = re.search(r"-Djava\.io\.tmpdir=(\S+)", settings.get("spark.driver.extraJavaOptions", ""))
-    longest = os.path.join(given[1] if given else "/tmp", f".{'0' * 36}.sock")
-    fits = len(os.fsencode(longest)) <= SOCKET_PATH_MAX
-    return {} if fits else {"spark.python.unix.domain.socket.enabled": "false"}
+    return given[1] if given else "/tmp"
+
+
+@cache
+def _private_directory() -> str:
+    """One per process (0700), removed at its end; that of a killed process by a later run."""
+    made = LiveDirectoryLock()
+    atexit.register(made.release)
+    return str(made.path)
 
 
 def is_active() -> bool:
