@@ -103,6 +103,7 @@ def surroundings(spark: Any, text: str) -> dict[str, Any]:
         return found
     if re.search(r"\b(trades)\b", text):
         found["trades"] = given("trades", TRADE)
+        return found
     if re.search(r"\b(counts|cleaned)\.sink", text):
         found["cleaned"] = given("clicks", CLICK)
         found["counts"] = found["cleaned"].aggregate("page", count=hf.count(), name="counts")
