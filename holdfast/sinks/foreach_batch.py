@@ -61,7 +61,8 @@ class ForeachBatch(StagedFileSink):
         self._fn, self._per, self._check = fn, per, check
         super().__init__(Path(staging or ".").absolute())
         self._arrow = False
-        # The class says why in general; an instance can say it precisely.
+        # The class says when and why in general; an instance can say it precisely.
+        self.__dict__["shows_with_epoch"] = per == "epoch"
         self.__dict__["reason"] = (
             "the function is called again after a failure, with the same epoch number and the same rows"
             if per == "epoch"
