@@ -22,7 +22,7 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
 WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
 	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
 
-.PHONY: help setup demo test again check catalogue format chaos mutants fuzz bench clean
+.PHONY: help setup demo docs test again check catalogue format chaos mutants fuzz bench clean
 
 help: ## list these targets
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,21 @@ setup: ## make .venv, install the locked requirements, find Java
 
 demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/holdfast demo
+
+# Its tools have an environment of their own: nothing else needs them. With them in place it works offline.
+# The variable ends a message of the theme's authors about their plans.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup .venv-docs/.stamp ## build the site of docs/ in build/site
+	@$(PYTHON) scripts/reference.py build/reference
+	@.venv-docs/bin/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html; search needs a server: python3 -m http.server --directory build/site"
+
+.venv-docs/.stamp: requirements-docs.txt | setup
+	@echo "making .venv-docs, once"
+	@rm -rf .venv-docs
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes -r $<
+	@touch $@
 
 # Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
 test again: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
@@ -80,6 +95,6 @@ bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless
 
 clean: ## remove everything that can be made again
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
+	@rm -rf .venv .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
 		spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

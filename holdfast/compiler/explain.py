@@ -286,10 +286,11 @@ def _guarantee(
         )
     if ports:
         reason += f"; but rows that enter by {', '.join(ports)} are best effort"
+    with_epoch = spec.sink.when_visible(epoch_delay(region.settings))
     if spec.sink.guarantee == "exactly-once":
-        visible = spec.sink.when_visible(epoch_delay(region.settings))
-        return SinkGuarantee(operator.name, promised, reason, visible)
-    return SinkGuarantee(operator.name, "at-least-once", reason, "at once")
+        return SinkGuarantee(operator.name, promised, reason, with_epoch)
+    visible = with_epoch if spec.sink.shows_with_epoch else "at once"
+    return SinkGuarantee(operator.name, "at-least-once", reason, visible)
 
 
 def _before(plan: Plan, operator: Operator) -> list[Operator]:

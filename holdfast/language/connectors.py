@@ -287,6 +287,8 @@ class Sink(ABC):
     """What the sink can promise inside a region."""
     reason: ClassVar[str] = "it cannot take a written row back"
     """Why, for `explain()`."""
+    shows_with_epoch: ClassVar[bool] = False
+    """Inside a region rows are handed on with their epoch, although perhaps not once; for `explain()`. What is exactly-once always is."""
     alone: ClassVar[str] = ""
     """What is particular to the sink outside of regions, for `explain()`."""
     keeps_notes: ClassVar[bool] = False

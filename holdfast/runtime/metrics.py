@@ -225,7 +225,7 @@ def left_out(status: Mapping[str, Any]) -> list[tuple[str, str, int]]:
         for what, rows in counts.items()
         if what in LEFT_OUT
     ]
-    found += [(name, "lost in this run", element.get("lost_rows", 0)) for name, element in elements]
+    found += [(name, "lost in all runs", element.get("lost_rows", 0)) for name, element in elements]
     found += [(sink, "lost in all runs", rows) for sink, rows in status.get("lost_rows", {}).items()]
     return [(name, why, rows) for name, why, rows in found if rows]
 

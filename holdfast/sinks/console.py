@@ -40,7 +40,7 @@ class ConsoleSink(Sink):
 
     Example::
 
-        counts.sink(ConsoleSink(rows=5), name="screen")
+        counts.sink(hf.ConsoleSink(rows=5), name="screen")
     """
 
     reason: ClassVar[str] = "a printed row cannot be taken back"

@@ -53,7 +53,7 @@ class FileSink(EpochFileSink):
 
     Example::
 
-        orders.sink(FileSink("out/orders", "parquet"), name="orders_out")
+        orders.sink(hf.FileSink("out/orders", "parquet"), name="orders_out")
 
     Within a region one file per partition and epoch appears after the epoch is published, named
     `part-<sink>-e000000012-p0000.parquet`; what a step wrote into a file of 4 MB or more stays a file of its own.

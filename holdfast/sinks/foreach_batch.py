@@ -27,9 +27,9 @@ class ForeachBatch(StagedFileSink):
     Example::
 
         def upsert(df, epoch):
-            df.write.jdbc(…)               # remember `epoch` in the same transaction, or use `in_transaction`
+            df.write.mode("append").parquet(f"upserted/epoch={epoch}")  # or a table that remembers `epoch`: `in_transaction`
 
-        orders.sink(ForeachBatch(upsert, per="epoch", staging="staging/upsert"), name="upsert")
+        orders.sink(hf.ForeachBatch(upsert, per="epoch", staging="staging/upsert"), name="upsert")
 
     per="step": called for every step with the step's number; after a failure rows may come again under other numbers.
     per="epoch": rows are staged durably in `staging`, and the function is called after the epoch is published with all
@@ -61,7 +61,8 @@ class ForeachBatch(StagedFileSink):
         self._fn, self._per, self._check = fn, per, check
         super().__init__(Path(staging or ".").absolute())
         self._arrow = False
-        # The class says why in general; an instance can say it precisely.
+        # The class says when and why in general; an instance can say it precisely.
+        self.__dict__["shows_with_epoch"] = per == "epoch"
         self.__dict__["reason"] = (
             "the function is called again after a failure, with the same epoch number and the same rows"
             if per == "epoch"
@@ -81,9 +82,9 @@ class ForeachBatch(StagedFileSink):
         Example::
 
             def write(connection, rows):       # do not commit
-                connection.cursor().executemany("INSERT …", rows.collect())
+                connection.cursor().executemany("insert into orders values (?, ?)", rows.select("id", "cents").collect())
 
-            orders.sink(ForeachBatch.in_transaction(connect, write, staging="staging/orders"), name="orders_out")
+            orders.sink(hf.ForeachBatch.in_transaction(connect, write, staging="staging/orders"), name="orders_out")
 
         `connect()` gives a new connection that does not commit by itself. `write` gets it and all rows of an epoch; what it
         did is committed together with the epoch's number in the table `ledger`, which is made if there is none. An epoch

@@ -36,11 +36,11 @@ class MemorySink(StagedSink):
 
     Example::
 
-        counts.sink(MemorySink("counts"), name="counts_out")
-        topology.run(spark, store=…, until="available")
-        MemorySink.rows("counts")      # [{"word": "to", "count": 2}, …]
-        MemorySink.table("counts")     # the same as a pyarrow.Table
-        MemorySink("counts").to_pandas()   # the same as a pandas DataFrame; to_arrow() as a pyarrow.Table
+        counts.sink(hf.MemorySink("counts"), name="counts_out")
+        topology.run(spark, store="store", until="available")
+        hf.MemorySink.rows("counts")         # [{"word": "to", "count": 2}, …]
+        hf.MemorySink.table("counts")        # the same as a pyarrow.Table
+        hf.MemorySink("counts").to_pandas()   # the same as a pandas DataFrame; to_arrow() as a pyarrow.Table
 
     A run of another job under the same name starts with an empty shelf. After a restart of the process the shelf is
     empty too: rows of earlier epochs are not written again.

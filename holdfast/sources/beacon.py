@@ -28,7 +28,7 @@ class Beacon(Source):
 
     Example::
 
-        ticks = Beacon(rows=1_000_000, rate=50_000)
+        ticks = hf.Beacon(rows=1_000_000, rate=50_000)
 
     `rows=None` never ends. `rate` (rows per second) sets the interval (1 ms without it) and limits how many rows
     exist so far, counted by a monotonic clock from the moment the run took up its position; time never changes what a

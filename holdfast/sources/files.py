@@ -50,7 +50,7 @@ class Files(Source):
 
     Example::
 
-        orders = Files("in/orders", "csv", schema="id long, price decimal(10,2), at timestamp")
+        orders = hf.Files("in/orders", "csv", schema="id long, price decimal(10,2), at timestamp")
         topology.source(orders, name="orders")
 
     `path` is a directory or a glob; names beginning with "." or "_" are ignored; `.gz` is uncompressed. A step holds

@@ -24,9 +24,9 @@ class Rows(Source):
 
     Example::
 
-        words = Rows([("to",), ("be",)], "word string")
-        words = Rows([{"word": "to"}, {"word": "be"}], "word string")
-        words = Rows(pandas.DataFrame({"word": ["to", "be"]}))
+        words = hf.Rows([("to",), ("be",)], "word string")
+        words = hf.Rows([{"word": "to"}, {"word": "be"}], "word string")
+        words = hf.Rows(pandas.DataFrame({"word": ["to", "be"]}))
     """
 
     def __init__(self, rows: Any, schema: pa.Schema | str | None = None, rows_per_step: int = 1000) -> None:

@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast.cli.main import run_command
 from holdfast.cli.status.show import show_status
 from holdfast.runtime.metrics import costs
-from holdfast.testing import MemorySink, Rows, run_local
+from holdfast.testing import MemorySink, Rows, arm, disarm, run_local
 
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -74,7 +74,7 @@ def test_lost_rows_are_shown_for_their_element_and_their_sinks(capsys: pytest.Ca
     }
     show_status({**status, "lost_rows": {"out": 7, "other": 0}})
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["clicks", "lost", "in", "this", "run", "4"] in lines
+    assert ["clicks", "lost", "in", "all", "runs", "4"] in lines
     assert ["out", "lost", "in", "all", "runs", "7"] in lines
     assert not [line for line in lines if line[:1] == ["other"]]
 
@@ -103,3 +103,22 @@ def test_only_rows_that_were_left_out_are_told_as_such() -> None:
         "3 malformed in all runs (lines)",
     ]
     assert costs({"elements": {"e": {"counts": counts}}}) == told
+
+
+def test_a_loss_of_an_earlier_run_is_not_told_as_one_of_this_run(tmp_path: Path) -> None:
+    """Elements keep their accounts over all runs."""
+
+    def told() -> list[str]:
+        topology = hf.Topology("loses")
+        rows = topology.source(Rows([(n,) for n in range(3)], "n long", rows_per_step=1), name="numbers")
+        rows.sink(MemorySink("loses"), name="out")
+        return costs(run_local(topology, f"file:{tmp_path}/store").as_dict())
+
+    arm("step.end=raise@2")
+    try:
+        first = told()
+    finally:
+        disarm()
+    assert first == ["1 lost in all runs (numbers)", "1 lost in all runs (out)"]
+    assert told() == first
+    MemorySink.clear("loses")

@@ -9,6 +9,7 @@ import pytest
 import holdfast.language.operators.aggregates as agg
 from holdfast.compiler.explain import explain_mermaid, explain_text, guarantees
 from holdfast.language.topology import Topology
+from holdfast.sinks import ForeachBatch
 from tests.language.fakes import WORDS, EpochSink, FakeSink, FakeSource, Python, compiled
 
 
@@ -126,3 +127,15 @@ def test_a_promise_names_the_ports_that_are_best_effort() -> None:
     (only,) = guarantees(compiled(t))
     assert only.guarantee == "exactly-once"
     assert only.reason.endswith("; but rows that enter by port 1 of both are best effort")
+
+
+def test_a_function_that_is_called_per_epoch_shows_rows_with_their_epoch() -> None:
+    t = Topology("calls")
+    rows = t.source(FakeSource(), name="rows").consistent("r", period=3)
+    rows.sink(ForeachBatch(print, per="epoch", staging="staging"), name="epochs")
+    rows.sink(ForeachBatch(print), name="steps")
+    told = {each.sink: (each.guarantee, each.visible) for each in guarantees(compiled(t))}
+    assert told == {
+        "epochs": ("at-least-once", "after each epoch, ≈ 3 s"),
+        "steps": ("at-least-once", "at once"),
+    }

@@ -1,4 +1,4 @@
-"""Every program on the pages runs: the Python blocks of README.md and docs/, one by one, over a few rows.
+"""Every program on the pages runs: the Python blocks of README.md and docs/, and those in docstrings, one by one, over a few rows.
 
 A block finds what the page speaks of (`orders`, `clicks`, a store with epochs, …) as it would be in a program around it.
 """
@@ -14,23 +14,29 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import holdfast as hf
+from scripts.reference import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```python(?! title=)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+"""But for files that a page tells the reader to write: tests/docs carries those out."""
 BLOCKS = {
     f"{page.name} {number}": text
     for page in PAGES
     for number, text in enumerate(BLOCK.findall(page.read_text("utf-8")))
 }
-ALTERNATIVES = {"checkpoints.md 0"}
+BLOCKS |= {f"docstring of {place}": text for place, text in examples().items()}
+ALTERNATIVES = {"checkpoints.md 0", "docstring of Preserved 0"}
 """Each line of these is a way of its own."""
 
 CLICK = "user string, page string, at timestamp"
+TRADE = "symbol string, price double, volume long"
 ORDER = "id long, customer string, name string, cents long, text string, age_days long, country string, day string"
 
 
@@ -46,7 +52,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     clicks = [
         {"user": f"u{n % 2}", "page": "p", "at": (at + dt.timedelta(minutes=n)).isoformat()} for n in range(6)
     ]
-    for name, rows in {"orders": orders, "clicks": clicks, "payments": orders}.items():
+    trades = [{"symbol": "s", "price": 1.5 * n, "volume": n} for n in range(1, 7)]
+    with hf.Log(tmp_path / "logs" / "orders") as log:
+        log.append([{"id": n, "cents": n} for n in range(3)])
+    with hf.Log(tmp_path / "logs" / "clicks") as log:
+        log.append(clicks)
+    for name, rows in {"orders": orders, "clicks": clicks, "payments": orders, "trades": trades}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "in" / "orders").mkdir(parents=True)
@@ -66,6 +77,14 @@ def surroundings(spark: Any, text: str) -> dict[str, Any]:
         def process(self, row: Any, port: int) -> Any:
             return row
 
+    yesterday = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+    found |= {
+        "pandas": pandas,
+        "pc": pc,
+        "url": "sqlite:docs.db",
+        "yesterday": yesterday,
+        "today": dt.datetime.now(dt.UTC),
+    }
     found |= {"Reorder": Reorder, "connect": lambda: sqlite3.connect(":memory:")}
 
     def given(name: str, schema: str) -> hf.Stream:
@@ -76,9 +95,25 @@ def surroundings(spark: Any, text: str) -> dict[str, Any]:
         found["base"] = sqlite3.connect(":memory:")
         found["base"].execute("create table orders (id integer primary key, cents integer)")
         found["base"].execute("insert into orders values (2, 0)")
-    if re.search(r"\b(orders|totals|pairs|submit)\b", text) and "hf.Topology" not in text:
+    if "listeners=" in text:
+        given("orders", ORDER).sink(hf.FileSink("heard", "json"), name="heard")
+    if "hf.replay(topology" in text:
+        rows = shop.source(hf.Files("nothing", "json", schema="id long, cents long"), name="orders")
+        rows.sink(hf.FileSink("unwritten", "json"), name="out")
+        return found
+    if re.search(r"\b(trades)\b", text):
+        found["trades"] = given("trades", TRADE)
+        return found
+    if re.search(r"\b(counts|cleaned)\.sink", text):
+        found["cleaned"] = given("clicks", CLICK)
+        found["counts"] = found["cleaned"].aggregate("page", count=hf.count(), name="counts")
+        return found
+    makes_its_own = "hf.Topology" in text or "shop.source" in text
+    if re.search(r"\b(orders|totals|pairs|submit|spent)\b", text) and not makes_its_own:
         orders = found["orders"] = given("orders", ORDER)
         found["totals"] = orders.aggregate("customer", cents=hf.sum("cents"), name="totals")
+        if "spent.sink" in text:
+            found["spent"] = orders.aggregate("customer", cents=hf.sum("cents"), name="spent")
     if re.search(r"\b(payments|pairs)\b", text):
         found["payments"] = given("payments", ORDER)
     if "pairs" in text:

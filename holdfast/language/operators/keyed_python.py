@@ -89,20 +89,22 @@ class KeyedSpec(PythonSpec, UsesTime):
 class KeyedOperator:
     """Base class of keyed Python operators.
 
-    class Sessions(hf.KeyedOperator):
-        count = hf.Value(int, default=0)
-        until = hf.Value(datetime)
+    Example::
 
-        def process(self, row, key):
-            if self.until:
-                self.clear_timer(self.until)
-            self.count += 1
-            self.until = row.at + timedelta(minutes=30)
-            self.set_timer(self.until)
+        class Sessions(hf.KeyedOperator):
+            count = hf.Value(int, default=0)
+            until = hf.Value(datetime)
 
-        def on_timer(self, at, key):
-            yield {"user": key, "ended": at, "rows": self.count}
-            self.clear()
+            def process(self, row, key):
+                if self.until:
+                    self.clear_timer(self.until)
+                self.count += 1
+                self.until = row.at + timedelta(minutes=30)
+                self.set_timer(self.until)
+
+            def on_timer(self, at, key):
+                yield {"user": key, "ended": at, "rows": self.count}
+                self.clear()
 
     With `order="event_time"` this gives sessions whatever the order in which rows come (and so does, without Python,
     `aggregate("user", window=hf.session("30 minutes"), …)`).

@@ -63,8 +63,9 @@ class PersistVerbs(Verbs):
 
         Example::
 
-            orders = shop.source(hf.Files("orders", …), name="orders").consistent("in")
-            orders.persist("orders_log", keep="1 day").aggregate("customer", n=hf.count(), name="n").sink(…)
+            orders = shop.source(hf.Files("orders", "json", schema="id long, customer string"), name="orders").consistent("in")
+            kept = orders.persist("orders_log", keep="1 day")
+            kept.aggregate("customer", n=hf.count(), name="n").sink(hf.FileSink("out"), name="out")
 
         While what follows is down, rows land in the log; when it returns it catches up. In a region, what follows is a second region with the
         same settings, unless it is told otherwise with `.consistent(…)` or `.autonomous()`; both are exactly-once, and so is the whole.

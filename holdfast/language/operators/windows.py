@@ -76,7 +76,8 @@ def tumbling(
     """Windows of `size` side by side, over the timestamp column `on`; or of `rows` rows of a key.
 
     Without `on` and `delay`: by the event time that the stream declared (`stream.event_time("at", delay=30)`). `delay`: how
-    far rows may lag behind the latest one and still be in time; it must be said here or there.
+    far rows may lag behind the latest one and still be in time; it must be said here or there. `lateness`: how
+    long after its end a window still takes rows; it then leaves again, with all its rows.
 
     `delta`, `of`: a window of a key ends before the row whose column `of` exceeds that of the window's first row by more
     than `delta`: `hf.tumbling(delta=10, of="mileage")`. A number, decimal or timestamp; of a timestamp `delta` is a

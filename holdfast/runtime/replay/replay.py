@@ -84,7 +84,7 @@ def replay(
 
     Example::
 
-        hf.replay(changed.topology, "logs/orders", into="try", start=yesterday, end=today)
+        hf.replay(topology, "logs/orders", into="try", start=yesterday, end=today)
 
     `start`: "beginning" (the default), a position, or a time; `end`: a position or a time, by default all rows that count now.
     `speed`: 1 as they came, 60 a minute in a second, None as fast as it goes. `close`: event time ends with the rows. Twice

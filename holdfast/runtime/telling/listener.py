@@ -36,7 +36,7 @@ class Listener:
             def on_reset(self, event):
                 print(f"{event.region} goes back to epoch {event.epoch}: {event.reason}")
 
-        topology.run(store="store", listeners=[Shout()])
+        topology.run(store="store", until="available", listeners=[Shout()])
 
     Every method is called by one thread, one call after the other.
     """

@@ -116,7 +116,7 @@ def _of_elements(elements: Mapping[str, Plain]) -> Iterator[Metric]:
     failures = _counter("holdfast_element_failures", "Failed steps.", "element")
     busy = _counter("holdfast_steps", "Steps.", "element")
     lost = _counter(
-        "holdfast_element_rows_lost", "Rows that it cannot prove processed, in this run.", "element"
+        "holdfast_element_rows_lost", "Rows that it cannot prove processed, in all runs.", "element"
     )
     left_out = _counter(
         "holdfast_rows_left_out", "Rows not where they belong, in all runs.", "operator", "reason"

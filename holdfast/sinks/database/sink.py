@@ -44,8 +44,8 @@ class DatabaseSink(StagedSink):
 
     Example::
 
-        orders.sink(DatabaseSink(url, "orders"), name="orders_out")
-        spent.sink(DatabaseSink(url, "spent", mode="upsert", key="customer"), name="spent_out")
+        orders.sink(hf.DatabaseSink(url, "orders", create=True), name="orders_out")
+        spent.sink(hf.DatabaseSink(url, "spent", mode="upsert", key="customer", create=True), name="spent_out")
 
     mode="append" adds every row. mode="upsert" keeps one row per key, the last one; it takes the changes of a running
     aggregate as they come. mode="changelog" also deletes: the column `op` says what a row does ("insert", "update",
