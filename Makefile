@@ -22,7 +22,7 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
 WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
 	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
 
-.PHONY: help setup demo test again check format chaos bench clean
+.PHONY: help setup demo test again check format chaos soak bench clean
 
 help: ## list these targets
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,9 +35,9 @@ demo: setup ## run the demonstration
 
 # Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
 test again: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
-test again chaos: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
+test again chaos soak: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
 # Many short-lived Pythons, too: none of them shall compile what another one has compiled.
-test again chaos: export PYTHONDONTWRITEBYTECODE :=
+test again chaos soak: export PYTHONDONTWRITEBYTECODE :=
 test: check $(CLASSES) ## run the checks, then all tests but the chaos ones
 	@$(WITH_JAVA) $(PYTHON) -m pytest $(SIDE_BY_SIDE) --durations=10 $(PYTEST_ARGS)
 
@@ -62,6 +62,10 @@ format: setup ## format the code and repair what lint can repair
 chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/chaos.md
 	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on) \
 		--tables build/chaos-tables.txt tests $(PYTEST_ARGS)
+
+HOURS ?= 2
+soak: setup $(CLASSES) ## run a mixed application under faults for HOURS=2, with figures in build/soak.md
+	@$(WITH_JAVA) $(PYTHON) -m holdfast.chaos.soak --hours $(HOURS) --out build/soak.md $(if $(SEED),--seed $(SEED))
 
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless

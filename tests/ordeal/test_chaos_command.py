@@ -145,7 +145,7 @@ def test_where_no_fault_can_fire_nothing_was_shown(home: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_trial_leaves_nothing_behind(home: Path, number: int) -> None:
-    process, tag = begin(home, GOOD, "--kills", "50", "--seed", "1")
+    process, tag = begin(home, GOOD, "--kills", "4", "--seed", "1")
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("fault 1"):
@@ -158,7 +158,7 @@ def test_an_interrupted_trial_leaves_nothing_behind(home: Path, number: int) -> 
 
 
 def test_a_killed_trial_leaves_no_process_behind(home: Path) -> None:
-    process, tag = begin(home, GOOD, "--kills", "50", "--seed", "1")
+    process, tag = begin(home, GOOD, "--kills", "4", "--seed", "1")
     assert process.stderr is not None
     next(line for line in process.stderr if line.startswith("fault 1"))
     process.kill()

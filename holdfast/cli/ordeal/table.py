@@ -44,8 +44,8 @@ _VERDICTS = {
 
 def faults_table(result: Mapping[str, Any]) -> Table:
     table = Table(
-        Column("fault", no_wrap=True), "how", _number("s"), _number("input"), _number("epoch"),
-        Column("at", no_wrap=True, min_width=18), "then",
+        Column("fault", no_wrap=True), Column("how", min_width=8), _number("s"), _number("input"), _number("epoch"),
+        Column("at", no_wrap=True, min_width=18), Column("then", min_width=12),
         title=f"{escape(result['topology'])}: {result['input_rows']:,} rows, undisturbed {result['golden_s']:g} s, "
         f"under faults {result['faulty_s']:g} s",
         title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
@@ -70,7 +70,7 @@ def _number(name: str) -> Column:
 
 def sinks_table(result: Mapping[str, Any]) -> Table:
     table = Table(
-        Column("sink", overflow="fold"), "promise", *map(_number, ("golden", "missing", "counted", "doubled", "wrong")),
+        Column("sink", overflow="fold"), Column("promise", min_width=13), *map(_number, ("rows", "missing", "counted", "doubled", "wrong")),
         Column("verdict", no_wrap=True), box=box.SIMPLE_HEAD, pad_edge=False,
     )  # fmt: skip
     for each in result["sinks"]:

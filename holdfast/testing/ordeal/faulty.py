@@ -121,9 +121,8 @@ class FaultyRun:
             raise Failed(f"a life in which no fault struck ended with code {report['code']}: {said}")
         last = self.struck[-1]
         if last.effect != RESTARTED:
-            self.struck[-1] = replace(
-                last, effect=f"run ended ({report.get('error', 'killed')}), {RESTARTED}"
-            )
+            told = report.get("error", "ended")
+            self.struck[-1] = replace(last, effect=f"{told}, {RESTARTED}")
         self._life = replace(self._life, number=self._life.number + 1)
         self._start()
         return False

@@ -21,7 +21,7 @@ FIRE_S = 5.0
 """A failpoint that is not reached by then is not waited for."""
 BUSY_S = 6.0
 FELT_S = 5.0
-RESTARTED = "started again"
+RESTARTED = "restarted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _at_failpoint(scene: Scene, life: LifeProcess, each: Planned, failpoint: str
     if fired or life.poll() is not None:
         if each.fault == "driver":
             life.wait(10.0)
-        effect = {"driver": RESTARTED, "slow": "waited"}.get(each.fault, "tried again")
+        effect = {"driver": RESTARTED, "slow": "waited"}.get(each.fault, "retried")
         return moment.told(how, True, effect, failpoint)
     life.tell(arm="")
     if each.fault == "driver":
