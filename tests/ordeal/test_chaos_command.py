@@ -204,6 +204,12 @@ def test_what_cannot_be_meant_is_refused(home: Path, options: tuple[str, ...], s
     assert said in " ".join(err.split())
 
 
+def test_a_program_that_needs_spark_says_so_without_it(home: Path) -> None:
+    code, _, err = chaos(home, GOOD.replace("orders.sink(", 'orders.filter("cents > 0").sink('), "--local")
+    assert code == 3
+    assert "'filter_1' is made of Spark expressions. next: Leave --local out." in " ".join(err.split())
+
+
 def test_long_names_fit_80_columns() -> None:
     fault = {
         "fault": "executor", "how": "SIGKILL to idle pid 1234567", "at_s": 1234.5, "share": 0.5, "epoch": 12345,

@@ -68,7 +68,7 @@ def build(places: Places, rate: int) -> Topology:
     clicks = topology.source(source("clicks"), name="clicks").select("id")
     clicks.sink(FileSink(places.out("clicks"), "parquet", partition_files=1), name="clicks_out")
 
-    events = topology.source(source("events"), name="events").select("id").persist("events", keep=LOG_S)
+    events = topology.source(source("arrivals"), name="arrivals").select("id").persist("events", keep=LOG_S)
     behind = events.consistent("behind", period=PERIOD_S)
     behind.sink(FileSink(places.out("events"), "parquet", roll="30 seconds"), name="events_out")
     return topology

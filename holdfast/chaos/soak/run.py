@@ -50,11 +50,12 @@ class Soak:
         self.failure = ""
         self._moved = (0, time.monotonic())
         self._looked = 0.0
+        self._struck_before = 0
 
     def run(self) -> bool:
         """Whether every promise was kept."""
+        self._begin()
         try:
-            self._begin()
             self._strike_until(time.monotonic() + self._seconds)
             self._stop()
         finally:
@@ -81,6 +82,7 @@ class Soak:
         command = [sys.executable, "-m", "holdfast.chaos.soak.driver", str(root), str(self._rate)]
         if self._scene.trail_bytes() > 8 << 20:
             self._scene.trail.unlink()
+        self._struck_before = len(self.struck)
         self._life = Spawned(command, processes.new_tag("soak"), log, environment, root)
 
     def _look(self) -> bool:
@@ -92,7 +94,11 @@ class Soak:
             self.failure = f"No epoch was published for {PATIENCE_S:.0f} s, at {self._scene.last_reached()}."
             return False
         if (code := self._life.poll()) is not None:
+            words = self._life.last_words(2)
             self._over(code)
+            if len(self.struck) == self._struck_before:
+                self.failure = f"A life to which nothing was done ended with code {code}: {words}"
+                return False
             self._begin()
         if now - self._looked > LOOK_S:
             self._looked = now

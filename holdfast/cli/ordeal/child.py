@@ -18,7 +18,9 @@ from holdfast.cli import logs
 from holdfast.cli.load import load_topology
 from holdfast.cli.program import program_of
 from holdfast.cli.running import LazySession, called_with
+from holdfast.errors import ConfigError
 from holdfast.language.graph import Graph
+from holdfast.operators.kinds import only_spark_knows
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.engines.local import LocalEngine
 from holdfast.testing.ordeal.life import Life, live
@@ -68,6 +70,7 @@ class _Program:
 
     def engine(self, graph: Graph) -> Engine:
         if self._session is None:
+            _refuse_expressions(graph)
             return LocalEngine(2)
         from holdfast.runtime.engines.spark.engine import SparkEngine
         from holdfast.runtime.engines.spark.shipping import shipped
@@ -76,6 +79,12 @@ class _Program:
         _tell_failed_tasks(session)
         self._stack.enter_context(shipped(session, self._path, ()))
         return SparkEngine(session, owned=False)
+
+
+def _refuse_expressions(graph: Graph) -> None:
+    names = [name for name, op in graph.operators.items() if only_spark_knows(op)]
+    if names:
+        raise ConfigError(f"{names[0]!r} is made of Spark expressions.", cure="Leave --local out.")
 
 
 def _tell_failed_tasks(session: Any) -> None:

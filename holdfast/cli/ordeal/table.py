@@ -48,7 +48,7 @@ def faults_table(result: Mapping[str, Any]) -> Table:
         Column("at", no_wrap=True, min_width=18), Column("then", min_width=12),
         title=f"{escape(result['topology'])}: {result['input_rows']:,} rows, undisturbed {result['golden_s']:g} s, "
         f"under faults {result['faulty_s']:g} s",
-        title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
+        title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
     )  # fmt: skip
     for each in result["faults"]:
         told = [
@@ -71,7 +71,7 @@ def _number(name: str) -> Column:
 def sinks_table(result: Mapping[str, Any]) -> Table:
     table = Table(
         Column("sink", overflow="fold"), Column("promise", min_width=13), *map(_number, ("rows", "missing", "counted", "doubled", "wrong")),
-        Column("verdict", no_wrap=True), box=box.SIMPLE_HEAD, pad_edge=False,
+        Column("verdict", no_wrap=True), box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
     )  # fmt: skip
     for each in result["sinks"]:
         figures = [f"{each[name]:,}" for name in ("rows", "missing", "counted", "doubled", "wrong")]

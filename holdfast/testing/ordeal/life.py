@@ -99,7 +99,7 @@ def live(
         report |= _lived(life, taps, graph_of(), engine_of)
     except BaseException as error:
         said = error.message if isinstance(error, HoldfastError) else str(error)
-        report |= {"error": type(error).__name__, "message": said}
+        report |= {"error": type(error).__name__, "message": said, "cure": getattr(error, "cure", None)}
         code = error.exit_code if isinstance(error, HoldfastError) else FAILED
     _write(life.place / f"report-{life.number}.json", report)
     return code

@@ -195,7 +195,8 @@ class Trial:
         if report["code"] != 0:
             said = report.get("message") or process.last_words()
             error = HoldfastError(
-                f"the undisturbed run failed: {said}", cure="Mend the program first; run it by itself."
+                f"the undisturbed run failed: {said}",
+                cure=report.get("cure") or "Mend the program first; run it by itself.",
             )
             error.exit_code = int(report["code"]) if 0 < int(report["code"]) < 100 else 1
             raise error
