@@ -101,7 +101,7 @@ class Soak:
                 return False
             self._begin()
         if now - self._looked > LOOK_S:
-            self._looked = now
+            self._looked = now = time.monotonic()
             began = self._scene.began_at
             self.samples.append(
                 sampled(self._places, self._life.tag, self._life.pid, now - began, len(self.lives), now - self._life.began_at, epoch)
