@@ -129,6 +129,12 @@ class TestSchedules:
             assert place in reached if each.place is not None else place is None
         assert all(resolved(each, []) is None for each in planned(3, ["store"], 4))
 
+    def test_a_place_that_is_reached_now_and_then_moves_few_others(self) -> None:
+        often = ["step.begin", "step.end", "sink.write", "ckpt.op.put", "sink.prepare"]
+        for each in planned(3, ["driver"], 40):
+            with_one_more = resolved(each, [*often, "log.write"])
+            assert with_one_more in ("log.write", resolved(each, often))
+
     def test_kinds_are_named(self) -> None:
         assert kinds_of("driver, worker,driver") == ("driver", "worker")
         with pytest.raises(ConfigError, match="no fault 'drivers'"):

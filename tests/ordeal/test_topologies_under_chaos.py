@@ -116,7 +116,7 @@ def test_the_seed_repeats_the_schedule_and_rows_can_be_fed() -> None:
     assert one.schedule == two.schedule
     assert one.seed == two.seed == 9
     assert one.rows == 400
-    assert [each.place for each in one.faults] == [each.place for each in two.faults]
+    assert [each.fault for each in one.faults] == [each.fault for each in two.faults] == ["driver"]
 
 
 def test_what_cannot_be_tried_is_refused() -> None:

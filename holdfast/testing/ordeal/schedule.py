@@ -1,7 +1,7 @@
 """Which faults a run has, and when: drawn from a seed. Pure: the same seed, kinds and number give the same schedule.
 
-When is a share of the input, not a time: the pace of the machine does not change it. Where in the program a fault strikes is a share as
-well, of the failpoints that the program is known to reach; `resolved` turns it into a name.
+When is a share of the input, not a time: the pace of the machine does not change it. Where in the program a fault strikes is a draw from the
+failpoints, of which `resolved` takes the first that the program is known to reach.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from random import Random
 from typing import Literal, get_args
 
 from holdfast.errors import ConfigError
+from holdfast.failpoints import NAMES
 
 Fault = Literal["worker", "driver", "jvm", "executor", "store", "disk", "slow"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -20,7 +21,7 @@ FIRST, LAST = 0.15, 0.75
 """Faults lie between these shares of the input: in the middle."""
 
 PLACES: dict[Fault, tuple[str, ...]] = {
-    "driver": ("step.", "drain.", "ckpt.", "sink.", "gc.", "reset.", "entered.", "log.", "persist.", "roll."),
+    "driver": ("step.", "ckpt.", "sink.", "entered.", "log.", "persist."),
     "store": ("ckpt.op.put", "ckpt.manifest.tmp_written"),
     "disk": ("sink.write", "sink.prepare", "sink.commit.begin", "ckpt.op.put", "log.write"),
     "slow": ("step.", "ckpt.", "sink.", "log.write"),
@@ -31,7 +32,7 @@ ACTIONS: dict[Fault, str] = {"driver": "kill", "store": "eio", "disk": "enospc",
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A fault to come. `place`: share of the failpoints it may strike at; None: whatever is under way."""
+    """A fault to come. `place`: a draw of the failpoint that it strikes at; None: whatever is under way."""
 
     number: int
     fault: Fault
@@ -74,8 +75,10 @@ def resolved(each: Planned, reached: Sequence[str]) -> str | None:
     """The failpoint of a planned fault, given those that the program reaches. None: there is none of its kind, or none is meant."""
     if each.place is None:
         return None
-    there = sorted(name for name in set(reached) if name.startswith(PLACES[each.fault]))
-    return there[int(each.place * len(there))] if there else None
+    known = [name for name in NAMES if name.startswith(PLACES[each.fault])]
+    # In an order of its own for each fault: what the program reaches now and then does not move all the others.
+    Random(f"place {each.place}").shuffle(known)
+    return next((name for name in known if name in reached), None)
 
 
 def kinds_of(text: str) -> tuple[Fault, ...]:
