@@ -22,7 +22,7 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
 WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
 	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
 
-.PHONY: help setup demo docs test again check catalogue format chaos mutants fuzz bench clean
+.PHONY: help setup demo docs test again check catalogue format chaos mutants fuzz soak bench clean
 
 help: ## list these targets
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,9 +50,9 @@ docs: setup .venv-docs/.stamp ## build the site of docs/ in build/site
 
 # Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
 test again: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
-test again chaos: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
+test again chaos soak: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
 # Many short-lived Pythons, too: none of them shall compile what another one has compiled.
-test again chaos: export PYTHONDONTWRITEBYTECODE :=
+test again chaos soak: export PYTHONDONTWRITEBYTECODE :=
 test: check $(CLASSES) ## run the checks, then all tests but the chaos ones
 	@$(WITH_JAVA) $(PYTHON) -m pytest $(SIDE_BY_SIDE) --durations=10 $(PYTEST_ARGS)
 
@@ -90,6 +90,10 @@ mutants: setup ## plant every defect and see a test turn red, with a table of it
 MINUTES ?= 10
 fuzz: setup ## fuzz every decoder, MINUTES=10 each; findings are in build/fuzz
 	@$(PYTHON) tests/fuzz/run.py --minutes $(MINUTES)
+
+HOURS ?= 2
+soak: setup $(CLASSES) ## run a mixed application under faults for HOURS=2, with figures in build/soak.md
+	@$(WITH_JAVA) $(PYTHON) -m holdfast.chaos.soak --hours $(HOURS) --out build/soak.md $(if $(SEED),--seed $(SEED))
 
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless

@@ -16,6 +16,7 @@ from holdfast.cli.compact import compact
 from holdfast.cli.impact.command import impact
 from holdfast.cli.log import command as log_commands
 from holdfast.cli.options import Json, JsonFile, StoreUrl
+from holdfast.cli.ordeal.command import chaos
 from holdfast.cli.plot import plot
 from holdfast.cli.running import explain, run_topology
 from holdfast.cli.savepoint import savepoint
@@ -38,6 +39,7 @@ app.command()(compact)
 app.command()(simulate)
 app.command()(plot)
 app.command()(impact)
+app.command()(chaos)
 errors = console(stderr=True)
 
 

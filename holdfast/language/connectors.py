@@ -6,8 +6,9 @@ A *position* is any value made of int, str, bool, None, list and dict: it is wri
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -140,6 +141,14 @@ class Source(ABC):
     def cut_smaller(self, rows: int) -> None:
         """Let slices hold at most so many rows. Called before `open`, by those who want to see more steps; a source that cannot
         be cut so stays as it is."""
+
+    def extent(self) -> Any:
+        """What is there now, as plain data: for those who read the same in several runs. None: whatever is there when it is read."""
+        return None
+
+    def keep_to(self, extent: Any) -> None:
+        """Give only what `extent` told, although there is more now. Before `open`, and only of runs that belong to nobody
+        else: what others know of the source stays as it is."""
 
     def bound(self) -> None:
         """Only what exists now is wanted: after its last row `next_slice` answers None for ever."""
@@ -369,6 +378,15 @@ class Sink(ABC):
 
     def close(self) -> None:
         """The run ends."""
+
+    def redirected(self, place: Path) -> Sink | None:
+        """The same sink, writing beneath the directory `place` and nowhere else, for trials (`holdfast chaos`): then its own code is
+        tried, and `visible_rows` is asked. None: it cannot; then its rows are recorded in its place."""
+        return None
+
+    def visible_rows(self) -> Sequence[Mapping[str, Any]]:
+        """Of a redirected sink: the rows that readers see now, in the order in which they came to be seen."""
+        raise NotImplementedError
 
     def describe(self) -> str:
         return type(self).__name__

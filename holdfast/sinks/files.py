@@ -11,6 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -35,6 +36,7 @@ from holdfast.sinks.output.compaction import finish_if_alone, visible_files
 from holdfast.sinks.output.form import Form
 from holdfast.sinks.output.moves import make_visible_directory
 from holdfast.sinks.output.partitions import split
+from holdfast.sinks.output.reading import rows_of
 from holdfast.sinks.output.rolling import Roll, RollPart
 from holdfast.sinks.staging import HIDDEN
 from holdfast.sinks.task_files import ParquetTaskWriter, show
@@ -115,6 +117,16 @@ class FileSink(EpochFileSink):
         """The files of an output whose rows are visible now, each row once: also amid a compaction, and after one that died.
         One that is gone when it is opened was compacted since: list again."""
         return [str(file) for file in visible_files(Path(path.removeprefix("file://")).absolute())]
+
+    # --- in a trial ---
+
+    def redirected(self, place: Path) -> FileSink:
+        other = copy(self)
+        other._directory = place / "files"
+        return other
+
+    def visible_rows(self) -> Sequence[Mapping[str, Any]]:
+        return rows_of(visible_files(self._directory), self._form, self._directory)
 
     # --- a run ---
 

@@ -100,6 +100,11 @@ class ForeachBatch(StagedFileSink):
         else:
             self._context = context
 
+    @property
+    def per_epoch(self) -> bool:
+        """The function gets the rows of whole epochs."""
+        return self._per == "epoch"
+
     def row_check(self) -> RowCheck | None:
         return self._check
 

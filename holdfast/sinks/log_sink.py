@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +24,7 @@ from holdfast.log.format.note import Note
 from holdfast.log.log import Log
 from holdfast.log.pending import Pending
 from holdfast.log.place import Origin
+from holdfast.log.segments import read_range
 from holdfast.log.writer import LogWriter
 from holdfast.sinks.staged import StagedSink
 
@@ -75,6 +76,17 @@ class LogSink(StagedSink):
         """The first epoch that may cover what is written now."""
         self.note: bytes | None = None
         """What is written together with rows, if anything."""
+
+    def redirected(self, place: Path) -> LogSink:
+        return LogSink(place / "log", time=self._time)
+
+    def visible_rows(self) -> Sequence[Mapping[str, Any]]:
+        log = Log(self._path)
+        if not log.exists:
+            return []
+        facts = log.bounds()
+        ranges = log.ranges(facts.low, facts.end)
+        return [row for each in ranges for batch in read_range(each) for row in batch.rows.to_pylist()]
 
     def check_columns(self, schema: pa.Schema) -> None:
         self._schema = pa.schema([field for field in schema if field.name not in POSITION_COLUMNS])

@@ -26,6 +26,8 @@ class Listing:
         self._pattern = glob.escape(self._given) if is_file else self._given
         self._fixed = _fixed(self._given, is_file) if self._is_glob else self._given
         self.root = os.path.realpath(self._fixed)
+        self.only: frozenset[str] | None = None
+        """Other files do not count, if this is said."""
 
     def check(self) -> None:
         """Refuse a directory that is not there."""
@@ -42,6 +44,10 @@ class Listing:
 
     def names(self) -> set[str]:
         """The files that are there now. Names that begin with a dot or an underscore do not count."""
+        found = self._found()
+        return found if self.only is None else found & self.only
+
+    def _found(self) -> set[str]:
         if (there := os.path.realpath(self._fixed)) != self.root:
             raise InputError(
                 f"{self._fixed} led to {self.root} when the run began and leads to {there} now.",

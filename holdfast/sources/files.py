@@ -166,6 +166,12 @@ class Files(Source):
         self._limits = replace(self._limits, rows=min(self._limits.rows or rows, rows))
         self._cutter = self._new_cutter()
 
+    def extent(self) -> Any:
+        return sorted(self._listing.names())
+
+    def keep_to(self, extent: Any) -> None:
+        self._listing.only = frozenset(extent)
+
     def bound(self) -> None:
         self._bounded = True
         self._memory.freeze()

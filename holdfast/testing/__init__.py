@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from holdfast.testing.golden import merge_by_key as merge_by_key
     from holdfast.testing.local import run_local as run_local
     from holdfast.testing.local import submit_local as submit_local
+    from holdfast.testing.ordeal.api import PromiseBroken as PromiseBroken
+    from holdfast.testing.ordeal.api import chaos as chaos
     from holdfast.testing.trial import Trial as Trial
     from holdfast.testing.trial import run as run
 
@@ -49,6 +51,7 @@ _NAMES = {
     "testing.fed": "Steps",
     "testing.golden": "GoldenMismatch compare compare_changelog compare_rows compare_sequence merge_by_key",
     "testing.local": "run_local submit_local",
+    "testing.ordeal.api": "PromiseBroken chaos",
     "testing.trial": "Trial run",
 }
 """By module."""

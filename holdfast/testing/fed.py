@@ -93,6 +93,19 @@ def prepared(graph: Graph, feed: Feed, output: Path, pace: Pace, rows_per_step: 
     return Graph(graph.name, operators, graph.feedback, composites)
 
 
+def fed_graph(graph: Graph, feed: Feed) -> Graph:
+    """The graph with lists of rows for the sources that are fed, and nothing else changed."""
+    operators = dict(graph.operators)
+    for name, rows in feed.items():
+        op = operators.get(OperatorName(name))
+        if op is None or not isinstance(op.spec, SourceSpec):
+            raise ConfigError(
+                f"topology {graph.name!r} has no source {name!r}.", cure="Feed one that it has."
+            )
+        operators[op.name] = replace(op, spec=SourceSpec(Rows(rows, op.spec.source.schema())))
+    return replace(graph, operators=operators)
+
+
 def has_regions(graph: Graph) -> bool:
     return bool(graph.composites) or any(op.annotations.consistent for op in graph.operators.values())
 

@@ -15,9 +15,10 @@ import holdfast as hf
 from holdfast.chaos.impact.one_run import Setting
 from holdfast.chaos.impact.recording import check_program
 from holdfast.chaos.impact.study import Study, study
-from holdfast.cli.impact.command import _keys, free_place
+from holdfast.cli.impact.command import _keys
 from holdfast.cli.impact.picture import check_target, draw
 from holdfast.cli.impact.table import show
+from holdfast.cli.places import free_place
 from holdfast.errors import ConfigError
 from holdfast.runtime.engines.local import LocalEngine
 
@@ -177,9 +178,9 @@ def test_an_input_without_rows_is_refused(tmp_path: Path) -> None:
 
 def test_a_store_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
-    assert free_place(tmp_path / "store") == tmp_path / "store"
+    assert free_place(tmp_path / "store", "impact") == tmp_path / "store"
     (tmp_path / "store" / "identity").write_text("mine")
-    assert free_place(tmp_path / "store") == tmp_path / "store.impact-1"
+    assert free_place(tmp_path / "store", "impact") == tmp_path / "store.impact-1"
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["identity"]
 
 

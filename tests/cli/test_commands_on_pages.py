@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IN_A_BLOCK = re.compile(r"^\$ holdfast ([^\n]+)$", re.MULTILINE)
 ANYWHERE = re.compile(r"(?:^\$ |`)holdfast ([a-z][^`\n]*)", re.MULTILINE)
-NEEDS_SPARK = ("run shop.py", "explain shop.py")
-"""They start and end a Spark of their own: test_main.py carries them out in another process."""
+ELSEWHERE = ("run shop.py", "explain shop.py", "chaos shop.py")
+"""They start and end processes of their own: test_main.py and tests/ordeal carry them out in another process."""
 TEXTS = {
     page.relative_to(ROOT).as_posix(): page.read_text("utf-8") for page in PAGES if page.name != "roadmap.md"
 }
@@ -33,7 +33,7 @@ CARRIED_OUT = sorted(
         for page, text in TEXTS.items()
         if page != "docs/tutorial.md"  # tests/docs carries it out, command by command
         for line in IN_A_BLOCK.findall(text)
-        if not line.startswith(NEEDS_SPARK)
+        if not line.startswith(ELSEWHERE)
     }
 )
 KNOWN = sorted({(page, line) for page, text in TEXTS.items() for line in ANYWHERE.findall(text)})

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.options import JsonFile
+from holdfast.cli.places import place_beneath
 from holdfast.cli.running import File, LazySession, settings_of
 from holdfast.errors import ConfigError
 
@@ -70,7 +70,7 @@ def impact(
         from holdfast.cli.impact.picture import check_target
 
         check_target(plot)
-    with logs.to_stderr("error", False, False), _beneath(store) as place, ExitStack() as stack:
+    with logs.to_stderr("error", False, False), place_beneath(store, "impact") as place, ExitStack() as stack:
         setting = _setting(stack, file, place, beat, close, master, conf or (), record or ())
         from holdfast.chaos.impact.study import study
 
@@ -128,28 +128,3 @@ def _keys(given: Sequence[str]) -> dict[str, list[str]]:
         if "=" not in text or not text.partition("=")[2]:
             raise ConfigError(f"--key {text} is no key.", cure="Write --key SINK=COLUMN,COLUMN.")
     return {sink: columns.split(",") for sink, _, columns in (text.partition("=") for text in given)}
-
-
-@contextmanager
-def _beneath(store: str | None) -> Iterator[Path]:
-    """Where the stores of the runs are: an empty directory."""
-    if store is None:
-        with tempfile.TemporaryDirectory(prefix="holdfast-impact-") as scratch:
-            yield Path(scratch)
-        return
-    if "://" in store or store.startswith("sqlite:"):
-        raise ConfigError(
-            f"the runs need a directory for their stores, not {store}.",
-            cure="Give --store DIRECTORY, or leave it out.",
-        )
-    yield free_place(Path(store.removeprefix("file:")))
-
-
-def free_place(wanted: Path) -> Path:
-    """The directory itself, if it holds nothing; else one beside it: what is there is never touched."""
-    place, number = wanted, 0
-    while place.exists() and (not place.is_dir() or any(place.iterdir())):
-        number += 1
-        place = wanted.with_name(f"{wanted.name}.impact-{number}")
-    place.mkdir(parents=True, exist_ok=True)
-    return place

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pyarrow as pa
@@ -94,6 +96,22 @@ class DatabaseSink(StagedSink):
         self.elsewhere = "write into another table"
 
     # --- before a run, and when it begins ---
+
+    def redirected(self, place: Path) -> DatabaseSink | None:
+        """Into a SQLite file of its own, if it is one; nobody but the user can give it another server."""
+        if self._address.server != "sqlite":
+            return None
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "trial.db").touch()
+        other = copy(self)
+        other._address = Address.of(f"sqlite:{place / 'trial.db'}")
+        other._wanted = replace(self._wanted, create=True)
+        return other
+
+    def visible_rows(self) -> Sequence[Mapping[str, Any]]:
+        from holdfast.sinks.database.sqlite import all_rows
+
+        return all_rows(self._address, self._wanted.table)
 
     def check_columns(self, schema: pa.Schema) -> None:
         self._columns = columns_of(schema, self._wanted, self.describe())

@@ -77,6 +77,19 @@ def connected(address: Address, table: str, starting: bool = False) -> Iterator[
         raise error_of(error, address, table, starting) from error
 
 
+def all_rows(address: Address, table: str) -> list[dict[str, Any]]:
+    """What is in a table, if there is one, in the order in which SQLite has it."""
+    if not Path(address.url).exists():
+        return []
+    with connected(address, table) as connection:
+        found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        if found is None:
+            return []
+        rows = connection.execute(f"SELECT * FROM {quoted(table)} ORDER BY rowid")
+        names = [column[0] for column in rows.description]
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")

@@ -74,6 +74,8 @@ class LogSource(Source):
         self._next: int | None = None
         """None: the log was not there yet."""
         self._end: int | None = None
+        self._last: int | None = None
+        """Where it ends for those who want no more than was there at a moment."""
         self._facts: Callable[[], Facts] | None = None
 
     @property
@@ -121,8 +123,15 @@ class LogSource(Source):
     def cut_smaller(self, rows: int) -> None:
         self._rows = min(self._rows, rows)
 
+    def extent(self) -> Any:
+        return self._log.bounds(self._partition).end if self._log.exists else 0
+
+    def keep_to(self, extent: Any) -> None:
+        self._consumer = None  # what the log keeps is for its own readers to say
+        self._last = int(extent)
+
     def bound(self) -> None:
-        self._end = self._log.bounds(self._partition).end if self._log.exists else 0
+        self._end = self.extent() if self._last is None else self._last
 
     def seek(self, state: Any | None) -> None:
         if state is None:

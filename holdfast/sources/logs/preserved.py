@@ -81,6 +81,13 @@ class Preserved(Source):
     def describe(self) -> str:
         return f"{self._inner.describe()}, preserved in {self._read.describe()}"
 
+    def stored(self) -> tuple[str, int, int] | None:
+        """Where the log is, its first row and the end of those that count; None: there is no log yet."""
+        if not self._log.exists:
+            return None
+        facts = self._log.bounds()
+        return str(self._log.path), facts.low, facts.end
+
     def counts(self) -> dict[str, int]:
         return self._inner.counts()
 

@@ -1,0 +1,1 @@
+"""A soak: a mixed application for hours under faults of all kinds, with what was lost, doubled and out of order, and what grew."""
