@@ -22,7 +22,7 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
 WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
 	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
 
-.PHONY: help setup demo test again check format chaos bench clean
+.PHONY: help setup demo test again check format chaos compat bench clean
 
 help: ## list these targets
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/holdfast demo
 
 # Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
-test again: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
+test again compat: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
 test again chaos: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
 # Many short-lived Pythons, too: none of them shall compile what another one has compiled.
 test again chaos: export PYTHONDONTWRITEBYTECODE :=
@@ -60,13 +60,17 @@ format: setup ## format the code and repair what lint can repair
 	@$(PYTHON) -m ruff check --fix $(CODE)
 
 chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/chaos.md
+	@scripts/test_tools.sh
 	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on) \
 		--tables build/chaos-tables.txt tests $(PYTEST_ARGS)
+
+compat: setup ## a sample of the tests with each version of Spark from 4.0 on
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(JVM)" $(PYTHON) scripts/compat.py $(VERSIONS)
 
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless
 
 clean: ## remove everything that can be made again
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
+	@rm -rf .venv .venv-compat .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
 		spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
