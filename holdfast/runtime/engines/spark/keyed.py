@@ -34,6 +34,7 @@ from holdfast.language.connectors import Sink, StepId, TaskReader, TaskWriter
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.spark.anchors import Anchors
+from holdfast.runtime.engines.spark.numbered import by_number
 from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame
 from holdfast.runtime.engines.spark.small_steps import SmallSteps
 from holdfast.runtime.engines.spark.stage import (
@@ -315,7 +316,7 @@ class KeyedJobs:
         blobs = reduce(DataFrame.unionAll, parts)
         if self._anchors is not None:
             return self._anchors.partitioned(blobs, F.col("partition"))
-        return blobs.repartitionById(self._partitions, F.col("partition"))
+        return by_number(blobs, self._partitions, "partition")
 
     def _collected(
         self,
