@@ -31,7 +31,11 @@ class Terminal:
         self._run("new-session", "-d", "-x", str(width), "-y", str(LINES), *command)
 
     def _run(self, *arguments: str) -> str:
-        done = subprocess.run([*self._tmux, *arguments], capture_output=True, text=True, check=True)
+        # A copy: readline, which pytest imports, gives processes that inherit ours a size of its own.
+        around = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
+        done = subprocess.run(
+            [*self._tmux, *arguments], capture_output=True, text=True, check=True, env=around
+        )
         return done.stdout
 
     def screen(self) -> str:
