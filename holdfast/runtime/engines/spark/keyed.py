@@ -33,8 +33,7 @@ from holdfast.errors import NoSpaceError
 from holdfast.language.connectors import Sink, StepId, TaskReader, TaskWriter
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines import engine
-from holdfast.runtime.engines.spark.anchors import Anchors
-from holdfast.runtime.engines.spark.numbered import by_number
+from holdfast.runtime.engines.spark.anchors import Anchors, by_number
 from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame
 from holdfast.runtime.engines.spark.small_steps import SmallSteps
 from holdfast.runtime.engines.spark.stage import (
