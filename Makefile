@@ -22,7 +22,7 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
 WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
 	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
 
-.PHONY: help setup demo docs test again check catalogue format chaos mutants fuzz soak bench clean
+.PHONY: help setup demo docs test again check catalogue format chaos mutants fuzz soak compat bench clean
 
 help: ## list these targets
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +49,7 @@ docs: setup .venv-docs/.stamp ## build the site of docs/ in build/site
 	@touch $@
 
 # Two cores for many short-lived JVMs: what they would gain from optimising themselves is lost to the optimiser.
-test again: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
+test again compat: JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData
 test again chaos soak: export SPARK_SUBMIT_OPTS = $(JVM) -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES)
 # Many short-lived Pythons, too: none of them shall compile what another one has compiled.
 test again chaos soak: export PYTHONDONTWRITEBYTECODE :=
@@ -79,6 +79,7 @@ format: setup ## format the code and repair what lint can repair
 	@$(PYTHON) -m ruff check --fix $(CODE)
 
 chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/chaos.md
+	@scripts/test_tools.sh
 	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on) \
 		--tables build/chaos-tables.txt tests $(PYTEST_ARGS)
 
@@ -95,10 +96,13 @@ HOURS ?= 2
 soak: setup $(CLASSES) ## run a mixed application under faults for HOURS=2, with figures in build/soak.md
 	@$(WITH_JAVA) $(PYTHON) -m holdfast.chaos.soak --hours $(HOURS) --out build/soak.md $(if $(SEED),--seed $(SEED))
 
+compat: setup ## a sample of the tests with each version of Spark from 4.0 on
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(JVM)" $(PYTHON) scripts/compat.py $(VERSIONS)
+
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless
 
 clean: ## remove everything that can be made again
-	@rm -rf .venv .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
+	@rm -rf .venv .venv-docs .venv-compat .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
 		spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,7 +22,17 @@ REGISTRY_HOST = re.compile(
 )
 
 # What a directory listing must leave out when git cannot say what belongs to the repository.
-NOT_OURS = {".git", ".venv", "__pycache__", "build", "dist", "tmp", "spark-warehouse", "metastore_db"}
+NOT_OURS = {
+    ".git",
+    ".venv",
+    ".venv-compat",
+    "__pycache__",
+    "build",
+    "dist",
+    "tmp",
+    "spark-warehouse",
+    "metastore_db",
+}
 
 
 def modules() -> list[Path]:

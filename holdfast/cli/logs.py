@@ -13,8 +13,6 @@ from typing import Any
 
 from holdfast.cli.terminal import plain
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.runtime.telling.events import RunEvent
-from holdfast.runtime.telling.stored_events import encode
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -72,7 +70,10 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
         }
         event = getattr(record, "event", None)
-        if isinstance(event, RunEvent):
+        if event is not None:
+            # Only where there is one: who is told of a wrong option does not wait for the kinds of events.
+            from holdfast.runtime.telling.stored_events import encode
+
             line["event"], line["data"] = encode(event)
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:

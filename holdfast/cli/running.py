@@ -153,11 +153,13 @@ def _run(wanted: Wanted) -> dict[str, Any]:
             topology = load_topology(wanted.file, session.start)
             if place is not None:
                 place.check(topology.name, take_over=wanted.take_over)
+            topology.graph().check_sources()
 
+            # Here, not before: whoever is refused need not wait until all that a run needs is imported.
             from holdfast.cli.status.show import follow
-            from holdfast.runtime.api import check_early
+            from holdfast.runtime.api import check_graph
 
-            check_early(topology)
+            check_graph(topology)
             with (
                 shipped(session.start(), program, files, data),
                 follow(enabled=wanted.is_live) as on_start,

@@ -200,3 +200,9 @@ class Graph:
     operators: Mapping[OperatorName, Operator]
     feedback: tuple[FeedbackMark, ...] = ()
     composites: tuple[CompositeMark, ...] = ()
+
+    def check_sources(self) -> None:
+        """Asks every source whether it can begin at all: a directory that is missing, say, is refused here."""
+        for operator in self.operators.values():
+            if isinstance(operator.spec, SourceSpec):
+                operator.spec.source.check()

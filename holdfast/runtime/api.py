@@ -13,7 +13,6 @@ from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
 from holdfast.compiler.plan import Plan
 from holdfast.errors import BudgetExceededError, PoisonFound
-from holdfast.language.graph import SourceSpec
 from holdfast.language.run import RunStatus, Until
 from holdfast.language.topology import Format, Topology, set_runner
 from holdfast.operators.kinds import only_spark_knows
@@ -77,12 +76,9 @@ def _plan(topology: Topology, spark: SparkSession | None) -> Plan:
         engine.stop()
 
 
-def check_early(topology: Topology) -> None:
+def check_graph(topology: Topology) -> None:
     """Raise what can be known to be wrong without Spark, which takes seconds to start."""
     operators = topology.graph().operators.values()
-    for operator in operators:
-        if isinstance(operator.spec, SourceSpec):
-            operator.spec.source.check()
     if not any(only_spark_knows(operator) for operator in operators):
         compile_graph(topology.graph(), ArrowAnalyser())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zlib
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,6 +32,16 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def arrow_of(schema: StructType) -> pa.Schema:
+    """The Arrow schema of rows as Spark gives them: its TIMESTAMP is in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # Before Spark 4.2 the zone cannot be named: it is UTC unless one asks for none.
+    if "timezone" not in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema)
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def spark_frame(session: SparkSession, table: pa.Table) -> DataFrame:

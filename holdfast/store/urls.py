@@ -8,8 +8,6 @@ from pathlib import Path
 from holdfast.errors import ConfigError, StoreError
 from holdfast.store.base import Store
 from holdfast.store.files.file_store import FileStore
-from holdfast.store.memory import MemoryStore
-from holdfast.store.sqlite.sqlite_store import SqliteStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _CURE = "Use a path, file:PATH, sqlite:PATH, redis://HOST:PORT/DB?name=NAME, s3://BUCKET/PATH or memory:NAME."
@@ -47,12 +45,16 @@ def open_store(where: str | Path | Store) -> Store:
     if scheme == "file":
         return FileStore(_local_path(scheme, rest))
     if scheme == "sqlite":
+        from holdfast.store.sqlite.sqlite_store import SqliteStore
+
         return SqliteStore(_local_path(scheme, rest))
     # The rest of an unknown URL is never printed: it may hold a password.
     raise ConfigError(f"there is no kind of store called {scheme!r}.", cure=_CURE)
 
 
 def _in_memory(name: str) -> Store:
+    from holdfast.store.memory import MemoryStore
+
     try:
         return MemoryStore(name)
     except StoreError as error:

@@ -239,3 +239,38 @@ def test_a_program_that_refuses_its_arguments(tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr().err
     assert "invalid int value: 'many'" in said
     assert "line 4: the program ends itself (exit code 2)" in said
+
+
+REFUSED = {
+    "a wrong option": ["shop.py", "--stor", "x"],
+    "a file that is not there": ["shops.py"],
+    "a Python error": ["wrong.py"],
+    "a store with a live owner": ["shop.py", "--store", "owned"],
+    "no input directory": ["shop.py", "--store", "store"],
+}
+SLOW = ("pyspark", "pandas", "sqlite3", "http.server", "holdfast.runtime.job", "holdfast.operators.kinds")
+"""What a run needs, and takes long to import. scripts/refusals.py measures how long refusals take."""
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_who_is_refused_does_not_wait_for_what_only_a_run_needs(what: str, tmp_path: Path) -> None:
+    text = "import holdfast as hf\nshop = hf.Topology('shop')\n"
+    text += "rows = shop.source(hf.Files('orders', format='json', schema='id long'), name='orders')\n"
+    text += "rows.filter('id > 0').sink(hf.FileSink('out'), name='out')\n"
+    (tmp_path / "shop.py").write_text(text)
+    (tmp_path / "wrong.py").write_text(text + "nothing_of_the_kind\n")
+    store = open_store(str(tmp_path / "owned"))
+    store.open("shop")
+    store.acquire()
+    try:
+        asks = (
+            "import sys\nfrom holdfast.cli.main import run_command\n"
+            f"code = run_command(['run', *{REFUSED[what]!r}])\n"
+            f"print(code, [name for name in {SLOW!r} if name in sys.modules])"
+        )
+        done = subprocess.run([sys.executable, "-c", asks], cwd=tmp_path, capture_output=True, text=True)
+    finally:
+        store.release()
+    code, loaded = done.stdout.strip().split(" ", 1)
+    assert int(code) in (2, 3, 4, OwnedError.exit_code), done.stderr
+    assert loaded == "[]"

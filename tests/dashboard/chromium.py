@@ -64,6 +64,13 @@ class Chromium:
             time.sleep(0.2)
         return found
 
+    def press(self, key: str) -> None:
+        """A key, as somebody without a mouse does."""
+        codes = {"Tab": 9, "Enter": 13}
+        text = {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=codes[key], **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=codes[key])
+
     def photograph(self, path: Path, width: int, height: int, dark: bool = False) -> None:
         self.call(
             "Emulation.setDeviceMetricsOverride",

@@ -12,7 +12,9 @@ import pytest
 from chromium import chromium
 from faults import fired
 
+import holdfast as hf
 from holdfast.dashboard.server import Page
+from holdfast.testing import run_local
 
 PROGRAM = Path(__file__).with_name("page_program.py")
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
@@ -75,3 +77,40 @@ def test_the_page_says_by_itself_that_a_run_is_killed_recovers_and_parks(tmp_pat
         if run is not None:
             run.kill()
             run.wait()
+
+
+def test_500_operators_are_shown_at_once_and_reached_by_the_keyboard(tmp_path: Path) -> None:
+    wide = hf.Topology("wide")
+    for chain in range(25):
+        stream = wide.source(hf.Rows([(chain,)] * 5, "n long"), name=f"rows_{chain}")
+        if chain % 2:
+            stream = stream.consistent(name=f"region_{chain}", period=0.2)
+        for step in range(18):
+            stream = stream.map_arrow(lambda batch: batch, "n long", name=f"step_{chain}_{step}")
+        stream.sink(hf.MemorySink(f"wide-{chain}"), name=f"out_{chain}")
+    run_local(wide, store=f"file:{tmp_path}/store")
+    page = Page(f"file:{tmp_path}/store", port=0)
+    try:
+        with chromium(tmp_path / "profile") as browser:
+            browser.open(page.url)
+            browser.await_text("#graph", "show all 500 operators")
+            assert browser.ask("document.querySelectorAll('#graph [data-operator]').length") == 25
+            for key in ("Tab", "Enter"):
+                browser.press(key)
+            assert browser.ask("document.querySelectorAll('#graph [data-operator]').length") == 500
+            assert browser.ask("document.activeElement.dataset.key") == "whole", (
+                "drawing anew keeps the focus"
+            )
+            placed = "[...document.querySelectorAll('#graph g rect')].map((each) => [each.x.baseVal.value, each.y.baseVal.value]).join()"
+            before = browser.ask(placed)
+            assert (
+                browser.ask(
+                    "(() => { const at = performance.now(); show(); return performance.now() - at; })()"
+                )
+                < 1000
+            )
+            assert browser.ask(placed) == before, "nothing moves"
+    finally:
+        page.close()
+        for chain in range(25):
+            hf.MemorySink.clear(f"wide-{chain}")

@@ -89,6 +89,8 @@ def by_hand(files: Path, filtered: bool) -> list[dict[str, Any]]:
 def test_sessions_end_when_the_watermark_has_passed_them(
     on_spark: Any, files: Path, shuffled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if shuffled:
+        monkeypatch.setattr(keyed, "UNSHUFFLED_PARTITIONS", 0)
     short: list[bool] = []
     places = keyed.KeyedJobs._places
     monkeypatch.setattr(keyed.KeyedJobs, "_places", lambda self: (short.append(True), places(self))[1])

@@ -11,9 +11,17 @@ import pytest
 import holdfast as hf
 from holdfast.failpoints import arm, disarm
 from holdfast.sources.logs import log_source
+from holdfast.sources.logs.spark_versions import HAS_ARROW_STREAMS, HAS_LIMITS
 
 pytestmark = pytest.mark.spark
 ROWS = 1000
+
+with_limits = pytest.mark.skipif(
+    not HAS_LIMITS, reason="maxRowsPerTrigger is refused before Spark 4.2: test_spark_versions.py"
+)
+with_streams = pytest.mark.skipif(
+    not HAS_ARROW_STREAMS, reason="streams into logs are refused before Spark 4.1: test_spark_versions.py"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +106,7 @@ def copied(on_spark: Any, source: Path, here: Path, **options: Any) -> Any:
     )
 
 
+@with_limits
 def test_a_query_copies_a_log_once_though_a_batch_is_repeated(
     on_spark: Any, log: Path, tmp_path: Path
 ) -> None:
@@ -113,6 +122,7 @@ def test_a_query_copies_a_log_once_though_a_batch_is_repeated(
     assert sorted(ids(tmp_path / "copy")) == list(range(ROWS + 50))
 
 
+@with_streams
 def test_a_stream_may_begin_now(on_spark: Any, log: Path, tmp_path: Path) -> None:
     copied(on_spark, log, tmp_path, start="now").awaitTermination()
     with hf.Log(log) as made:
@@ -121,6 +131,7 @@ def test_a_stream_may_begin_now(on_spark: Any, log: Path, tmp_path: Path) -> Non
     assert ids(tmp_path / "copy") == [ROWS]
 
 
+@with_streams
 def test_a_writer_needs_a_name(on_spark: Any, log: Path, tmp_path: Path) -> None:
     frame = on_spark.readStream.format("holdfast-log").load(str(log))
     with pytest.raises(Exception, match="needs the name of its writer"):
@@ -129,6 +140,7 @@ def test_a_writer_needs_a_name(on_spark: Any, log: Path, tmp_path: Path) -> None
         ).awaitTermination()
 
 
+@with_streams
 def test_a_stream_of_spark_feeds_a_region_once(on_spark: Any, tmp_path: Path) -> None:
     def topology() -> hf.Topology:
         files = on_spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).csv(str(tmp_path / "in"))

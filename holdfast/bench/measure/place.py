@@ -63,8 +63,8 @@ def _wake(rows: Iterable[Any]) -> Iterator[Any]:
     """In a worker: import what steps need, and stay long enough for the other task to need a worker of its own."""
     import holdfast.operators.kinds
     import holdfast.runtime.engines.spark.stage
-    import holdfast.sinks
-    import holdfast.sources  # noqa: F401
+    import holdfast.sinks.files
+    import holdfast.sources.files  # noqa: F401
 
     time.sleep(0.05)
     yield from rows

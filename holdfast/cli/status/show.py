@@ -143,7 +143,8 @@ def _table(first: str, *columns: str, title: str | None = None) -> Table:
     """For 80 columns: the first one gives way, and the last one."""
     made = [Column(name, no_wrap=True) for name in columns[:-1]]
     ends = (Column(first, overflow="fold"), *made, Column(columns[-1], overflow="fold"))
-    return Table(*ends, title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    narrow = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+    return Table(*ends, title=title, title_justify="left", **narrow)  # type: ignore[arg-type]
 
 
 def _mode(region: Mapping[str, Any]) -> str:

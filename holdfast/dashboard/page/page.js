@@ -55,6 +55,7 @@ function bytes(n) {
     n /= 1000;
   }
 }
+const cut = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
 const clock = (wall) => new Date(wall * 1000).toLocaleTimeString("en-GB");
 const eventTime = (s) => { const at = new Date(s * 1000); return s === null || s === undefined || isNaN(at) ? "—" : at.toISOString().slice(0, 19).replace("T", " "); };
 
@@ -277,7 +278,8 @@ function drawn(nodes, edges, plan) {
   for (const box of boxes) {
     const phase = (phases[box.band] || {}).phase, of = settings[box.band];
     svg.append(draw("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: 8, class: `region ${phase === "parked" ? "parked" : ""}`, "data-region": box.band }));
-    svg.append(draw("text", { x: box.x + 8, y: box.y + 15, class: "soft" }, `${box.band}${phase ? `: ${phase}` : ""} · ${of.mode}, ${of.trigger}`));
+    const words = `${box.band}${phase ? `: ${phase}` : ""} · ${of.mode}, ${of.trigger}`;
+    svg.append(draw("text", { x: box.x + 8, y: box.y + 15, class: "soft" }, cut(words, Math.floor((box.width - 16) / 6.5)), draw("title", null, words)));
   }
   for (const edge of edges) {
     const a = place[edge.source], b = place[edge.target];
@@ -303,7 +305,7 @@ function toldOf() {
 }
 
 function nodeOf(node, at, told, wide, high) {
-  const cut = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text, single = node.operators.length === 1;
+  const single = node.operators.length === 1;
   const words = single ? told[node.name] || [] : [`${node.operators.length} operators`];
   const element = Object.fromEntries(elements())[node.element] || {}, guarantee = ((data.plan.sinks || []).find((each) => each.sink === node.name) || {}).guarantee;
   const what = node.operators.map((op) => `${op.name}: ${op.what || op.kind}`).join("\n");
@@ -311,7 +313,7 @@ function nodeOf(node, at, told, wide, high) {
     draw("title", null, [what, node.element ? `element ${node.element}` : null, element.waiting ? `waits for ${element.waiting}` : null].filter(Boolean).join("\n")),
     draw("rect", { x: at.x, y: at.y, width: wide, height: high, rx: 6, class: `node ${element.failures ? "failing" : ""}` }),
     draw("text", { x: at.x + 8, y: at.y + 17, "font-weight": "600" }, cut(node.name, 24)),
-    draw("text", { x: at.x + 8, y: at.y + 33, class: "soft" }, cut(guarantee || (single ? node.operators[0].kind : "region"), 26)),
+    draw("text", { x: at.x + 8, y: at.y + 33, class: "soft" }, cut(guarantee || (single ? node.operators[0].kind : node.region ? "region" : "outside of regions"), 26)),
     draw("text", { x: at.x + 8, y: at.y + 50 }, cut(words.join(" · "), 27)));
 }
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from holdfast.errors import ConfigError, InputError
 from holdfast.language.connectors import Slice
 from holdfast.log.log import Log
 from holdfast.sources.logs.log_source import ROWS_PER_STEP, LogSource
 from holdfast.sources.logs.spark_format import NAME, register_log_format
+from holdfast.sources.logs.spark_versions import need_arrow_streams
+from holdfast.sources.schemas import arrow_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,12 +28,11 @@ class SparkStream(LogSource):
     """See `from_spark`."""
 
     def __init__(self, frame: DataFrame, path: Path, trigger: dict[str, Any], rows_per_step: int) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
+        need_arrow_streams()
         self._frame, self._path, self._trigger = frame, path, trigger
         self._query: Any = None
         self._to_the_end = False
-        schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
+        schema = arrow_of(frame.schema)
         super().__init__(path / "rows", rows_per_step=rows_per_step, schema=schema)
 
     def bound(self) -> None:

@@ -22,26 +22,28 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
 )
 
 from holdfast import durable
 from holdfast.errors import ConfigError, OwnedError
 from holdfast.log.log import Log
 from holdfast.sources.logs.positions import Positions, PositionsReader, look, schema_of
-from holdfast.sources.schemas import spark_schema
+from holdfast.sources.logs.spark_versions import (
+    HAS_LIMITS,
+    DataSourceStreamArrowWriter,
+    ReadAllAvailable,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    need_arrow_streams,
+)
+from holdfast.sources.schemas import arrow_of, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
 NAME = "holdfast-log"
@@ -87,13 +89,21 @@ class LogFormat(DataSource):
                 f"a stream of a log cannot start at {start!r}.", cure='Use "beginning" or "now".'
             )
         most = self.options.get("maxRowsPerTrigger")
-        return StreamReader(self._path(), start, None if most is None else int(most))
+        if HAS_LIMITS:
+            return StreamReader(self._path(), start, None if most is None else int(most))
+        if most is not None:
+            raise ConfigError(
+                "maxRowsPerTrigger needs Spark 4.2: earlier versions do not say behind which rows a batch begins.",
+                cure="Leave it out, or use Spark 4.2 or newer.",
+            )
+        return WholeStreamReader(self._path(), start, None)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         _refuse_overwrite(overwrite, 'mode("append")')
-        return BatchWriter(self._path(), _arrow(schema))
+        return BatchWriter(self._path(), arrow_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        need_arrow_streams()
         _refuse_overwrite(overwrite, 'outputMode("append")')
         name = self.options.get("writer")
         if not name:
@@ -101,18 +111,12 @@ class LogFormat(DataSource):
                 "a stream into a log needs the name of its writer: by it a batch that Spark repeats is known.",
                 cure='Say .option("writer", "clean"), and the same in every run of the query.',
             )
-        return StreamWriter(self._path(), _arrow(schema), name)
+        return StreamWriter(self._path(), arrow_of(schema), name)
 
 
 def _refuse_overwrite(overwrite: bool, instead: str) -> None:
     if overwrite:
         raise ConfigError("rows of a log are never overwritten.", cure=f"Use {instead}.")
-
-
-def _arrow(schema: StructType) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema, timezone="UTC")
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -199,6 +203,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
+
+
+class WholeStreamReader(StreamReader):
+    """Before Spark 4.2: each batch takes all that counts. Spark itself sees to `availableNow`."""
+
+    def latestOffset(self) -> Offset:  # type: ignore[override]
+        return _ends(Log(self._path))
 
 
 # --- writing --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, StorageLevel
 from pyspark.sql import SparkSession
@@ -71,6 +72,9 @@ WITHOUT_SPARK = (DropSpec, RenameSpec)
 """Operators that the driver applies to a few rows by itself."""
 EXPRESSIONS = (FilterSpec, SelectSpec, SplitSpec, WithColumnsSpec)
 """Those that Catalyst applies to them in a small job without workers of Python's, if a step in the driver follows."""
+
+HAS_UNIX_SOCKETS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1)
+"""Whether Spark can talk with its Python workers by them."""
 
 logger = logging.getLogger("holdfast")
 
@@ -345,6 +349,8 @@ class SparkEngine(Engine):
         if self._context.applicationId in _hinted:
             return
         _hinted.add(self._context.applicationId)
+        if not HAS_UNIX_SOCKETS:
+            return
         if self._context.getConf().get("spark.python.unix.domain.socket.enabled", "false") != "true":
             logger.info(
                 "hint: steps with Python state start faster if the session is built with "

@@ -33,7 +33,7 @@ from holdfast.errors import NoSpaceError
 from holdfast.language.connectors import Sink, StepId, TaskReader, TaskWriter, parts_of
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines import engine
-from holdfast.runtime.engines.spark.anchors import Anchors
+from holdfast.runtime.engines.spark.anchors import Anchors, by_number
 from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame, may_decline
 from holdfast.runtime.engines.spark.small_steps import SmallSteps
 from holdfast.runtime.engines.spark.stage import (
@@ -208,7 +208,7 @@ class KeyedJobs:
     def _answered(self, stage: KeyedStage, blobs: DataFrame) -> dict[int, dict[str, Any]]:
         """What the partitions answer that get these blobs."""
         if self._anchors is None:
-            shuffled = blobs.repartitionById(self._partitions, F.col("partition"))
+            shuffled = by_number(blobs, self._partitions, "partition")
             answers = shuffled.mapInArrow(stage, RESULT).collect()
         else:
             shuffled = self._anchors.partitioned(blobs, F.col("partition"))

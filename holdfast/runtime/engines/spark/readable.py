@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import TimestampNTZType
 
 from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader, parts_of, tables_of
 from holdfast.operators.expressions.change import ChangedReader
 from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch
+from holdfast.sources.schemas import arrow_of
 from holdfast.sources.small.sizes import SMALL_ROWS
 from holdfast.sources.text.certain_reader import CertainReader
 
@@ -176,7 +176,7 @@ def collected(frame: DataFrame) -> Callable[[], TaskReader | None]:
         try:
             table = frame.limit(SMALL_ROWS + 1).toArrow()
             if table.num_rows <= SMALL_ROWS and table.nbytes <= MOST_BYTES:
-                return TableReader(table.cast(to_arrow_schema(frame.schema, timezone="UTC")))
+                return TableReader(table.cast(arrow_of(frame.schema)))
         except Exception as error:
             logger.debug("rows are not read in the driver: %s", error)
         return None

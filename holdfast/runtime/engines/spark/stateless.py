@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from holdfast.language.connectors import POSITION_COLUMNS, RowCheck
 from holdfast.language.graph import Operator
@@ -22,7 +22,7 @@ from holdfast.operators.bad_rows import MARK, REASON, letters_of, marked
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.stateless import StatelessKind
 from holdfast.runtime.engines.spark.readable import as_frame
-from holdfast.sources.schemas import spark_frame
+from holdfast.sources.schemas import arrow_of, spark_frame
 
 logger = logging.getLogger("holdfast.run")
 
@@ -50,7 +50,7 @@ def spark_schema(schema: pa.Schema) -> Any:
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
     """Columns of a frame as Arrow, without positions; timestamps in UTC."""
-    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    schema = arrow_of(frame.schema)
     return pa.schema([field for field in schema if field.name not in POSITION_COLUMNS])
 
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import Declined, TaskReader
@@ -22,6 +21,7 @@ from holdfast.operators.kinds import stateless_kind
 from holdfast.runtime.engines.spark.expressions.catalyst import change_of
 from holdfast.runtime.engines.spark.readable import ReadableRows
 from holdfast.runtime.engines.spark.stateless import FRAMES, spark_schema
+from holdfast.sources.schemas import arrow_of
 
 logger = logging.getLogger("holdfast")
 
@@ -82,4 +82,4 @@ def _plan(frame: DataFrame) -> str:
 
 
 def _schema(frame: DataFrame) -> pa.Schema:
-    return to_arrow_schema(frame.schema, timezone="UTC")
+    return arrow_of(frame.schema)
