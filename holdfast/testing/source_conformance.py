@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 
-from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, Slice, Source, Stamp
+from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, Declined, Slice, Source, Stamp
 
 STAMP = Stamp(7)
 LIMITS = (1, 2, 3, 7, 1000, None)
@@ -133,8 +133,15 @@ class SourceConformance(ABC):
                 continue  # a source need not let tasks read
             wanted = source.read_arrow(piece, stamp)
             travelled = pickle.loads(pickle.dumps(reader))
-            assert travelled(wanted.column_names).equals(wanted)
             few = wanted.column_names[::-2]
+            try:
+                found = travelled(wanted.column_names)
+            except Declined as declined:  # the slice is left to Spark as a whole
+                found, by = None, declined.by
+            if found is None:
+                assert by == source.describe()
+                continue
+            assert found.equals(wanted)
             assert travelled(few).equals(wanted.select(few))
 
     def test_stamps_add_the_position_columns_and_change_nothing_else(self) -> None:

@@ -130,7 +130,7 @@ class AloneLife(OutsideLife):
         for run in self._loop.worker.sources:
             run.dry = run.closed = False
             self._seats[run.name] = self._beginning(run.name)
-            run.source.seek(self._seats[run.name])
+            run.seek(self._seats[run.name])
         self._own.aging.taken_s = self._books.ledger.taken_s.get(self._loop.name)
         self._feed(autonomous.Begin())
 
@@ -198,8 +198,9 @@ class AloneLife(OutsideLife):
     def attempt(self, plan: Callable[[], Any]) -> Any:
         """Sources that cannot be asked now are asked again later, from where they stood."""
         try:
-            for name in self._astray:
-                self._loop.worker.source(name).seek(self._seats[name])
+            for run in self._loop.worker.sources:
+                if run.name in self._astray:
+                    run.seek(self._seats[run.name])
             self._astray = ()
             return plan()
         except Exception as error:

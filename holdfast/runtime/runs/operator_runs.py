@@ -132,6 +132,10 @@ class SourceRun(Remembering):
 
     def go_to(self, place: tuple[Any, bool]) -> None:
         snapshot, self.closed = place
+        self.seek(snapshot)
+
+    def seek(self, snapshot: Any) -> None:
+        """Go on there, wherever it was; None: at the beginning."""
         self._behind = None
         self.source.seek(snapshot)
 
@@ -146,8 +150,7 @@ class SourceRun(Remembering):
     ) -> None:
         fp("reset.source.seek")
         self.dry = self.closed = False
-        self._behind = None
-        self.source.seek(self.beginning if part is None else codec.decode(blob_of(pairs or store, part)))
+        self.seek(self.beginning if part is None else codec.decode(blob_of(pairs or store, part)))
 
 
 def _short(position: Any) -> str:

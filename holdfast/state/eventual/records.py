@@ -149,8 +149,9 @@ def decode(data: bytes) -> Part | None:
     if data[:4] != MAGIC:
         return None
     if data[4:5] != bytes([VERSION]):
+        found = data[4] if len(data) > 4 else "none"
         raise DamagedError(
-            f"records of windows are of version {data[4:5].hex()}, and {VERSION} is known.",
+            f"records of windows are of version {found}, and {VERSION} is known.",
             cure="Use the release that wrote them.",
         )
     found = codec.decode(data[5:])

@@ -54,4 +54,4 @@ def test_compare_answers_instead_of_raising() -> None:
 
 def test_the_public_names_of_holdfast_testing_exist_and_are_few() -> None:
     assert all(hasattr(testing, name) for name in testing.__all__)
-    assert len(testing.__all__) <= 18
+    assert len(testing.__all__) <= 20
