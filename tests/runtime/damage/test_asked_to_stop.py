@@ -19,7 +19,7 @@ import pytest
 from campaign import Place
 from faults import fired
 from sampling import Extent
-from test_every_failpoint import FAILURE, IN_RESET, NEVER, ORDINARY, WHEN_STARTED
+from test_every_failpoint import IN_RESET, NEVER, ORDINARY, WHEN_STARTED
 
 from holdfast import failpoints
 from holdfast.testing.local import run_local
@@ -59,8 +59,6 @@ def asked(place: Place, name: str, number: int, times: int) -> None:
     os.environ["HOLDFAST_FP_LOG"] = str(place.root / "hits")
     os.environ["TMPDIR"] = tempfile.tempdir = str(place.root)
     failpoints._log = Ask(name, number, times, place.root / "asked")
-    if name in IN_RESET:
-        failpoints.arm(f"{FAILURE}@12")
     report: dict[str, Any] = {}
     try:
         run_local(campaign.topology(place), place.url)
@@ -76,6 +74,8 @@ def test_a_run_that_is_asked_to_stop_anywhere_leaves_whole_epochs(place: Place, 
     for number, (name, sign, times) in enumerate(extent.of(CASES, keep=3)):
         here = Place(place.input, place.root / str(number))
         here.root.mkdir()
+        if name in IN_RESET:  # there has to be something to go back to
+            assert campaign.live(here, fp_at_start="sink.commit.recorded=kill@2").killed
         process = forked.start(asked, here, name, int(getattr(signal, sign)), times)
         code = forked.finish(process, 40)
         assert (here.root / "asked").exists(), f"{name} was never reached"
