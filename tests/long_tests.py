@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sampling import ASKED, draw
 
-DRAWN_S = 330
+DRAWN_S = 270
 """What `make test` spends on long tests, in seconds of one process beside two others."""
 LONG_S = 3
 MEASURED = Path(__file__).with_suffix(".json")
