@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -19,7 +20,8 @@ import pyarrow as pa
 
 from holdfast.errors import ConfigError
 from holdfast.ids import OperatorName
-from holdfast.language.connectors import POSITION_COLUMNS, TIMES, Sink, StepId, TaskReader
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES, Declined, Sink, StepId, TaskReader
+from holdfast.operators.expressions.change import ChangedReader
 from holdfast.operators.python.keyed_python import KeyedPython
 from holdfast.operators.shared.logic import KeyedLogic
 from holdfast.runtime.engines.engine import KeyedTask
@@ -159,6 +161,16 @@ def _table(reader: TaskReader | None) -> pa.Table | None:
         case TimesReader(rows, on):
             known = _table(rows)
             return None if known is None else TimesReader(TableReader(known), on)(TIMES.names)
+        case ChangedReader(rows):
+            known = _table(rows)
+            try:
+                return (
+                    None
+                    if known is None
+                    else replace(reader, rows=TableReader(known))(reader.change.schema.names)
+                )
+            except Declined:
+                return None  # the job that comes instead tells of it
         case UnionReader(parts):
             tables = [table for part in parts if (table := _table(part)) is not None]
             if len(tables) < len(parts):
