@@ -137,7 +137,14 @@ def life(place: Place, fault: str, report: Path) -> None:
     os._exit(0)
 
 
-@pytest.mark.parametrize(("fault", "kind"), CASES)
+# A volume becomes read-only only in a moment in which nobody has a file open for writing, which a short run may not have.
+UNSTEADY = {("read_only", "file")}
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [pytest.param(*case, marks=[pytest.mark.chaos] if case in UNSTEADY else []) for case in CASES],
+)
 @pytest.mark.fault("S10", "S11", "K05", "O05", "O07")
 def test_it_costs_no_row_whatever_is_used_up(
     place: Place, fault: str, kind: str, tell: Callable[..., None]
