@@ -19,7 +19,7 @@ from holdfast.operators.shared.keyed_maps import with_positions
 from holdfast.operators.shared.logic import Place, Segments, longs
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import I64
-from holdfast.state.joins.pairs import SideRows, matches
+from holdfast.state.joins.pairs import Pairs, SideRows, matches
 from holdfast.state.joins.sides import Pile
 
 _STEP = np.int64(-7046029254386353131)
@@ -83,7 +83,7 @@ class IntervalJoin(TimedJoin):
                 arrived = chosen(arrived, whole)
             fresh.append(self.fresh(side, pile, arrived))
         for right in (*stored[RIGHT], fresh[RIGHT]):
-            output.append(self._meet(fresh[LEFT], right)[0])
+            output.append(self._meet(fresh[LEFT], right))
         for left in stored[LEFT]:
             output.append(self._meet_from_right(left, fresh[RIGHT]))
         if self.outer:
@@ -93,21 +93,30 @@ class IntervalJoin(TimedJoin):
         after_step = [pile.advance(kept[n], fresh[n], needed[n], place) for n, pile in enumerate(piles)]
         return tuple(segment for of in after_step for segment in of), result
 
-    def _meet(self, left: SideRows, right: SideRows) -> tuple[pa.Table, I64]:
-        """(output rows, the left row of each)."""
-        pairs = matches(left, left.at - self.before_us, left.at + self.after_us, right)
-        table, counts = self.shape.rows(left.table, pairs.probe, right.table, pairs.other)
-        mine, others = pairs.probe[counts], pairs.other[counts]
-        return self._paired(table, left, mine, right, others), mine
+    def _meet(self, left: SideRows, right: SideRows) -> pa.Table:
+        pairs = self._of_left(left, right)
+        return self._paired(left, pairs.probe, right, pairs.other)
 
     def _meet_from_right(self, left: SideRows, right: SideRows) -> pa.Table:
         pairs = matches(right, right.at - self.after_us, right.at + self.before_us, left)
-        table, counts = self.shape.rows(left.table, pairs.other, right.table, pairs.probe)
-        return self._paired(table, left, pairs.other[counts], right, pairs.probe[counts])
+        return self._paired(left, pairs.other, right, pairs.probe)
 
-    def _paired(self, output: pa.Table, left: SideRows, mine: I64, right: SideRows, others: I64) -> pa.Table:
+    def _of_left(self, left: SideRows, right: SideRows) -> Pairs:
+        return matches(left, left.at - self.before_us, left.at + self.after_us, right)
+
+    def _met(self, left: SideRows, right: SideRows) -> I64:
+        """The left rows of all output rows."""
+        pairs = self._of_left(left, right)
+        return pairs.probe[self.shape.rows(left.table, pairs.probe, right.table, pairs.other)[1]]
+
+    def _paired(self, left: SideRows, mine: I64, right: SideRows, others: I64) -> pa.Table:
+        """Output rows of these pairs."""
+        table, counts = self.shape.rows(left.table, mine, right.table, others)
+        if self.stamp is None:
+            return table
+        mine, others = mine[counts], others[counts]
         times = np.maximum(left.at[mine], right.at[others])
-        return self._placed(output, times, (left.table, mine), (right.table, others))
+        return self._placed(table, times, (left.table, mine), (right.table, others))
 
     def _lonely(
         self,
@@ -129,7 +138,7 @@ class IntervalJoin(TimedJoin):
             leaving = SideRows(left.table.filter(pa.array(gone)), left.by)
             alone = np.ones(len(leaving), dtype=np.bool_)
             for right in (*stored[RIGHT], fresh[RIGHT]):
-                alone[self._meet(leaving, right)[1]] = False
+                alone[self._met(leaving, right)] = False
             found.append(self._alone(leaving, np.flatnonzero(alone)))
         return found
 

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates.aggregation import as_int64, single
-from holdfast.state.columns.arrays import within
 from holdfast.state.columns.grouping import Bools, rows_equal
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, canonical_key
 
@@ -162,7 +161,8 @@ def _bisected(values: I64, bounds: I64, first: I64, stop: I64, *, behind: bool) 
 def _spread(begin: I64, end: I64) -> Pairs:
     counts = end - begin
     probe = np.repeat(np.arange(len(counts)), counts)
-    return Pairs(probe, begin[probe] + within(counts))
+    other = np.arange(len(probe)) + np.repeat(begin - (np.cumsum(counts) - counts), counts)
+    return Pairs(probe, other)
 
 
 def joined(
