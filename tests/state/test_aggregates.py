@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import pickle
+import sys
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -154,6 +155,19 @@ def test_within_a_batch_double_sums_lose_nothing(values: list[float]) -> None:
     true = sum(map(Fraction, values))
     for table in (state, partial(plan, batch)):
         assert abs(pair(table) - true) <= abs(true) * Fraction(1, 2**100)
+
+
+@pytest.mark.parametrize("others", [[], [1.0], [5e-324, -1e300], [-sys.float_info.max], [sys.float_info.max] * 2])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_doubles_have_sums_like_others(others: list[float], sign: int) -> None:
+    values = [sign * sys.float_info.max, *others]
+    batch = pa.table({"k": [1] * len(values), "v": values})
+    plan = Aggregation.plan(("k",), (("s", "sum", "v"),), batch.schema)
+    try:
+        exact = math.fsum(values)
+    except OverflowError:
+        exact = sign * math.inf
+    assert finish(plan, partial(plan, batch))["s"].to_pylist() == [exact]
 
 
 @examples(100)

@@ -83,7 +83,7 @@ def _sum_finite(values: F64, runs: Runs) -> Pair:
     total: Pair | None = None
     rest = values
     while total is None or rest.any():
-        limbs = np.rint(_ldexp(rest, -row_scale))
+        limbs = np.trunc(_ldexp(rest, -row_scale))  # rounded up, the largest doubles would leave their range
         rest = rest - _ldexp(limbs, row_scale)
         part = _scaled_pair(runs.sum(limbs.astype(np.int64)), result_scale)
         total = part if total is None else add(total, part)
