@@ -30,34 +30,50 @@ class ParquetReader:
     stamp: Stamp | None
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
-        wanted = [name for name in columns if name not in POSITION_COLUMNS]
-        schema = pa.schema([self.schema.field(name) for name in wanted])
-        stamped = len(wanted) != len(columns)
-        parts = [self._read(piece, schema, stamped) for piece in self.pieces]
-        if not parts:
-            schema = pa.schema([*schema, *POSITION_FIELDS]) if stamped else schema
-            return schema.empty_table().select(list(columns))
-        return pa.concat_tables(parts).select(list(columns))
+        parts = []
+        for piece in self.pieces:
+            with pq.ParquetFile(piece.path) as file:
+                parts.append(self._read(file, piece, columns))
+        return pa.concat_tables(parts) if parts else self._no_rows(columns)
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The same, one stretch of row groups after the other."""
-        yield replace(self, pieces=())(columns)
-        for part in self.parts():
-            yield part(columns)
+        empty = True
+        for piece in self.pieces:
+            with pq.ParquetFile(piece.path) as file:
+                for part in row_stretches(piece, file.metadata):
+                    empty = False
+                    yield self._read(file, part, columns)
+        if empty:
+            yield self._no_rows(columns)
 
     def parts(self) -> list[ParquetReader]:
-        return [replace(self, pieces=(part,)) for piece in self.pieces for part in row_stretches(piece)]
+        return [
+            replace(self, pieces=(part,))
+            for piece in self.pieces
+            for part in row_stretches(piece, pq.read_metadata(piece.path))
+        ]
 
-    def _read(self, piece: FilePiece, schema: pa.Schema, stamped: bool) -> pa.Table:
-        with pq.ParquetFile(piece.path) as file:
-            groups, skipped = groups_of(file.metadata, piece)
-            table = file.read_row_groups(groups, columns=schema.names, use_threads=False)
+    def _read(self, file: pq.ParquetFile, piece: FilePiece, columns: Sequence[str]) -> pa.Table:
+        schema, stamped = self._wanted(columns)
+        groups, skipped = groups_of(file.metadata, piece)
+        table = file.read_row_groups(groups, columns=schema.names, use_threads=False)
         end = None if piece.end is None else piece.end.row - skipped
         table = table.slice(
             piece.begin.row - skipped, None if end is None else end - piece.begin.row + skipped
         )
         table = table.select(schema.names).cast(schema)
-        return _stamped(table, piece, self.stamp) if stamped else table
+        return (_stamped(table, piece, self.stamp) if stamped else table).select(list(columns))
+
+    def _no_rows(self, columns: Sequence[str]) -> pa.Table:
+        schema, stamped = self._wanted(columns)
+        schema = pa.schema([*schema, *POSITION_FIELDS]) if stamped else schema
+        return schema.empty_table().select(list(columns))
+
+    def _wanted(self, columns: Sequence[str]) -> tuple[pa.Schema, bool]:
+        """(which columns of the files, whether positions too)."""
+        wanted = [name for name in columns if name not in POSITION_COLUMNS]
+        return pa.schema([self.schema.field(name) for name in wanted]), len(wanted) != len(columns)
 
 
 def with_positions(table: pa.Table, stamp: Stamp, ordinals: Any, rows: Any) -> pa.Table:
@@ -155,9 +171,8 @@ def groups_of(metadata: Any, piece: FilePiece) -> tuple[list[int], int]:
     return groups, skipped
 
 
-def row_stretches(piece: FilePiece) -> Iterator[FilePiece]:
+def row_stretches(piece: FilePiece, metadata: pq.FileMetaData) -> Iterator[FilePiece]:
     """The piece in stretches of whole row groups, of STRETCH_ROWS rows if the groups are not larger."""
-    metadata = pq.read_metadata(piece.path)
     groups, first = groups_of(metadata, piece)
     last = metadata.num_rows if piece.end is None else piece.end.row
     begin, end = piece.begin.row, first

@@ -46,6 +46,7 @@ from holdfast.runtime.engines.spark.readable import (
     timed,
     united,
 )
+from holdfast.runtime.engines.spark.session import remember_classes
 from holdfast.runtime.engines.spark.small_steps import small_table
 from holdfast.runtime.engines.spark.stage import RisingStage
 from holdfast.runtime.engines.spark.stateless import (
@@ -102,6 +103,7 @@ class SparkEngine(Engine):
         self._read_by_tasks: dict[str, Source] = {}
         """By what they call themselves, which is how a reader names its source."""
         self._keyed = KeyedJobs(session, self.live, self.partitions, self._had, self._give_up)
+        remember_classes(session)
         self._hint_once()
 
     def check_workers(self) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -50,6 +51,14 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 SOCKETS = "spark.python.unix.domain.socket.dir"
 SOCKET_PATH_MAX = 103
 """Bytes of a Unix socket's path that every system takes (Linux: 107)."""
+
+
+_CLASSES_OF_A_JOB = {
+    "PythonUtils": ("getBroadcastThreshold",),
+    "SimplePythonFunction": (),
+    "PythonRDD": ("collectAndServe",),
+}
+"""Classes of Spark, and those of their members that are static."""
 
 
 def make_session(
@@ -131,3 +140,13 @@ def java_of(session: SparkSession) -> subprocess.Popen[bytes] | None:
     """The process of Java that PySpark started for it; None: another one started it."""
     found = getattr(session.sparkContext._gateway, "proc", None)
     return found if isinstance(found, subprocess.Popen) else None
+
+
+def remember_classes(session: SparkSession) -> None:
+    """Py4J asks the JVM what a name means each time it is used, and PySpark uses these for every job: some 5 % of a small one."""
+    jvm: Any = session.sparkContext._jvm
+    for name, members in _CLASSES_OF_A_JOB.items():
+        found = getattr(jvm, name)
+        for member in members:
+            setattr(found, member, getattr(found, member))
+        setattr(jvm, name, found)

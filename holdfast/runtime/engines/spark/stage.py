@@ -22,6 +22,7 @@ from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, Segments
 from holdfast.operators.shared.timed import rising
 from holdfast.runtime.engines.engine import KeyedState, KeyedTask
+from holdfast.runtime.engines.spark.collector import spare_modules
 from holdfast.sinks.encoding import encodings
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.keyed.layout import aged
@@ -73,6 +74,7 @@ class SplitStage:
     partitions: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_modules()
         received = [batch for batch in batches if batch.num_rows]
         if not received:
             return
@@ -154,6 +156,7 @@ class KeyedStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Behind a shuffle: the partition's blobs."""
+        spare_modules()
         partition, attempt = _task()
         shares, declined = [], None
         for batch in batches:
@@ -171,6 +174,7 @@ class KeyedStage:
 
     def read_own(self, partition: int, anchors: Iterable[Any]) -> Iterable[tuple[int, dict[str, Any]]]:
         """Without a shuffle: every task reads everything and keeps what matters to it."""
+        spare_modules()
         for _ in anchors:  # Spark does not use a worker again that leaves input unread
             pass
         logic = self.task.logic
@@ -250,6 +254,7 @@ class DeliverStage:
     writer: TaskWriter
 
     def __call__(self, partition: int, anchors: Iterable[Any]) -> Iterable[Any]:
+        spare_modules()
         for _ in anchors:  # Spark does not use a worker again that leaves input unread
             pass
         rows = self.reader(self.columns)
