@@ -157,7 +157,9 @@ def test_within_a_batch_double_sums_lose_nothing(values: list[float]) -> None:
         assert abs(pair(table) - true) <= abs(true) * Fraction(1, 2**100)
 
 
-@pytest.mark.parametrize("others", [[], [1.0], [5e-324, -1e300], [-sys.float_info.max], [sys.float_info.max] * 2])
+@pytest.mark.parametrize(
+    "others", [[], [1.0], [5e-324, -1e300], [-sys.float_info.max], [sys.float_info.max] * 2]
+)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_largest_doubles_have_sums_like_others(others: list[float], sign: int) -> None:
     values = [sign * sys.float_info.max, *others]
