@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from holdfast.errors import InputError
@@ -68,6 +69,16 @@ def test_any_other_first_line_is_refused_with_the_cure(tmp_path: Path, text: str
     with pytest.raises(InputError, match=r"b\.csv: the first line is not a header.*header=False") as refused:
         source.read_arrow(piece, None)
     assert "'id', 'name', 'city'" in str(refused.value)
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_files_of_another_format_are_called_what_they_are(tmp_path: Path, header: bool) -> None:
+    pq.write_table(pa.table({"id": [1], "name": ["ada"], "city": ["york"]}), tmp_path / "a.csv")
+    source = opened(tmp_path, header=header)
+    with pytest.raises(
+        InputError, match=r"a\.csv is not text: it begins like a Parquet file.*format=\"parquet\""
+    ):
+        rows_of(source, read_all(source))
 
 
 def test_without_header_the_first_line_is_a_row(tmp_path: Path) -> None:

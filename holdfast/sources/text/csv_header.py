@@ -16,6 +16,14 @@ from holdfast.sources.lines import LineRules, blocks
 from holdfast.sources.text.values import fields_of
 
 _LOOK_BYTES = 1 << 14
+_MAGIC = {
+    b"PAR1": "a Parquet file",
+    b"ORC": "an ORC file",
+    b"Obj\x01": "an Avro file",
+    b"PK\x03\x04": "a zip archive (or a workbook)",
+    b"SQLite format 3": "a SQLite database",
+}
+"""How files begin that people take for csv."""
 _CURE = "If the files have no header, say header=False; else give the schema the names that the file has."
 
 
@@ -54,7 +62,15 @@ def refuse_header_as_row(path: str, rules: LineRules, options: dict[str, str], s
 
 
 def first_line(path: str, rules: LineRules) -> str | None:
-    """The first line that is neither blank nor a comment."""
+    """The first line that is neither blank nor a comment. InputError if this is no text at all, but a file of a known form."""
+    with open(path, "rb") as file:
+        begins = file.read(max(map(len, _MAGIC)))
+    for magic, form in _MAGIC.items():
+        if begins.startswith(magic):
+            raise InputError(
+                f"{path} is not text: it begins like {form}.",
+                cure='Say which format the files have (format="parquet", for instance), or take this one away.',
+            )
     for block in blocks(path, replace(rules, header=False), block_bytes=_LOOK_BYTES):
         if len(block.starts):
             raw = block.data[block.starts[0] : block.ends[0]].tobytes()
