@@ -22,7 +22,9 @@ from holdfast.sources.file_plan import FilePlan, malformed_error
 from holdfast.sources.line_tasks import MALFORMED, read_lines
 from holdfast.sources.parquet_tasks import ParquetReader, read_pieces, with_positions
 from holdfast.sources.small.certain_text import rows_of
+from holdfast.sources.text.exact_strings import exact_strings
 from holdfast.sources.text.values import column_of_texts, fields_of, json_row
+from holdfast.state.columns.hashing import plain
 
 _CSV_OPTIONS = frozenset({"sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
 
@@ -94,7 +96,9 @@ def _parse(lines: pa.Table, plan: FilePlan) -> tuple[pa.Table, Any]:
     if plan.format == "text":
         return pa.table([texts], schema=plan.schema), bad
     if plan.format == "json":
-        rows = [json_row(text or "", plan.schema) for text in texts.to_pylist()]
+        strings = exact_strings(plan.schema)
+        lines = (texts if strings is None else strings.quoted(plain(texts))).to_pylist()
+        rows = [json_row(text or "", plan.schema) for text in lines]
         bad |= np.fromiter((row.bad for row in rows), dtype=bool, count=len(rows))
         return pa.Table.from_pylist([row.values for row in rows], schema=plan.schema), bad
     columns = _csv_columns(texts.fill_null("") if texts.null_count else texts, plan, bad)

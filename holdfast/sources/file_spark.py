@@ -2,7 +2,8 @@
 
 Whole files without positions go to Spark's own reader and cost what they cost there. Parquet rows with positions, or
 of a torn file, come from the same reader with its row index. Lines with positions, or of a torn file, are read by
-tasks as raw text with positions and parsed by Catalyst (`from_csv`, `from_json`) with the same schema and options.
+tasks as raw text with positions and parsed by Catalyst (`from_csv`, `from_json`) with the same schema and options, and
+to the same values: see `exact_strings`.
 
 A malformed row must be found whichever columns the rest of the plan uses: Spark's reader converts only the columns
 that are asked for, so unless malformed="null" a condition that mentions every column is put behind it. Where rows may be
@@ -25,10 +26,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import InputError
 from holdfast.language.connectors import POSITION_COLUMNS, Stamp
 from holdfast.sources.file_plan import FilePiece, FilePlan, balance, malformed_error
-from holdfast.sources.line_tasks import LINE_DDL, MALFORMED, MALFORMED_DDL, ReadRanges
+from holdfast.sources.line_tasks import MALFORMED, MALFORMED_DDL, TASK_DDL, ReadRanges
 from holdfast.sources.lines import blocks, is_decodable
 from holdfast.sources.parquet_tasks import read_groups
 from holdfast.sources.schemas import spark_schema
+from holdfast.sources.text.exact_strings import exact_strings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -217,7 +219,8 @@ def _lines(session: SparkSession, plan: FilePlan) -> DataFrame:
     total = sum((p.end.offset if p.end else p.size) - p.begin.offset for p in plan.pieces)
     ranges = plan.ranges(max(RANGE_BYTES_MIN, total // cores))
     groups = balance(ranges, cores)
-    return session.range(0, len(groups), 1, len(groups)).mapInArrow(ReadRanges(groups, plan.rules), LINE_DDL)
+    read = ReadRanges(groups, plan.rules, exact_strings(plan.schema) if plan.format == "json" else None)
+    return session.range(0, len(groups), 1, len(groups)).mapInArrow(read, TASK_DDL)
 
 
 def _parsed(lines: DataFrame, plan: FilePlan) -> DataFrame:
@@ -233,7 +236,7 @@ def _parsed(lines: DataFrame, plan: FilePlan) -> DataFrame:
     if plan.format == "csv":
         parsed = F.from_csv("__hf_text", _ddl(schema), options)
     else:
-        parsed = F.from_json("__hf_text", schema, options)
+        parsed = F.from_json(F.coalesce("__hf_exact", "__hf_text"), schema, options)
     # A generator is evaluated once per row; a plain struct column may be parsed again for every field and filter.
     frame = lines.select(*_KEYS, F.inline(F.array(parsed)))
     return frame.withColumn(_CORRUPT, F.coalesce(_CORRUPT, "__hf_raw"))

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.sources.lines import Block, LineRules, Mark, blocks, count_line_ends, row_texts
+from holdfast.sources.text.exact_strings import ExactStrings
 from holdfast.sources.text.values import reason_of
 
 LINE_SCHEMA = pa.schema(
@@ -26,7 +27,8 @@ LINE_SCHEMA = pa.schema(
 """What the tasks return: the line, its file's ordinal, its row, its line number (from 1). A line that is not UTF-8 has no
 text; what can be shown of it is in the last column."""
 
-LINE_DDL = "__hf_text string, __hf_ordinal bigint, __hf_row bigint, __hf_line bigint, __hf_raw string"
+TASK_DDL = "__hf_text string, __hf_ordinal bigint, __hf_row bigint, __hf_line bigint, __hf_raw string, __hf_exact string"
+"""What tasks give to Catalyst: LINE_SCHEMA, and the line as it should be parsed, if that is another: see `exact_strings`."""
 
 MALFORMED = pa.schema(
     [
@@ -61,12 +63,18 @@ class ReadRanges:
 
     groups: tuple[tuple[LineRange, ...], ...]
     rules: LineRules
+    strings: ExactStrings | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for group in batch.column(0).to_pylist():
                 for piece in self.groups[group]:
-                    yield from read_range(piece, self.rules)
+                    for lines in read_range(piece, self.rules):
+                        yield lines.append_column("__hf_exact", self._exact(lines.column(0)))
+
+    def _exact(self, texts: pa.Array) -> pa.Array:
+        quoted = texts if self.strings is None else self.strings.quoted(texts)
+        return pa.nulls(len(texts), pa.string()) if quoted is texts else quoted
 
 
 def read_range(piece: LineRange, rules: LineRules) -> Iterator[pa.RecordBatch]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.language.connectors import Stamp
 from holdfast.sources import Files
 from holdfast.testing.source_conformance import as_tuples, read_all
 
@@ -58,6 +60,59 @@ def test_value_does_not_depend_on_its_neighbours(tmp_path: Path, type_: str) -> 
     assert sorted(
         by_arrow(tmp_path / "all", type_, texts[:9]) + by_arrow(tmp_path / "all", type_, texts[9:])
     ) == sorted(together)
+
+
+NO_STRINGS = [
+    "1.50", "100.0", "1e3", "12345678.5", "1700000000.123", "-0", "-0.0", "12", "0.1234567890123456789", "true", "null",
+    '{"b": 1.50,  "a":[1.0]}', "[1.10, 2]", "[]", '"1.50"', '"\\"text\\":1.50"', '"\\ud83d"', "1e400",
+]  # fmt: skip
+JSON_SCHEMA = "n long, text string, real double, of struct<text: string, real: double>, by map<string, string>, all array<string>"
+
+
+def json_file(place: Path) -> Files:
+    place.mkdir(exist_ok=True)
+    lines = []
+    for n, value in enumerate(NO_STRINGS):
+        lines.append(f'{{"n": {n}, "text": {value}, "real": 1.50, "other": {{"text": 2.50}}}}')
+        lines.append(f'{{"n": {n}, "of": {{"real": 1.50, "text": {value}}}, "all": ["x", null, {value}]}}')
+        lines.append(f'{{"n": {n}, "by": {{"text": "y", "real": {value}}}, "text" : {value} }}')
+    (place / "a.json").write_text("\n".join(lines) + "\n")
+    source = Files(str(place), "json", JSON_SCHEMA)
+    source.bound()
+    source.seek(None)
+    return source
+
+
+def expected(value: str) -> str | None:
+    """As it stands in the file."""
+    found = json.loads(value)
+    text = found if isinstance(found, str) else value
+    return None if found is None else text.encode(errors="replace").decode()
+
+
+def in_json(rows: Any) -> list[Any]:
+    return [
+        row["by"][1][1] if row["by"] else row["all"][2] if row["all"] else row["text"]
+        for row in rows.to_pylist()
+    ]
+
+
+def test_json_values_that_are_no_strings_are_their_own_characters(tmp_path: Path) -> None:
+    source = json_file(tmp_path)
+    (piece,) = read_all(source)
+    rows = source.read_arrow(piece, None)
+    assert in_json(rows) == [expected(value) for value in NO_STRINGS for _ in range(3)]
+    assert [row["of"]["text"] for row in rows.to_pylist() if row["of"]] == [expected(v) for v in NO_STRINGS]
+    assert {row["of"]["real"] for row in rows.to_pylist() if row["of"]} == {1.5}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("stamp", [None, Stamp(0)], ids=["as Spark reads files", "with positions"])
+def test_json_values_that_are_no_strings_on_spark(spark: Any, tmp_path: Path, stamp: Stamp | None) -> None:
+    source = json_file(tmp_path)
+    (piece,) = read_all(source)
+    rows = source.read_spark(spark, piece, stamp).toArrow()
+    assert rows.select(["n", "text", "real", "of", "by", "all"]).equals(source.read_arrow(piece, None))
 
 
 @pytest.mark.spark

@@ -246,13 +246,15 @@ def _json_value(value: Any, type_: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_string(type_):
-        return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=float)
+        return _json_text(value)
     if pa.types.is_struct(type_):
         return {field.name: _json_value(_of(value, dict).get(field.name), field.type) for field in type_}
     if pa.types.is_list(type_):
         return [_json_value(item, type_.value_type) for item in _of(value, list)]
     if pa.types.is_map(type_):
-        return [(key, _json_value(item, type_.item_type)) for key, item in _of(value, dict).items()]
+        return [
+            (_json_text(key), _json_value(item, type_.item_type)) for key, item in _of(value, dict).items()
+        ]
     if pa.types.is_boolean(type_):
         return _of(value, bool)
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
@@ -260,6 +262,12 @@ def _json_value(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_integer(type_):
         return _fitting(_of(value, int), type_)
     return value_of_text(_of(value, str), type_)
+
+
+def _json_text(value: Any) -> str:
+    """What no character set can encode, half of a pair of surrogates, is a question mark, as in Java."""
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=float)
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _of(value: Any, *kinds: type) -> Any:

@@ -46,6 +46,28 @@ def is_number(kind: pa.DataType) -> bool:
     return any(fit(kind) for fit in fits)
 
 
+# --- times ----------------------------------------------------------------------------------------------------------
+
+
+def in_utc(rows: pa.Table) -> pa.Table:
+    """The same rows; times that have a zone have it in UTC, as everywhere in plans and state. Spark hands rows to Python in the
+    zone of its session."""
+    schema = pa.schema([field.with_type(_utc(field.type)) for field in rows.schema])
+    return rows if schema.equals(rows.schema) else rows.cast(schema)
+
+
+def _utc(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, tz="UTC") if kind.tz else kind
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_utc(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_utc(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_utc(kind.key_type), kind.item_field.with_type(_utc(kind.item_type)))
+    return kind
+
+
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 

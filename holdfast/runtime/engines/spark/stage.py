@@ -25,6 +25,7 @@ from holdfast.runtime.engines.engine import KeyedState, KeyedTask
 from holdfast.runtime.engines.spark.collector import spare_modules
 from holdfast.sinks.encoding import encodings
 from holdfast.state.aggregates.aggregation import Aggregation
+from holdfast.state.columns.arrays import in_utc
 from holdfast.state.keyed.layout import aged
 from holdfast.state.keyed.segment import Segment, verify_segment
 from holdfast.store.base import SegmentRef, SegmentWriter, Store
@@ -78,7 +79,8 @@ class SplitStage:
         received = [batch for batch in batches if batch.num_rows]
         if not received:
             return
-        shares = self.logic.shares(self.port, pa.Table.from_batches(received), self.partitions)
+        rows = in_utc(pa.Table.from_batches(received))
+        shares = self.logic.shares(self.port, rows, self.partitions)
         blobs = [_blob(share) for share in shares.values()]
         ports = pa.array([self.port] * len(shares), pa.int32())
         yield pa.record_batch(

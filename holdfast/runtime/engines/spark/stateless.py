@@ -23,6 +23,7 @@ from holdfast.operators.kinds import kind_of
 from holdfast.operators.stateless import StatelessKind
 from holdfast.runtime.engines.spark.readable import as_frame
 from holdfast.sources.schemas import arrow_of, spark_frame
+from holdfast.state.columns.arrays import in_utc
 
 logger = logging.getLogger("holdfast.run")
 
@@ -61,7 +62,9 @@ def arrow_mapper(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from fn(pa.Table.from_batches([batch])).select(schema.names).cast(schema).to_batches()
+            yield from (
+                fn(in_utc(pa.Table.from_batches([batch]))).select(schema.names).cast(schema).to_batches()
+            )
 
     return run
 
