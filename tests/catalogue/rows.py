@@ -201,7 +201,7 @@ DEFECTS: tuple[Row, ...] = (
     Row("PD06", "names of files without the attempt"),
     Row("PD07", "clean-up believes its memory"),
     Row("PD08", "an error of fsync is caught and ignored"),
-    Row("PD09", "an older epoch is taken in silence", open="the refusals of C02 are tested; the defect is not planted"),
+    Row("PD09", "an older epoch is taken in silence"),
     Row("PD10", "partitions by Python's own hash"),
     Row("PD11", "state is restored and the source is not set back"),
     Row("PD12", "a reset leaves an operator out"),
