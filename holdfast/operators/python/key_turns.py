@@ -13,6 +13,7 @@ import pyarrow as pa
 from holdfast.errors import OperatorFailed
 from holdfast.language.operators.keyed_python import KeyedSpec
 from holdfast.operators.python.dead_letters import Guard
+from holdfast.operators.python.keeping import row_keeper
 from holdfast.operators.python.places import Places, Where, with_places
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.operators.python.user_errors import naming, short, told
@@ -69,6 +70,8 @@ class Turns:
         self._letters = spec.letters
         self._catches = spec.on_error == "stream"
         self._guarded: Guard[bytes] | None = None
+        self._keep = row_keeper(rows.schema) if self._catches else None
+        """Of rows that may have to be done again."""
         self._batches = hasattr(self._instance, "process_batch")
         self._rows: list[Row] = [] if self._batches else list(rows_of(rows))
         if spec.on is not None:
@@ -122,7 +125,10 @@ class Turns:
             if self._places is not None:
                 self._outbox.where = self._places.rows[number]
             clock.time, clock.mark = self._times[number], self._marks[number]
-            self._outbox.submit_all(process(self._rows[number], turn.key))
+            row = self._rows[number]
+            self._outbox.submit_all(
+                process(row if self._keep is None else type(row)(self._keep(row)), turn.key)
+            )
 
         for number in turn.rows:
             if state.timers:
