@@ -233,6 +233,25 @@ def let_sources_go_back() -> None:
     SourceRun._refuse_going_back = lambda self, piece: None  # type: ignore[method-assign]
 
 
+def let_replaced_owners_write_into_a_database() -> None:
+    from holdfast.store.sqlite.database_store import DatabaseStore
+
+    DatabaseStore._changing = lambda self: self._db.changing()  # type: ignore[method-assign]
+
+
+def keep_what_operators_may_change() -> None:
+    from holdfast.operators.python import output_rows
+
+    output_rows.row_keeper = lambda schema: None
+    output_rows.kept_table = lambda table: table
+
+
+def give_epochs_no_more_time() -> None:
+    from holdfast.runtime.region import timers
+
+    timers.MORE_TIME_MAX = 1
+
+
 def take_an_older_epoch() -> None:
     from holdfast.runtime.region import fallback
 
@@ -271,6 +290,9 @@ PLANTS: tuple[Plant, ...] = (
     Plant("what is printed is obeyed", obey_what_is_printed, ("cli/test_terminal.py",)),
     Plant("anybody may write a store", ask_no_mode_of_a_store, ("store/test_permissions.py",)),
     Plant("live directories are seen before their lock", make_live_directories_visible_before_their_lock, ("runtime/test_live_directory.py",)),
+    Plant("replaced owners write into a database", let_replaced_owners_write_into_a_database, ("store/test_two_writers.py",)),
+    Plant("what operators gave is kept as it is", keep_what_operators_may_change, ("runtime/python_operators/test_given_away.py",)),
+    Plant("slow steps are done again for ever", give_epochs_no_more_time, ("runtime/event_time/test_timer_storms.py::test_a_step_that_takes_longer_than_an_epoch_may_comes_to_its_end",)),
     Plant("an older epoch is taken", take_an_older_epoch, ("runtime/regions/test_fallback.py",)),
     Plant("an older epoch is taken in silence", take_an_older_epoch_in_silence, ("runtime/regions/test_fallback.py",)),
     Plant("sources may go back", let_sources_go_back, ("sources/test_wrong_sources.py",)),
