@@ -244,7 +244,9 @@ class Stream(
         `restore_within`: how long a restore may take; checkpoints are formed accordingly, and you are warned
         if the state is too large for it. After `max_consecutive_resets` resets (5) without progress the region is parked; if you leave the
         number out, a failure of your own code that comes again at the same rows parks it at once. A
-        cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`."""
+        cause that may pass by itself, such as a database that is away, is waited for up to `retry_for`. An epoch that takes longer
+        than `drain_timeout` is given up and the region goes back; if it only had to wait for steps, the next one has twice the time, up to
+        eight times as much."""
         settings = region_settings(
             name=name,
             period=period,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -36,6 +37,8 @@ class ForeachBatch(StagedFileSink):
     rows of the epoch and its number. If it failed or its success could not be recorded it is called again with the
     same rows and the same number: a function that ignores a number it has done makes the output exactly-once.
     An epoch without rows makes no call.
+
+    The function may read its rows as often as it likes, and finds the same ones each time; what it leaves unread is its own matter.
 
     With on_error="stream" the function may leave rows out and tell which: `refuse(row, error)` of this sink, with per="step".
     `check(table)`, a function of a pyarrow.Table, answers for each row why it cannot be written, or None; such rows do not
@@ -121,7 +124,8 @@ class ForeachBatch(StagedFileSink):
         fp("sink.write")
         frame = frame.drop(*[name for name in POSITION_COLUMNS if name in frame.columns])
         if not self.is_staged:
-            self._fn(frame, step.step)
+            with readable_again(frame) as rows:
+                self._fn(rows, step.step)
             return None
         directory = self._staging.step(step)
         frame.write.mode("error").parquet(f"file://{directory}")
@@ -169,3 +173,24 @@ class ForeachBatch(StagedFileSink):
 
     def describe(self) -> str:
         return f"{getattr(self._fn, '__name__', 'a function')} per {self._per}"
+
+
+@contextmanager
+def readable_again(frame: DataFrame) -> Iterator[DataFrame]:
+    """The rows, for somebody who may read them several times. Spark makes them anew for each reader: they are kept if they could become
+    others."""
+    if _is_always_the_same(frame):
+        yield frame
+        return
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+def _is_always_the_same(frame: DataFrame) -> bool:
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    patterns: Any = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+    by_chance = (patterns.PYTHON_UDF(), patterns.CURRENT_LIKE())  # whatever is in a function; the clock
+    return bool(plan.deterministic()) and not any(plan.containsPattern(each) for each in by_chance)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
+from sound_plants import sound
+
 from holdfast.chaos.outcome import F, SimulationFailed, added_up
 
 WORKERS = 2
@@ -27,5 +29,6 @@ def first_failure(run: Callable[[int], object], most: int) -> SimulationFailed:
         try:
             run(seed)
         except SimulationFailed as failure:
+            sound("of this simulation", failure.reason)
             return failure
     raise AssertionError(f"{most} schedules did not find it")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 
@@ -211,19 +212,57 @@ def ask_no_mode_of_a_store() -> None:
 
 
 def make_live_directories_visible_before_their_lock() -> None:
-    from holdfast.runtime import live_directory
+    import fcntl
+    import tempfile
 
-    live_directory.BEING_MADE = live_directory.PREFIX
-    real = os.rename
-    live_directory.os.rename = lambda a, b: (
-        None if str(a).rpartition("/")[2].startswith(live_directory.PREFIX) else real(a, b)
-    )
+    from holdfast.runtime import live_directory as live
+
+    def make(self: Any, root: str | None = None) -> None:
+        place = root or os.environ.get(live.ENV) or tempfile.gettempdir()
+        live.sweep(place)
+        self.path = Path(tempfile.mkdtemp(prefix=live.PREFIX, dir=place))
+        self._fd = os.open(self.path / live.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    live.LiveDirectoryLock.__init__ = make  # type: ignore[method-assign]
 
 
 def let_sources_go_back() -> None:
     from holdfast.runtime.runs.operator_runs import SourceRun
 
     SourceRun._refuse_going_back = lambda self, piece: None  # type: ignore[method-assign]
+
+
+def let_replaced_owners_write_into_a_database() -> None:
+    from holdfast.store.sqlite.database_store import DatabaseStore
+
+    DatabaseStore._changing = lambda self: self._db.changing()  # type: ignore[method-assign]
+
+
+def keep_what_operators_may_change() -> None:
+    from holdfast.operators.python import output_rows
+
+    output_rows.row_keeper = lambda schema: None
+    output_rows.kept_table = lambda table: table
+
+
+def give_epochs_no_more_time() -> None:
+    from holdfast.runtime.region import timers
+
+    timers.MORE_TIME_MAX = 1
+
+
+def take_an_older_epoch() -> None:
+    from holdfast.runtime.region import fallback
+
+    fallback.proves_withheld = lambda newest, workers, store: newest is not None
+
+
+def take_an_older_epoch_in_silence() -> None:
+    from holdfast.runtime.region import fallback
+
+    real = fallback._fall_back
+    fallback._fall_back = lambda *given: replace(real(*given), withdrawn=None, reason="")
 
 
 PLANTS: tuple[Plant, ...] = (
@@ -244,13 +283,18 @@ PLANTS: tuple[Plant, ...] = (
     Plant("a log is let go before the epoch is there", let_go_before_an_epoch_does, ("log/test_persist.py",)),
     Plant("parts of other epochs are taken", take_parts_of_other_epochs, ("checkpoint/test_forged_manifests.py",)),
     Plant("no checksum is compared", compare_no_checksum, ("store/test_damage.py",)),
-    Plant("an identity is made anew", make_an_identity_anew, ("store/test_identity.py", "store/test_damage.py")),
+    Plant("an identity is made anew", make_an_identity_anew, ("store/test_identity.py::test_data_without_an_identity_is_damage", "store/test_damage.py")),
     Plant("nobody is fenced", fence_nobody, ("store/test_ownership.py",)),
     Plant("schemas are believed", believe_schemas, ("store/test_sqlite_schema.py",)),
     Plant("letters of any size are read", read_letters_of_any_size, ("store/test_hostile_mail.py",)),
     Plant("what is printed is obeyed", obey_what_is_printed, ("cli/test_terminal.py",)),
     Plant("anybody may write a store", ask_no_mode_of_a_store, ("store/test_permissions.py",)),
     Plant("live directories are seen before their lock", make_live_directories_visible_before_their_lock, ("runtime/test_live_directory.py",)),
+    Plant("replaced owners write into a database", let_replaced_owners_write_into_a_database, ("store/test_two_writers.py",)),
+    Plant("what operators gave is kept as it is", keep_what_operators_may_change, ("runtime/python_operators/test_given_away.py",)),
+    Plant("slow steps are done again for ever", give_epochs_no_more_time, ("runtime/event_time/test_timer_storms.py::test_a_step_that_takes_longer_than_an_epoch_may_comes_to_its_end",)),
+    Plant("an older epoch is taken", take_an_older_epoch, ("runtime/regions/test_fallback.py",)),
+    Plant("an older epoch is taken in silence", take_an_older_epoch_in_silence, ("runtime/regions/test_fallback.py",)),
     Plant("sources may go back", let_sources_go_back, ("sources/test_wrong_sources.py",)),
 )  # fmt: skip
 BY_NAME = {each.plant.__name__: each for each in PLANTS}

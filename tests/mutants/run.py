@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from sound_plants import sound
+
 from mutants.planting import ENV
 from mutants.plants import BY_NAME, Plant
 
@@ -32,16 +34,22 @@ def red(plant: Plant) -> str:
     ]
     command += [str(ROOT / "build" / "mutant-tables.txt"), *(f"tests/{test}" for test in plant.tests)]
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
-    environment = {**os.environ, ENV: name, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        ENV: name,
+        "PYTHONPATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "COLUMNS": "500",
+    }
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired:
         return f"hung for {LIMIT_S} s"  # a hang is a failure
-    told = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    told = [line for line in done.stdout.splitlines() if line.startswith(("FAILED tests/", "ERROR tests/"))]
     if done.returncode == 1 and told:
-        return told[0].split(" ")[1].removeprefix("tests/")
+        return sound(name, told[0]).split(" ")[1].removeprefix("tests/")
     if done.returncode not in (0, 1):
         raise RuntimeError(
             f"{name}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"

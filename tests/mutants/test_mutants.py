@@ -12,7 +12,7 @@ from mutants.run import red
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.fault("PD01", "PD02", "PD04", "PD05", "PD06", "PD07", "PD08", "PD10", "PD13")
+@pytest.mark.fault("PD01", "PD02", "PD04", "PD05", "PD06", "PD07", "PD08", "PD09", "PD10", "PD13")
 def test_a_planted_defect_turns_a_test_red(extent: Extent, tell: Callable[..., None]) -> None:
     for plant in extent.of(PLANTS, keep=2):
         found = red(plant)

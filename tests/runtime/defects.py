@@ -10,16 +10,16 @@ from holdfast.runtime.region import epochs
 from holdfast.runtime.runs import hosted_run, keyed_run
 from holdfast.runtime.runs import operator_runs as operators
 from holdfast.sinks.files import FileSink
-from holdfast.sinks.staging import Staging
+from holdfast.sinks.staged import StagedSink
 from holdfast.store.files.file_store import FileStore
 
 
 def restore_without_seeking_the_source() -> None:
     original = operators.SourceRun.restore
 
-    def restore(self: Any, epoch: Any, part: Any, store: Any) -> None:
+    def restore(self: Any, epoch: Any, part: Any, *rest: Any) -> None:
         if part is None:
-            original(self, epoch, part, store)
+            original(self, epoch, part, *rest)
 
     operators.SourceRun.restore = restore  # type: ignore[method-assign]
 
@@ -27,16 +27,20 @@ def restore_without_seeking_the_source() -> None:
 def skip_one_operator_in_a_reset() -> None:
     original = hosted_run.HostedRun.restore
 
-    def restore(self: Any, epoch: Any, part: Any, store: Any) -> None:
+    def restore(self: Any, *given: Any) -> None:
         if self.instance is None:
-            original(self, epoch, part, store)
+            original(self, *given)
 
     hosted_run.HostedRun.restore = restore  # type: ignore[method-assign]
 
 
 def forget_keyed_state() -> None:
     original = keyed_run.KeyedRun.restore
-    keyed_run.KeyedRun.restore = lambda self, epoch, part, store: original(self, epoch, None, store)  # type: ignore[method-assign]
+
+    def restore(self: Any, epoch: Any, part: Any, *rest: Any) -> None:
+        original(self, epoch, None, *rest)
+
+    keyed_run.KeyedRun.restore = restore  # type: ignore[method-assign]
 
 
 def send_no_kept_batch_again() -> None:
@@ -44,25 +48,26 @@ def send_no_kept_batch_again() -> None:
 
 
 def commit_output_before_its_epoch_is_published() -> None:
-    original = FileSink.prepare
+    original = StagedSink.prepare
 
     def prepare(self: Any, epoch: Any, sealed: Any) -> Any:
         prepared = original(self, epoch, sealed)
-        for file in prepared["files"]:
-            source, target = self._move(*file)
-            target.write_bytes(source.read_bytes())
+        self.commit(epoch, prepared)
         return prepared
 
-    FileSink.prepare = prepare  # type: ignore[method-assign]
+    StagedSink.prepare = prepare  # type: ignore[method-assign]
 
 
 def never_withdraw_staged_output() -> None:
-    def restore(self: Any, epoch: Any, prepared: Any) -> None:
-        if prepared is not None:
-            self.commit(epoch, prepared)
+    original = FileSink.restore
+
+    def restore(self: Any, *given: Any) -> None:
+        steps = self._steps
+        original(self, *given)
+        self._steps = steps
 
     FileSink.restore = restore  # type: ignore[method-assign]
-    Staging.clear = lambda self: None  # type: ignore[method-assign]
+    FileSink.abandon = lambda self, epoch: None  # type: ignore[method-assign]
 
 
 def publish_the_manifest_before_the_data() -> None:
@@ -83,8 +88,8 @@ def pin_before_the_step_is_in_the_state() -> None:
     original = worker.Worker.pin
     before: dict[Any, Any] = {}
 
-    def pin(self: Any, epoch: Any, attempt: Any, kept: Any) -> Any:
-        pinned = original(self, epoch, attempt, kept)
+    def pin(self: Any, *given: Any) -> Any:
+        pinned = original(self, *given)
         for name, run in self.runs.items():
             if isinstance(run, hosted_run.HostedRun):
                 now = pinned.operators[name]

@@ -13,9 +13,11 @@ import pyarrow as pa
 from holdfast.errors import OperatorFailed
 from holdfast.language.operators.keyed_python import KeyedSpec
 from holdfast.operators.python.dead_letters import Guard
+from holdfast.operators.python.keeping import row_keeper
 from holdfast.operators.python.places import Places, Where, with_places
 from holdfast.operators.python.rows import Outbox, Row, rows_of
 from holdfast.operators.python.user_errors import naming, short, told
+from holdfast.state.columns.hashing import I64
 from holdfast.state.variables.declarations import declared, use
 from holdfast.state.variables.key_state import KeyState
 from holdfast.state.windows.watermarks import is_closed
@@ -69,6 +71,9 @@ class Turns:
         self._letters = spec.letters
         self._catches = spec.on_error == "stream"
         self._guarded: Guard[bytes] | None = None
+        self._keep = row_keeper(rows.schema) if self._catches else None
+        """Of rows that may have to be done again."""
+        self._aside: list[list[_Placed]] = []
         self._batches = hasattr(self._instance, "process_batch")
         self._rows: list[Row] = [] if self._batches else list(rows_of(rows))
         if spec.on is not None:
@@ -88,15 +93,21 @@ class Turns:
                 raise known from error
             yield answer
 
-    def outputs(self, stamped: Sequence[bool]) -> tuple[pa.Table, ...]:
-        """What left by each port, in the order of the rows that caused it; timers that no row caused come last. Behind it, if
-        that was asked for, the rows that failed. `stamped`: with positions."""
+    def put_aside(self, stamped: Sequence[bool]) -> None:
+        """What left by each port so far becomes tables: as objects of Python's it takes many times the memory. `stamped`: with
+        positions. Between two keys."""
         outputs = self._outbox.placed(stamped)
         if self._letters:
             places = list(self._outbox.failed_at)
             failed = self._outbox.take_failed()
-            outputs.append(with_places(failed, places) if stamped[-1] else failed)
-        return tuple(outputs)
+            letters = with_places(failed, places) if stamped[-1] else failed
+            outputs.append((letters, np.zeros(letters.num_rows, np.int64)))
+        self._aside.append(outputs)
+
+    def outputs(self) -> tuple[pa.Table, ...]:
+        """What was put aside by each port, in the order of the rows that caused it; timers that no row caused come last. Behind it, if
+        that was asked for, the rows that failed."""
+        return tuple(map(_in_order, zip(*self._aside, strict=True)))
 
     def _taken(self, turn: Turn) -> Answer:
         state = KeyState(self._variables, turn.data, self._timed)
@@ -122,7 +133,10 @@ class Turns:
             if self._places is not None:
                 self._outbox.where = self._places.rows[number]
             clock.time, clock.mark = self._times[number], self._marks[number]
-            self._outbox.submit_all(process(self._rows[number], turn.key))
+            row = self._rows[number]
+            self._outbox.submit_all(
+                process(row if self._keep is None else type(row)(self._keep(row)), turn.key)
+            )
 
         for number in turn.rows:
             if state.timers:
@@ -167,6 +181,15 @@ class Turns:
         state.firing = None
 
 
+_Placed = tuple[pa.Table, I64]
+"""Rows that left by a port, and which row of the step caused each."""
+
+
+def _in_order(pieces: Sequence[_Placed]) -> pa.Table:
+    order = np.argsort(np.concatenate([places for _, places in pieces]), kind="stable")
+    return pa.concat_tables([table for table, _ in pieces]).take(pa.array(order))
+
+
 class _PlacedOutbox(Outbox):
     """Remembers for every row which input row and which key caused it, and where that was."""
 
@@ -196,18 +219,21 @@ class _PlacedOutbox(Outbox):
             del places[count:]
         del self._caused[mark[2] :]
 
-    def placed(self, stamped: Sequence[bool]) -> list[pa.Table]:
-        """The rows of each port in the order of what caused them; with positions where they are stamped."""
+    def placed(self, stamped: Sequence[bool]) -> list[_Placed]:
+        """What was submitted by each port; with positions where it is stamped. Empties the outbox."""
         try:
             tables = self.take()
         except OperatorFailed as error:
             raise self._with_key(error) from error
-        for port, (table, places) in enumerate(zip(tables, self._places, strict=True)):
-            if stamped[port]:
-                table = with_places(table, [where for _, where in places])
-            order = np.argsort(np.asarray([place for place, _ in places], dtype=np.int64), kind="stable")
-            tables[port] = table.take(pa.array(order))
-        return tables
+        places, self._places = self._places, [[] for _ in self._places]
+        self._caused.clear()
+        return [
+            (
+                with_places(table, [where for _, where in found]) if stamped[port] else table,
+                np.asarray([place for place, _ in found], dtype=np.int64),
+            )
+            for port, (table, found) in enumerate(zip(tables, places, strict=True))
+        ]
 
     def _with_key(self, error: OperatorFailed) -> OperatorFailed:
         """The same error with the key whose row does not fit: each row is tried by itself."""

@@ -43,6 +43,9 @@ from holdfast.state.variables import wakeups
 from holdfast.state.variables.declarations import VariableShape, declared
 from holdfast.state.variables.variables import Value
 
+KEYS_AT_ONCE = 1 << 15
+"""What a step makes of so many keys are objects of Python's at one time."""
+
 
 @dataclass(frozen=True)
 class KeyedPython(TimedMapLogic):
@@ -118,15 +121,32 @@ class KeyedPython(TimedMapLogic):
         if not marked.rows.num_rows:
             marked = replace(marked, rows=self._nothing)
         keys, grouping = self._keys(marked.rows, due)
-        stored = self._stored(states, keys)
         at, places = self._at(marked, before), self._places(marked, arrived)
         turns = Turns(self.operator, self.spec, self._rows(marked), at, (before, mark), places)
-        answers = list(turns.take(self._turns(keys, grouping, marked.rows.num_rows, stored)))
-        outputs = turns.outputs(self._stamped)  # first: what fails must not leave a segment behind
-        states = self._advanced(states, keys, stored, answers, place)
-        fresh = self._fresh(keys, answers)
+        made = [
+            self._worked(
+                turns, keys.slice(begin, KEYS_AT_ONCE), begin, grouping, marked.rows.num_rows, states
+            )
+            for begin in range(0, keys.num_rows, KEYS_AT_ONCE)
+        ]
+        outputs = turns.outputs()  # first: what fails must not leave a segment behind
+        changed = pa.concat_tables([piece.changed for piece in made])
+        fresh = pa.concat_tables([piece.fresh for piece in made])
+        states = self.advanced(states, changed, place, PRESENT)
         entries = wakeups.advanced(entries, fresh, mark, place)
-        return Applied((*states, *entries), outputs, after, _sizes(stored, answers, self._failed(outputs)))
+        sizes = _added_up([*(piece.sizes for piece in made), {"errors": self._failed(outputs)}])
+        return Applied((*states, *entries), outputs, after, sizes)
+
+    def _worked(
+        self, turns: Turns, keys: pa.Table, begin: int, grouping: Grouping, rows: int, states: Segments
+    ) -> _Worked:
+        """Some of the keys at work; `begin`: the number of the first of them. When time goes on by a month, all keys may be due."""
+        stored = self._stored(states, keys)
+        answers = list(turns.take(self._turns(keys, begin, grouping, rows, stored)))
+        turns.put_aside(self._stamped)
+        return _Worked(
+            self._changed(keys, stored, answers), self._fresh(keys, answers), _sizes(stored, answers)
+        )
 
     def _places(self, marked: Marked, arrived: Arrived) -> Places | None:
         if not self.stamped_ports:
@@ -173,28 +193,21 @@ class KeyedPython(TimedMapLogic):
         return as_int64(single(marked.rows.column(SEEN))).tolist(), marks.tolist()
 
     def _turns(
-        self, keys: pa.Table, grouping: Grouping, rows: int, stored: Mapping[int, bytes]
+        self, keys: pa.Table, begin: int, grouping: Grouping, rows: int, stored: Mapping[int, bytes]
     ) -> Iterator[Turn]:
         values = [keys.column(name).to_pylist() for name in self.spec.by]
         names = values[0] if len(values) == 1 else list(zip(*values, strict=True))
-        ends = np.append(grouping.starts[1:], len(grouping.order))
-        for number, (key, start, end) in enumerate(zip(names, grouping.starts, ends, strict=True)):
-            members = grouping.order[start:end]
+        bounds = np.append(grouping.starts[begin : begin + len(names) + 1], len(grouping.order))
+        for number, key in enumerate(names):
+            members = grouping.order[bounds[number] : bounds[number + 1]]
             yield Turn(key, members[members < rows].tolist(), stored.get(number))
 
-    def _advanced(
-        self,
-        states: Segments,
-        keys: pa.Table,
-        stored: Mapping[int, bytes],
-        answers: Sequence[Answer],
-        place: Place,
-    ) -> Segments:
+    def _changed(self, keys: pa.Table, stored: Mapping[int, bytes], answers: Sequence[Answer]) -> pa.Table:
+        """States that are others now; of keys that are forgotten null."""
         changed = [row for row, answer in enumerate(answers) if answer.data != stored.get(row)]
         data = pa.array([answers[row].data for row in changed], pa.large_binary())
         rows = [single(column) for column in keys.take(pa.array(changed, pa.int64())).columns]
-        table = pa.Table.from_arrays([*rows, data], schema=self.keyed_map.state_schema)
-        return self.advanced(states, table, place, PRESENT)
+        return pa.Table.from_arrays([*rows, data], schema=self.keyed_map.state_schema)
 
     def _fresh(self, keys: pa.Table, answers: Sequence[Answer]) -> pa.Table:
         """Entries to be added to the index."""
@@ -223,14 +236,27 @@ class KeyedPython(TimedMapLogic):
         return Known(defaults=defaults, classes=self.classes)
 
 
-def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer], failed: int) -> dict[str, int]:
-    """How the step changed the number of keys, the bytes of their states, and that of rows that failed. Added up they are
-    what there is."""
+@dataclass(frozen=True, slots=True)
+class _Worked:
+    """What a step did to some of its keys: states, entries to be added to the index, and how many keys and bytes there are more."""
+
+    changed: pa.Table
+    fresh: pa.Table
+    sizes: dict[str, int]
+
+
+def _sizes(stored: Mapping[int, bytes], answers: Sequence[Answer]) -> dict[str, int]:
+    """How the number of keys and the bytes of their states changed. Added up they are what there is."""
     keys = sum(answer.data is not None for answer in answers) - len(stored)
     size = sum(len(answer.data) for answer in answers if answer.data is not None)
-    changes = {"keys": keys, "state_bytes": size - sum(map(len, stored.values()))}
-    changes["errors"] = failed
-    return {name: change for name, change in changes.items() if change}
+    return {"keys": keys, "state_bytes": size - sum(map(len, stored.values()))}
+
+
+def _added_up(sizes: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Without what is nothing."""
+    names = dict.fromkeys(name for each in sizes for name in each)
+    total = {name: sum(each.get(name, 0) for each in sizes) for name in names}
+    return {name: change for name, change in total.items() if change}
 
 
 class StoredStates(StoredRows):

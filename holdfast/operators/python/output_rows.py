@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from holdfast.errors import OperatorFailed, TopologyError
 from holdfast.language.hosted import Missing
+from holdfast.operators.python.keeping import kept_table, row_keeper
 
 _NULLS = 'If a column that a row does not name is to be null, say missing="null" where the operator is used.'
 
@@ -20,7 +21,8 @@ _LONG = 1 << 63
 
 class OutputForm:
     """The rows of one output port. A dict, a named tuple, a `Row` and a table are read by their names; a plain tuple or
-    list by its order. A name that the schema does not have is always a mistake."""
+    list by its order. A name that the schema does not have is always a mistake. What it gives back no longer changes,
+    whatever becomes of what was given."""
 
     def __init__(
         self, operator: str, schema: pa.Schema, missing: Missing = "refuse", cure: str = _NULLS
@@ -33,9 +35,14 @@ class OutputForm:
         self._cure = cure
         """What to do where columns are missing."""
         self._plain = [_PLAIN.get(field.type) for field in schema]
+        self._keep = row_keeper(schema)
 
     def row(self, item: Any) -> Sequence[Any]:
         """The values of a row in the order of the schema. TopologyError if it has other columns."""
+        values = self._in_order(item)
+        return values if self._keep is None else self._keep(values)
+
+    def _in_order(self, item: Any) -> Sequence[Any]:
         if isinstance(item, Mapping):
             if item.keys() != self._known:
                 self._check(item, "row")
@@ -47,14 +54,14 @@ class OutputForm:
             )
         names = getattr(item, "_fields", None) or getattr(item, "__fields__", None)
         if names and tuple(names) != self._names:
-            return self.row(dict(zip(names, item, strict=True)))
+            return self._in_order(dict(zip(names, item, strict=True)))
         if len(item) != len(self._names):
             raise TopologyError(
                 f"operator {self._operator!r} gave a row of {len(item)} values, but its schema has "
                 f"{len(self._names)} columns: {one_line(self.schema)}.",
                 cure="Give one value per column, in their order, or a dict.",
             )
-        return item
+        return item if isinstance(item, tuple) else list(item)
 
     def rows(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
         """Rows that `row` gave, as a table."""
@@ -86,7 +93,7 @@ class OutputForm:
                 if field.name not in item.column_names:
                     item = item.append_column(field, pa.nulls(item.num_rows, field.type))
         try:
-            return item.select(self._names).cast(self.schema)
+            return kept_table(item.select(self._names).cast(self.schema))
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise self._misfit("table", error) from error
 

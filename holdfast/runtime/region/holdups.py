@@ -13,6 +13,9 @@ from holdfast.ids import ConnectionId, ElementName
 from holdfast.protocol.commands import UnderWay
 from holdfast.protocol.element_phases import STATELESS, ElementPhase
 
+STEP = "step"
+"""What an element's thread does while it works."""
+
 
 @dataclass(frozen=True, slots=True)
 class ElementFacts:
@@ -43,6 +46,8 @@ class Holdup:
     what: str
     connections: tuple[ConnectionId, ...] = ()
     operators: tuple[str, ...] = ()
+    works: bool = False
+    """It is in a step, and in no call of the user's code that does not return: with more time it may come to the end of it."""
 
 
 def holdups(under_way: UnderWay, facts: Mapping[ElementName, ElementFacts]) -> list[Holdup]:
@@ -53,6 +58,7 @@ def holdups(under_way: UnderWay, facts: Mapping[ElementName, ElementFacts]) -> l
         known = facts[name]
         found = _own_reason(name, known, name in under_way.asked)
         if found is not None:
+            found = replace(found, works=found.works and known.doing == STEP and not known.call)
             own.append(replace(found, what=f"{found.what}; it is in {known.call}") if known.call else found)
         elif known.inputs and known.phase is not ElementPhase.HELD:
             waiting.append(Holdup(name, "the marker has not come", tuple(sorted(known.inputs))))
@@ -67,12 +73,14 @@ def _own_reason(name: ElementName, known: ElementFacts, is_asked: bool) -> Holdu
     if known.phase in STATELESS:
         return Holdup(name, "it has no state: it failed, or is being restored")
     if is_asked and not known.joined:
-        return Holdup(name, f"it has not begun: {known.doing}" if known.doing else "it has not begun")
+        told = f"it has not begun: {known.doing}" if known.doing else "it has not begun"
+        return Holdup(name, told, works=True)
     if known.ahead and known.phase is not ElementPhase.HELD:
         rows = sum(known.ahead.values())
-        return Holdup(name, f"it works on {rows} rows ahead of the marker", tuple(sorted(known.ahead)))
+        links = tuple(sorted(known.ahead))
+        return Holdup(name, f"it works on {rows} rows ahead of the marker", links, works=True)
     if known.joined and not known.inputs:
-        return Holdup(name, f"it drains: {known.doing}" if known.doing else "it drains")
+        return Holdup(name, f"it drains: {known.doing}" if known.doing else "it drains", works=True)
     return None
 
 

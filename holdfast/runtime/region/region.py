@@ -30,18 +30,15 @@ from holdfast.runtime.region.aware_trigger import trigger_of
 from holdfast.runtime.region.causes import cause_after
 from holdfast.runtime.region.epochs import RegionEpochs
 from holdfast.runtime.region.fallback import look
-from holdfast.runtime.region.holdups import sentence
 from holdfast.runtime.region.restoring import Restoring
 from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.space import Space
 from holdfast.runtime.region.standing import standing, tell_overdue, tell_visible, who_holds_up
-from holdfast.runtime.region.timers import Timers
+from holdfast.runtime.region.timers import EpochTime, Timers
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
 
 MAX_BACKOFF_S = 30.0
-OVERDUE_S = 10.0
-"""An epoch that takes longer, or longer than half of the drain timeout, is told of, with who holds it up."""
 
 
 class Region:
@@ -74,6 +71,7 @@ class Region:
         self._start: messages.Start | None = None
         self.begun: float | None = None
         """When the epoch under way, or the last one, began."""
+        self._epoch_time = EpochTime(plan.settings.drain_timeout_s)
         self._ending = False
         self.stops_at_end = False
         self._final_requested: Attempt | None = None
@@ -227,7 +225,7 @@ class Region:
             reached = sum(life.rereading.since_restore for life in self.lives.values())
             event = replace(event, reached=reached, own=own)
         elif isinstance(event, messages.DrainTimedOut):
-            event = replace(event, held_up_by=sentence(who_holds_up(self)))
+            event = replace(event, held_up_by=self._epoch_time.over(who_holds_up(self)))
         self._cause = cause_after(event, self._cause, self.lives)
         if isinstance(event, messages.Acked):
             self._last_acked = event.element
@@ -295,9 +293,8 @@ class Region:
     def _time_epoch(self, epoch: Epoch, attempt: Attempt) -> None:
         """The epoch begins, or what has to be ready for it: tell of it when it takes long, give it up when it takes too long."""
         self.begun = self._clock.monotonic()
-        limit_s = self.plan.settings.drain_timeout_s
-        self._timers.set("drain", limit_s, messages.DrainTimedOut(epoch, attempt))
-        self._timers.set("overdue", min(OVERDUE_S, limit_s / 2), partial(tell_overdue, self, epoch))
+        self._timers.set("drain", self._epoch_time.limit_s, messages.DrainTimedOut(epoch, attempt))
+        self._timers.set("overdue", self._epoch_time.overdue_s, partial(tell_overdue, self, epoch))
 
     def _go_on(self, command: messages.Resume | messages.GoOn) -> None:
         if isinstance(command, messages.GoOn):
@@ -344,6 +341,7 @@ class Region:
             self.tell(messages.PublishFailed(epoch, is_no_space(error), story_of(error), may_pass(error)))
             return
         self._cause = Cause()
+        self._epoch_time.published()
         ms = round((self._clock.monotonic() - (self.begun or 0.0)) * 1000, 1)
         forms = [op.form.kind for part in parts.values() for op in part.operators.values() if op.form]
         told = (ms, added, self.restoring.predicted(), forms.count("base"), forms.count("delta"))

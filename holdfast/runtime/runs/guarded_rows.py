@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from holdfast.errors import WorkerDied
 from holdfast.operators.python.dead_letters import Guard
+from holdfast.operators.python.keeping import row_keeper
 from holdfast.operators.python.rows import Row, rows_of
 from holdfast.operators.python.user_errors import told
 from holdfast.runtime.links.connection import Interrupted
@@ -36,6 +37,7 @@ class GuardedRows:
     ) -> None:
         self._run = run
         self._rows, self._port = rows_of(table), port
+        self._keep = row_keeper(table.schema)
         self._deadline, self._rises = deadline, rises
         self._limit_s = None if run.poison is None else run.poison.timeout_s
         self._guard: Guard[bytes] | None = None
@@ -90,6 +92,7 @@ class GuardedRows:
 
     def _one(self, row: Row) -> None:
         life = self._life
-        self._run.process_one(row, self._port)
+        # Not the row itself, if it can be changed: it may have to be done again.
+        self._run.process_one(row if self._keep is None else type(row)(self._keep(row)), self._port)
         if life != self._life:
             raise LeftBehind

@@ -114,7 +114,8 @@ class Value(_Declared[T, T]):
 
 
 class Map(_Declared[MutableMapping[K, V], Mapping[K, V]]):
-    """A dict: `seen = hf.Map(str, int, ttl=3600)`. With `ttl` (seconds of event time) entries end by themselves."""
+    """A dict: `seen = hf.Map(str, int, ttl=3600)`. With `ttl` (seconds of event time) entries end by themselves, and a loop may change the
+    map that it goes through: it sees what there was. Without, `for key in list(self.seen)` does, as with any dict."""
 
     at_work = MapState
 

@@ -12,7 +12,16 @@ happened.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import (
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    Sequence,
+    ValuesView,
+)
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -85,7 +94,8 @@ class Cell:
 
 
 class MapState(MutableMapping[Any, Any]):
-    """A dict per key. With a lifetime it is ordered by when entries were last written."""
+    """A dict per key. With a lifetime it is ordered by when entries were last written, and a loop goes through what there was
+    when it began: writing an entry moves it. Without one a loop is that of a dict."""
 
     __slots__ = ("_clock", "_data", "_log", "_variable")
 
@@ -119,6 +129,16 @@ class MapState(MutableMapping[Any, Any]):
         if self._variable.ttl_us is None:
             return iter(self._data)
         return iter([key for key, entry in self._data.items() if self._alive(entry)])
+
+    def items(self) -> ItemsView[Any, Any]:
+        return self._data.items() if self._variable.ttl_us is None else _LivingItems(self)
+
+    def values(self) -> ValuesView[Any]:
+        return self._data.values() if self._variable.ttl_us is None else _LivingValues(self)
+
+    def living(self) -> dict[Any, Any]:
+        """Of a map with a lifetime: the entries whose time is not over."""
+        return {key: entry[1] for key, entry in self._data.items() if self._alive(entry)}
 
     def __len__(self) -> int:
         if self._variable.ttl_us is None:
@@ -160,6 +180,20 @@ class MapState(MutableMapping[Any, Any]):
     def _alive(self, entry: Any) -> bool:
         assert self._variable.ttl_us is not None
         return bool(entry[0] + self._variable.ttl_us > self._clock.now)
+
+
+class _LivingItems(ItemsView[Any, Any]):
+    _mapping: MapState
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return iter(self._mapping.living().items())
+
+
+class _LivingValues(ValuesView[Any]):
+    _mapping: MapState
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._mapping.living().values())
 
 
 class ListState(MutableSequence[Any]):

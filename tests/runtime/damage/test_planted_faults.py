@@ -9,6 +9,7 @@ import campaign
 import pytest
 from campaign import Place
 from defects import DEFECTS
+from sound_plants import sound
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def test_a_planted_defect_turns_the_campaign_red(
     place: Place, defect: str, tell: Callable[..., None]
 ) -> None:
     for fault in FAULTS:
-        if told := turns_red(place, defect, fault):
+        if told := sound(defect, turns_red(place, defect, fault)):
             tell("planted defects", f"{defect}: real run with {fault}: {told.splitlines()[0][:100]}")
             return
         shutil.rmtree(place.root)

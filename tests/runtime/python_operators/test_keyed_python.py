@@ -31,6 +31,7 @@ from sampling import examples
 
 import holdfast as hf
 from holdfast.errors import RegionParkedError, StateError
+from holdfast.operators.python import keyed_python
 from holdfast.state.keyed.segment import open_segment
 from holdfast.state.variables.wakeups import SUFFIX
 from holdfast.store.urls import open_store
@@ -50,12 +51,19 @@ def test_every_key_sees_the_same_whatever_the_cuts_and_partitions(
     driven = Driven(
         logic_of(Everything, delay=delay), data.draw(st.integers(1, 4)), tmp_path_factory.mktemp("keyed")
     )
-    for _ in drive(driven, len(rows), data, lambda begin, end: table_of(rows[begin:end], begin)):
-        pass
+    with pytest.MonkeyPatch.context() as patched:  # few keys at a time, as if there were very many
+        patched.setattr(keyed_python, "KEYS_AT_ONCE", data.draw(st.sampled_from([1, 2, 1 << 15])))
+        for _ in drive(driven, len(rows), data, lambda begin, end: table_of(rows[begin:end], begin)):
+            pass
     assert by_key(driven.emitted) == naive(rows, delay)
 
 
-def test_a_step_gives_what_rows_cause_in_their_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_a_step_gives_what_rows_cause_in_their_order(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed_python, "KEYS_AT_ONCE", at_once)
+
     class Echo(hf.KeyedOperator):
         def process(self, row: Any, key: Any) -> Any:
             return [(key, str(row.v)), (key, "again")] if row.v % 2 else None

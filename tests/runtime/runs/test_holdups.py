@@ -22,8 +22,11 @@ def under_way(*silent: ElementName, asked: tuple[ElementName, ...] = (A,)) -> Un
 
 
 @pytest.mark.parametrize(("facts", "expected"), [
-    (replace(RUNNING, doing="step"), Holdup(A, "it has not begun: step")),
-    (replace(ALIGNING, doing="step"), Holdup(A, "it drains: step")),
+    (replace(RUNNING, doing="step"), Holdup(A, "it has not begun: step", works=True)),
+    (replace(ALIGNING, doing="step"), Holdup(A, "it drains: step", works=True)),
+    (replace(ALIGNING, doing="step", call="drain() of operator slow, for 7 s"),
+     Holdup(A, "it drains: step; it is in drain() of operator slow, for 7 s")),
+    (RUNNING, Holdup(A, "it has not begun")),
     (replace(RUNNING, storing=True), Holdup(A, "its state is on its way into the store")),
     (replace(RUNNING, storing=True, call="process() of operator slow, for 7 s"),
      Holdup(A, "its state is on its way into the store; it is in process() of operator slow, for 7 s")),
