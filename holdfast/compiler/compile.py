@@ -59,7 +59,7 @@ def compile_graph(
     regions, elements = independent(regions, fuse(graph, regions))
     connections = connect(graph, regions, elements)
     planned_elements = tuple(_element(graph, element, connections) for element in elements)
-    check_eventual(graph, planned_elements)
+    check_eventual(graph, planned_elements, settled.clocked)
     plan = Plan(
         graph=graph,
         elements=planned_elements,
@@ -133,7 +133,7 @@ def planned(op: Operator, plan: Plan) -> Planned[Any]:
     return Planned(
         op,
         inputs=tuple(plan.schemas[port.streams[0]] for port in op.inputs),
-        output=plan.schemas[StreamRef(op.name)],
+        output=plan.schemas.get(StreamRef(op.name), pa.schema([])),
         stamped=StreamRef(op.name) in plan.stamped,
         number=plan.source_index.get(op.name),
         origins=tuple({plan.source_index[name]: name for name in names} for names in origins),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from holdfast.compiler.plan import ElementPlan
 from holdfast.errors import TopologyError
+from holdfast.ids import OperatorName
 from holdfast.language.graph import Graph, Operator, SinkSpec, SourceSpec, StreamRef
 from holdfast.language.operators.aggregates import WindowSpec
 from holdfast.language.operators.values import CountWindow, TimeWindow
@@ -19,13 +20,15 @@ def is_eventual(operator: Operator) -> bool:
     return form is not None and form.kind == "eventual"
 
 
-def check_eventual(graph: Graph, elements: Sequence[ElementPlan]) -> None:
-    """What is replayed must be there again, reach nobody else, and its results a log."""
+def check_eventual(
+    graph: Graph, elements: Sequence[ElementPlan], clocked: Collection[OperatorName] = ()
+) -> None:
+    """What is replayed must be there again, reach nobody else, and its results a log. `clocked`: those that hand event time on."""
     for element in elements:
         for operator in element.operators:
             if is_eventual(operator):
                 check_windows(operator)
-                check_sink(graph, operator)
+                check_sink(graph, operator, clocked)
                 check_element(element, operator)
 
 
@@ -49,7 +52,7 @@ def check_windows(operator: Operator) -> None:
         raise _refused(operator, "loses nothing that may_lose() could be about", "Leave may_lose() out.")
 
 
-def check_sink(graph: Graph, operator: Operator) -> None:
+def check_sink(graph: Graph, operator: Operator, clocked: Collection[OperatorName] = ()) -> None:
     """One reader: a log."""
     streams = {StreamRef(operator.name, port) for port in range(operator.outputs)}
     readers = [op for op in graph.operators.values() for port in op.inputs if streams & set(port.streams)]
@@ -67,6 +70,16 @@ def check_sink(graph: Graph, operator: Operator) -> None:
             operator,
             f"shares the log of {logs[0].name!r} with other rows",
             "Give it a log of its own, without on_error=.",
+        )
+    if (
+        logs[0].name in clocked
+        and isinstance(operator.spec, WindowSpec)
+        and not kind_of(operator).stamps(operator)
+    ):
+        raise _refused(
+            operator,
+            f"its windows are not over time, and behind the log of {logs[0].name!r} somebody goes by that of its input",
+            "Declare it behind the log: .event_time('at', delay=…).",
         )
 
 

@@ -15,7 +15,7 @@ from holdfast.compiler.order import Origins, check_ordered, find_origins, origin
 from holdfast.compiler.traverse import topological
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
-from holdfast.language.graph import Graph, InputPort, Operator, StreamRef
+from holdfast.language.graph import Graph, InputPort, Operator, SinkSpec, StreamRef
 from holdfast.language.operators.event_time import DECLARED, EventTimeSpec, UsesTime
 from holdfast.operators.kind import Ordering, Timing
 from holdfast.operators.kinds import kind_of
@@ -92,7 +92,7 @@ def _walk(
                 for port, timing, column in _followed(graph.operators[name], given):
                     ports.follow(name, port, timing, column)
             made = kind_of(op).timings(op, given)
-            if kind_of(op).role == "hosted" and any(made):
+            if isinstance(op.spec, SinkSpec) or (kind_of(op).role == "hosted" and any(made)):
                 data = [(port, timing) for port, timing in enumerate(given) if not op.inputs[port].control]
                 handing[name] = {port: timing for port, timing in data if timing is not None}
         timings.update({StreamRef(name, port): each for port, each in enumerate(made)})
@@ -140,6 +140,8 @@ def _declared(spec: EventTimeSpec, origins: frozenset[OperatorName]) -> Timing:
                 f"event_time() has no delay for the source {name!r}.", cure="Give one for each source."
             )
         delays[name] = given.get(name, given.get("", 0))
+    if spec.beside:
+        return Timing(spec.on or None, delays, spec.idle_us, tells=False, offset_us=spec.offset_us)
     return Timing(spec.on, delays, spec.idle_us, direct=True)
 
 
@@ -233,13 +235,24 @@ def _timed(
         producer = graph.operators[stream.operator]
         if not known and not knows_time(producer):
             todo += [(before, producer.name) for before in producer.inputs[0].streams]
-        elif producer.name in handing and producer.name not in clocked:
-            clocked[producer.name] = handing[producer.name]
-            for port, timing in handing[producer.name].items():
-                ports.follow(producer.name, port, timing, None if timing.column is None else DECLARED)
-                if (producer.name, port) in ports.taking:
-                    todo += [(before, producer.name) for before in producer.inputs[port].streams]
+            continue
+        told = graph.operators[_told_by(graph, producer)]
+        if told.name in handing and told.name not in clocked:
+            clocked[told.name] = handing[told.name]
+            for port, timing in handing[told.name].items():
+                ports.follow(told.name, port, timing, None if timing.column is None else DECLARED)
+                if (told.name, port) in ports.taking:
+                    todo += [(before, told.name) for before in told.inputs[port].streams]
     return timed, clocked
+
+
+def _told_by(graph: Graph, producer: Operator) -> OperatorName:
+    """Whose clock tells the times where they begin: the operator's itself, or, behind a log, that of the end where rows enter it."""
+    if isinstance(producer.spec, EventTimeSpec) and producer.spec.beside:
+        source = producer.inputs[0].streams[0].operator
+        sinks = {op.name: op.spec for op in graph.operators.values() if isinstance(op.spec, SinkSpec)}
+        return next(name for name, spec in sinks.items() if spec.sink.leads_to == source)
+    return producer.name
 
 
 def knows_time(op: Operator) -> bool:

@@ -245,6 +245,10 @@ class Source(ABC):
         Asked after failures that cost rows, and in the background for people who watch."""
         return piece.rows
 
+    def times_beside(self, piece: Slice) -> Sequence[tuple[int, int, int]]:
+        """Of a source beside whose rows event time travels: (ordinal, row, microseconds reached there) at places of a slice."""
+        return ()
+
     def explain_failure(self, piece: Slice, error: Exception) -> Exception:
         """Reading failed: a better error if the source knows one (file and line of a malformed row)."""
         return error

@@ -26,6 +26,7 @@ from holdfast.log.format.body import Body, body_of, control
 from holdfast.log.format.frame import NO_EPOCH, NO_TIME, Frame, Kind
 from holdfast.log.format.index import Index
 from holdfast.log.format.names import SegmentName
+from holdfast.log.format.note import Note
 from holdfast.log.format.tail import Placed, TailHeader
 from holdfast.log.machines.partition_state import PartitionState
 from holdfast.log.machines.reader_machine import Facts
@@ -240,8 +241,9 @@ class Appender:
             self.state.apply(frame)
             self._index.add(Placed(self._tail.end, frame))
             self._tail.end += frame.bytes
+            if frame.rows or body.head:
+                self._recent.add(frame, body)
             if frame.rows:
-                self._recent.add(frame, body.rows)
                 self._rows_end = self._tail.end
             self._notes.apply(frame, memoryview(body.head))
         self._tail.confirm(self.state.next, self.state.committed)
@@ -330,6 +332,11 @@ class Appender:
         rows = pa.ipc.read_record_batch(payload, self.facts.schema)
         times = times_of(rows, self.facts.time, frame.t_max)
         return LogBatch(self.partition, frame.position, rows, times).cut(start, end)
+
+    def notes_in_memory(self, writer: str, start: int, end: int) -> list[Note] | None:
+        """See `Recent.notes`."""
+        with self._changed:
+            return self._recent.notes(writer, start, end)
 
     @property
     def tail_name(self) -> SegmentName:

@@ -15,6 +15,7 @@ from holdfast.log import place, recovery
 from holdfast.log.format import tail
 from holdfast.log.format.file_bytes import FileBytes
 from holdfast.log.format.names import SegmentName
+from holdfast.log.format.note import Note
 from holdfast.log.machines.partition_state import PartitionState
 from holdfast.log.machines.reader_machine import Facts
 from holdfast.log.place import LogFacts
@@ -47,6 +48,9 @@ class DiskView:
         return Facts(self.low, end, end, tuple(self.state.withdrawn))
 
     def from_memory(self, start: int, end: int) -> LogBatch | None:
+        return None
+
+    def notes_in_memory(self, writer: str, start: int, end: int) -> list[Note] | None:
         return None
 
     @property

@@ -24,6 +24,7 @@ from holdfast.log.format.note import Note
 from holdfast.log.machines.partition_state import PartitionState
 from holdfast.log.machines.reader_machine import Facts
 from holdfast.log.machines.retention import Decision, Keep
+from holdfast.log.notes.between import between
 from holdfast.log.notes.newest_first import newest_first
 from holdfast.log.owner import Owner
 from holdfast.log.pending import Appended, Pending
@@ -259,6 +260,12 @@ class Log(LogQueries):
         but for the newest one. Not `backwards`: the oldest first, after all have been read."""
         found = newest_first(self._source_of(partition), writer, committed)
         return found if backwards else iter(list(found)[::-1])
+
+    def notes_between(
+        self, writer: str, start: int, end: int, *, partition: int = 0, committed: bool = True
+    ) -> list[Note]:
+        """In order what a writer noted together with rows of [start, end), or alone at a place from `start` to `end`."""
+        return between(self._source_of(partition), writer, start, end, committed)
 
     def bounds(self, partition: int = 0, *, committed: bool = True) -> Facts:
         """How a partition stands now."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from holdfast.errors import DamagedError, InputError, StoreError
 from holdfast.log import place, recovery, segments
 from holdfast.log.format.names import SegmentName, Stretch
+from holdfast.log.format.note import Note
 from holdfast.log.machines.reader_machine import Facts, FromDisk, FromMemory, ReaderMachine, Trimmed, Wait
 from holdfast.log.place import LogFacts
 from holdfast.log.rows import LogBatch
@@ -39,6 +40,10 @@ class Source(Protocol):
     def facts_for(self, committed: bool) -> Facts: ...
 
     def from_memory(self, start: int, end: int) -> LogBatch | None: ...
+
+    def notes_in_memory(self, writer: str, start: int, end: int) -> list[Note] | None:
+        """Those that touch a stretch; None: they may have left memory."""
+        ...
 
     @property
     def tail_name(self) -> SegmentName | None: ...

@@ -21,19 +21,23 @@ class PersistKind(StatelessKind[PersistSpec]):
     expressions = False
 
     def timing(self, op: OperatorOf[PersistSpec], given: Sequence[Timing | None]) -> Timing | None:
-        """The log holds rows, not times beside them: event time goes on if the rows alone tell it."""
+        """If the rows alone tell it, it goes on as it is. Else the log has the watermark beside the rows, at the row where it rises."""
         before = given[0]
-        if before is None or not self._is_told_by_rows(before):
+        if before is None:
             return None
-        (delay,) = before.delays_us.values()
-        return replace(before, delays_us={op.name: delay})
+        if self._is_told_by_rows(before):
+            (delay,) = before.delays_us.values()
+            return replace(before, delays_us={op.name: delay})
+        if op.spec.only_outages:
+            return None
+        return Timing(before.column, {op.name: 0}, tells=False, offset_us=before.offset_us)
 
     def _is_told_by_rows(self, given: Timing) -> bool:
         alone = given.direct and given.tells and given.column is not None and not given.offset_us
         return alone and len(given.delays_us) == 1
 
     def untimed(self, op: OperatorOf[PersistSpec]) -> str:
-        return "keeps rows in a log, and of these some that moved time on were left out, or come from several sources"
+        return "lets rows go by memory, and of these some that moved time on were left out, or come from several sources"
 
     def schemas(self, op: OperatorOf[PersistSpec], inputs: Schemas) -> list[pa.Schema]:
         return [inputs[0]]

@@ -230,6 +230,8 @@ class EventTimeKind(PassingKind[EventTimeSpec]):
         return [event_time_schema(inputs[0], op.spec)]
 
     def what(self, op: OperatorOf[EventTimeSpec]) -> str:
+        if op.spec.beside:
+            return "how far it has come lies beside the rows"
         delays = [f"{us / 1e6:g} s{f' of {name}' if name else ''}" for name, us in op.spec.delays_us]
         return f"{op.spec.on}, at most {', '.join(delays)} out of order{idle_text(op.spec.idle_us)}"
 

@@ -19,10 +19,12 @@ from holdfast.checkpoint.change.archive import read_members
 from holdfast.checkpoint.look.file_printer import print_file
 from holdfast.durable import checksum
 from holdfast.errors import HoldfastError
-from holdfast.ids import Epoch
+from holdfast.ids import Epoch, OperatorName
 from holdfast.log.format import frame as frames
 from holdfast.log.format import index as log_index
 from holdfast.log.format import names, parquet_segment, tail
+from holdfast.log.format.note import Note
+from holdfast.runtime.persisted.stream_notes import StreamNote
 from holdfast.sinks.database.address import Address
 from holdfast.sinks.ledger import Ledger
 from holdfast.state.eventual import records
@@ -317,6 +319,16 @@ def windows(data: bytes, here: Path) -> object:
     return records.decode(records.MAGIC + bytes([records.VERSION]) + data)
 
 
+def note_of_a_stream(data: bytes, here: Path) -> object:
+    return StreamNote.of(Note(0, 1, data, 3))
+
+
+def notes_of_streams() -> list[bytes]:
+    clock = {"watermark": 5, "reached": [[0, "events", 7]], "silent": []}
+    made = (StreamNote({OperatorName("a"): {"next": 3}}), StreamNote(None, ((0, 1), (3, 5)), clock))
+    return [note.encode() for note in made]
+
+
 def some_windows() -> list[bytes]:
     whole = {
         "made": 1,
@@ -403,6 +415,7 @@ TARGETS: dict[str, Target] = {
     "log-index": Target(index_of_a_log, lambda: [bytes(24), bytes(range(48))]),
     "log-name": Target(name_of_a_segment, _texts("00000000000000000000-0000000001.tail", "0" * 20 + "-" + "0" * 20 + "-0000000001-00000000-00000000.parquet")),
     "windows": Target(windows, some_windows),
+    "stream-note": Target(note_of_a_stream, notes_of_streams),
     "url": Target(url, _texts(*URLS)),
     "address": Target(address, _texts(*ADDRESSES)),
     "printed": Target(anything_printed, every_kind_of_file),

@@ -207,13 +207,13 @@ def test_windows_behind_a_log_close_as_they_would_without(tmp_path: Path) -> Non
     assert windows(tmp_path, True, "logged") == direct
 
 
-def test_time_that_rows_alone_do_not_tell_has_to_be_declared_again() -> None:
+def test_time_that_rows_in_memory_alone_do_not_tell_has_to_be_declared_again() -> None:
     made = hf.Topology("t")
     rows = made.source(hf.Rows(EVENTS, "at timestamp, n long"), name="events").event_time("at", delay=20)
-    kept = rows.filter("n > 3").persist("middle")
+    kept = rows.filter("n > 3").persist("middle", when="outage")
     kept.aggregate("n", window=hf.tumbling(10), rows=hf.count(), name="w").sink(MemorySink("w"), name="out")
     with pytest.raises(
-        TopologyError, match=r"persist 'middle' keeps rows in a log.*Declare it again behind 'middle'"
+        TopologyError, match=r"persist 'middle' lets rows go by memory.*Declare it again behind 'middle'"
     ):
         plan_of(made)
 

@@ -120,7 +120,9 @@ def _ends(
     ]  # fmt: skip
     if timing is not None:
         delays = tuple((str(name), us) for name, us in timing.delays_us.items())
-        remark = EventTimeSpec(timing.column or "", delays, timing.idle_us)
+        remark = EventTimeSpec(
+            timing.column or "", delays, timing.idle_us, not timing.direct, timing.offset_us
+        )
         port = InputPort((StreamRef(op.name),))
         ends.append(Operator(OperatorName(f"{op.name}{TIME}"), remark, (port,)))
     return ends

@@ -34,12 +34,15 @@ DECLARED = ""
 @dataclass(frozen=True, slots=True)
 class EventTimeSpec(Spec):
     """The event time is in the column `on`. `idle_us`: for this long of processing time the watermark waits for a source
-    without rows; None: for ever."""
+    without rows; None: for ever. `beside`: rows do not move time on, what the source tells beside them does; then rows need not
+    have the column (""), or have it so much before their time."""
 
     is_remark = True
     on: str
     delays_us: Delays
     idle_us: int | None = None
+    beside: bool = False
+    offset_us: int = 0
 
 
 class UsesTime(ABC):
@@ -77,7 +80,8 @@ def told_ttl(ttl: Ttl, columns: tuple[str, ...], delays: Delays | None) -> Ttl:
 
 
 def event_time_schema(schema: pa.Schema, spec: EventTimeSpec) -> pa.Schema:
-    time_type(schema, spec.on, "The event time is in")
+    if spec.on:
+        time_type(schema, spec.on, "The event time is in")
     return schema
 
 

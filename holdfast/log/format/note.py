@@ -27,6 +27,12 @@ class Note(NamedTuple):
     rows: int = 0
     """How many it came with."""
 
+    def touches(self, start: int, end: int) -> bool:
+        """Whether it came with rows of [start, end), or stands alone from `start` to `end`."""
+        if self.rows:
+            return self.position < end and start < self.position + self.rows
+        return start <= self.position <= end
+
     @staticmethod
     def of(frame: Frame, payload: memoryview) -> Note:
         return Note(frame.position, frame.sequence, frames.note_of(payload), frame.rows)

@@ -34,6 +34,12 @@ class Wanted:
     """None whose rows begin there or behind; those alone count at once."""
     withdrawn: Ranges = ()
     backwards: bool = True
+    begin: int = 0
+    """Forwards: nobody asks for those that lie before the frame with this row. A few of them may come."""
+
+    def is_of(self, placed: Placed) -> bool:
+        """Whether a frame is a note of the writer."""
+        return placed.frame.kind is Kind.NOTE and self.writer in (None, placed.frame.writer)
 
     def has(self, note: Note, stretch: Stretch) -> bool:
         if not max(self.low, stretch.start) <= note.position:
@@ -69,13 +75,19 @@ def _in_tail(
     path: Path, facts: LogFacts, name: SegmentName, wanted: Wanted, limit: int | None
 ) -> Iterator[tuple[str, Note]]:
     with FileBytes(path, limit) as file:
-        header = tail.decode_header(file, path, facts.id, name)
-        places = segments.load_index(path, facts.id, file, header).places if wanted.backwards else []
-        for found in _pieces(file, header, places, facts.id_bytes, wanted):
-            for placed in reversed(found) if wanted.backwards else found:
-                if not tail.is_whole(file, placed.offset, placed.frame):
-                    raise tail.damaged(path, placed.offset, placed.frame.position)
-                yield placed.frame.writer, Note.of(placed.frame, tail.payload_of(file, placed))
+        if wanted.backwards:
+            header = tail.decode_header(file, path, facts.id, name)
+            places = segments.load_index(path, facts.id, file, header).places
+            pieces = _pieces(file, header, places, facts.id_bytes, wanted)
+            found: Iterator[Placed] = (placed for piece in pieces for placed in reversed(piece))
+        else:
+            found = segments.frames_from(file, path, facts.id, name, wanted.begin, None)
+        for placed in found:
+            if not wanted.is_of(placed):
+                continue
+            if not tail.is_whole(file, placed.offset, placed.frame):
+                raise tail.damaged(path, placed.offset, placed.frame.position)
+            yield placed.frame.writer, Note.of(placed.frame, tail.payload_of(file, placed))
 
 
 def _pieces(
@@ -102,7 +114,7 @@ def _frames(
     at = tail.start_at(place.offset, place.position, header.name, header.partition)
     for placed in tail.scan(file, file.size, at, log, limit=end, payloads=False):
         reached = placed.offset + placed.frame.bytes
-        if placed.frame.kind is Kind.NOTE and wanted.writer in (None, placed.frame.writer):
+        if wanted.is_of(placed):
             found.append(placed)
     return found, reached
 

@@ -10,7 +10,7 @@ from holdfast.ids import OperatorName
 from holdfast.language.connectors import Sink
 from holdfast.language.graph import SinkSpec, StreamRef
 from holdfast.operators.kinds import kind_of
-from holdfast.runtime.element.poisoned_step import poison_of
+from holdfast.runtime.element.poison.poisoned_step import poison_of
 from holdfast.runtime.engines.engine import Delivery
 
 

@@ -5,37 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.compiler.plan import ConnectionPlan
-from holdfast.compiler.timing import knows_time
 from holdfast.failpoints import fp
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.language.connectors import TIME_COLUMN, TIMES, Slice
+from holdfast.language.connectors import Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
-from holdfast.language.operators.event_time import EventTimeSpec, UsesTime
 from holdfast.language.poison import Poison
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.python.user_errors import naming_users
-from holdfast.operators.shared.logic import KeyedLogic, times_at
-from holdfast.runtime.element.poisoned_step import poison_of
-from holdfast.runtime.element.trials import keyed_without, mapped_without
+from holdfast.operators.shared.logic import times_at
+from holdfast.runtime.element.poison.poisoned_step import poison_of
+from holdfast.runtime.element.poison.trials import keyed_without, mapped_without
+from holdfast.runtime.element.step_times import StepTimes
 from holdfast.runtime.engines.engine import Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING, SinkRun, SourceRun
-from holdfast.state.windows.watermarks import CLOSED, is_closed
 
 if TYPE_CHECKING:
     from holdfast.runtime.element.worker import Worker
-
-LAST = np.iinfo(np.int64).max
 
 HOSTED_STEP_S = 0.2
 """About how long Python operators in the driver work in one step: nothing else happens to their element meanwhile."""
@@ -92,12 +86,11 @@ class Evaluation:
         self._work = work
         self._name = name
         self._frames: dict[StreamRef, Frame] = {}
-        self._marks: dict[StreamRef, pa.Table] = {}
-        """How far event time has come in streams whose rows came in the order of time."""
         self._shared: list[Frame] = []
         self._holds: list[Hold] = []
         self._outcome = Outcome()
         self._versions: list[tuple[KeyedRun, KeyedState]] = []
+        self._times = StepTimes(worker, work, self._frames, self._outcome)
         self._deadline = time.monotonic() + HOSTED_STEP_S
 
     def evaluate(self, op: Operator) -> None:
@@ -127,8 +120,7 @@ class Evaluation:
     def _materialised(self, stream: StreamRef) -> Batch | None:
         frame, label = self._frames.get(stream), f"{stream.operator}.{stream.port}"
         batch = None if frame is None else self._engine.materialise(frame, self._name, label)
-        told = self._told(stream) if stream in self._worker.timed_outputs else []
-        times = self._joined([*told, *self._ends(stream)])
+        times = self._times.leaving(stream)
         return batch if times is None else self._engine.with_times(batch, times, self._name, label)
 
     def release(self) -> None:
@@ -158,15 +150,26 @@ class Evaluation:
 
     def _write(self, op: Operator) -> None:
         assert isinstance(op.spec, SinkSpec)
-        frame = self._input(op, 0)
-        if frame is None or op.name in self._outcome.sink_rows:
+        run = self._worker.runs[op.name]
+        assert isinstance(run, SinkRun)
+        is_written = op.name in self._outcome.sink_rows
+        if run.timed is not None:
+            begin = run.timed.time_passes if is_written else run.timed.begin_step
+            begin(self._times.at_end(op), int(self._worker.clock.wall() * 1e6))
+        if is_written:
             return
+        frame = self._input(op, 0)
+        if frame is not None:
+            self._write_rows(op, run, frame)
+        if run.timed is not None:
+            run.timed.end_step(self._name.id)
+
+    def _write_rows(self, op: Operator, run: SinkRun, frame: Frame) -> None:
+        assert isinstance(op.spec, SinkSpec)
         fp("sink.write")
         is_stamped = any(stream in self._worker.plan.stamped for stream in op.inputs[0].streams)
         if is_stamped and not op.spec.sink.wants_positions:
             frame = self._engine.strip(frame)
-        run = self._worker.runs[op.name]
-        assert isinstance(run, SinkRun)
         letters: list[Frame] = []
         check = op.spec.sink.row_check() if op.spec.on_error == "stream" else None
         if check is not None:
@@ -205,7 +208,7 @@ class Evaluation:
     def arriving(self, op: Operator) -> dict[int, Frame]:
         """What the step has for a keyed operator, by input port; under `times_at(port)` the times beside a port's rows."""
         found = {port: self._input(op, port) for port in range(len(op.inputs))}
-        found.update({times_at(port): self._times(op, port) for port in range(len(op.inputs))})
+        found.update({times_at(port): self._times.at_port(op, port) for port in range(len(op.inputs))})
         return {port: frame for port, frame in found.items() if frame is not None}
 
     def _keyed(self, op: Operator) -> None:
@@ -227,96 +230,11 @@ class Evaluation:
             result = keyed_without(*about, delivery.request)
         self._holds.extend(result.holds)
         self._versions.append((run, result.state))
-        self._note_time(op, run.task.logic, state.meta, result.state.meta)
+        self._times.note(op, run.task.logic, state.meta, result.state.meta)
         for sink in result.delivered:
             self._outcome.sink_rows[delivery.names[sink]] = result.rows
         for port, out in result.frames.items():
             self._add(StreamRef(op.name, port), out)
-
-    def _note_time(self, op: Operator, logic: KeyedLogic, before: Any, after: Any) -> None:
-        """Whose rows come in the order of time tells those behind it how far it has come, also if no row came."""
-        stream, reached = StreamRef(op.name), logic.reached(after)
-        if reached is None or reached == logic.reached(before) or not kind_of(op).stamps(op):
-            return
-        if stream in self._worker.plan.timed or is_closed(reached):
-            self._marks[stream] = self._mark(op.name, reached, reached)
-
-    def _mark(self, origin: OperatorName, ordinal: int, time: int) -> pa.Table:
-        """Time at the end of all rows with this ordinal."""
-        place = (self._worker.plan.source_index[origin], ordinal, np.iinfo(np.int64).max, time)
-        return pa.table([[value] for value in place], schema=TIMES)
-
-    def _times(self, op: Operator, port: int) -> Frame | None:
-        """The times beside the rows of a port, if it takes any."""
-        if not isinstance(op.spec, UsesTime) or not op.spec.times():
-            return None
-        takes, streams = (op.name, port) in self._worker.plan.taking, op.inputs[port].streams
-        told = [frame for stream in streams for frame in self._told(stream)] if takes else []
-        return self._joined([*told, *(frame for stream in streams for frame in self._ends(stream))])
-
-    def _ends(self, stream: StreamRef) -> list[Frame]:
-        """The end of event time, where a stream comes to it."""
-        return [self._engine.from_table(table) for table in self._ending(stream)]
-
-    def _ending(self, stream: StreamRef) -> list[pa.Table]:
-        worker, name = self._worker, stream.operator
-        if name not in worker.inside:
-            return self._ending_afar(stream)
-        if stream in self._marks:
-            mark = self._marks[stream].slice(self._marks[stream].num_rows - 1)
-            return [mark] if is_closed(mark.column(TIME_COLUMN)[0].as_py()) else []
-        if name in worker.plan.clocked:
-            return []  # it tells its time itself
-        producer, kind = worker.plan.graph.operators[name], kind_of(worker.plan.graph.operators[name])
-        if kind.role == "source":
-            return [self._mark(name, LAST, CLOSED)] if self._work.slices.get(name) is CLOSING else []
-        if kind.role == "hosted" and not self._outcome.left:
-            ends = [
-                self._ending(before)
-                for port in producer.inputs
-                for before in port.streams
-                if not port.control
-            ]
-            return [self._mark(name, LAST, CLOSED)] if ends and all(ends) else []
-        if not kind.carries(producer):
-            return []
-        return [table for before in producer.inputs[0].streams for table in self._ending(before)]
-
-    def _ending_afar(self, stream: StreamRef) -> list[pa.Table]:
-        tables = self._engine.read_times(self._arrived(stream))
-        return [
-            closed
-            for table in tables
-            if (closed := table.filter(pc.field(TIME_COLUMN) > CLOSED >> 1)).num_rows
-        ]
-
-    def _joined(self, frames: Sequence[Frame]) -> Frame | None:
-        if not frames:
-            return None
-        return frames[0] if len(frames) == 1 else self._engine.union(frames)
-
-    def _told(self, stream: StreamRef) -> list[Frame]:
-        """What is known about the time of a stream: where it begins, or before the operators that left rows out."""
-        if stream.operator not in self._worker.inside:
-            return self._told_from_afar(stream)
-        if stream in self._marks:
-            return [self._engine.from_table(self._marks[stream])]
-        producer = self._worker.plan.graph.operators[stream.operator]
-        if isinstance(producer.spec, EventTimeSpec):
-            frame = self._frames.get(stream)
-            return [] if frame is None else [self._engine.times(frame, producer.spec.on)]
-        if knows_time(producer):
-            return []
-        return [frame for before in producer.inputs[0].streams for frame in self._told(before)]
-
-    def _told_from_afar(self, stream: StreamRef) -> list[Frame]:
-        """Times that came along a connection."""
-        return [self._engine.from_table(table) for table in self._engine.read_times(self._arrived(stream))]
-
-    def _arrived(self, stream: StreamRef) -> list[Batch]:
-        """The batches of a stream from another element."""
-        found = [c for c in self._worker.element.inputs if c.stream == stream]
-        return [parcel.batch for c in found[:1] for parcel in self._work.parcels.get(c.id, ())]
 
     def _hosted(self, op: Operator) -> None:
         run = self._worker.runs[op.name]
@@ -336,7 +254,7 @@ class Evaluation:
             own = run.take_outputs() if worked or run.clock is not None else None
             parts = [tables for tables in (made, own) if tables]
             self.add_tables(op, [pa.concat_tables(port) for port in zip(*parts, strict=True)])
-            self._marks.update({StreamRef(op.name, port): at for port, at in run.take_times().items()})
+            self._times.marks.update({StreamRef(op.name, port): at for port, at in run.take_times().items()})
 
     def _process(self, run: HostedRun, op: Operator, port: int, connection: ConnectionPlan) -> int:
         """Hand what came along a connection to a Python operator, as far as there is time; returns its rows."""

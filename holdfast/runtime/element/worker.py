@@ -39,9 +39,10 @@ from holdfast.runtime.element.borders import BorderNumbers
 from holdfast.runtime.element.deliveries import delivery_of, uses_of
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work
 from holdfast.runtime.element.eventual.recording import Recording
-from holdfast.runtime.element.poisoned_step import poison_of
+from holdfast.runtime.element.poison.poisoned_step import poison_of
 from holdfast.runtime.engines.engine import Engine, KeyedTask, StepName
 from holdfast.runtime.links.batch import Batch
+from holdfast.runtime.persisted.connectors import PersistSink
 from holdfast.runtime.region.restore_budget import RestoreBudget
 from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
@@ -317,7 +318,12 @@ class Worker:
             case SourceSpec(source=source):
                 return SourceRun(op.name, source, self.stamp_of(StreamRef(op.name)))
             case SinkSpec(sink=sink, on_error=on_error):
-                return SinkRun(op.name, sink, on_error)
+                run, clock = SinkRun(op.name, sink, on_error), clock_of(op, plan)
+                if clock is not None:
+                    assert isinstance(sink, PersistSink), "only logs hand event time on"
+                    sink.use_clock(clock)
+                    run.timed = sink
+                return run
             case spec if kind_of(op).role == "keyed":
                 chooser = self._budget.chooser(
                     op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)

@@ -18,22 +18,29 @@ import pyarrow as pa
 from holdfast.errors import ConfigError, HoldfastError, NoSpaceError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
-from holdfast.language.connectors import POSITION_COLUMNS, SinkContext, Slice, Stamp, StepId
+from holdfast.language.connectors import (
+    POSITION_COLUMNS,
+    POSITION_FIELDS,
+    SinkContext,
+    Slice,
+    Stamp,
+    StepId,
+)
 from holdfast.language.operators.persist import PersistSpec
 from holdfast.log.log import Log
 from holdfast.log.place import Origin
+from holdfast.operators.python.hosted_clock import Clock
+from holdfast.runtime.persisted.stream_notes import StreamNote
+from holdfast.runtime.persisted.stream_time import StreamTime
 from holdfast.sinks.log_sink import LogSink
 from holdfast.sources.logs.log_source import ROWS_PER_STEP, LogSource
 from holdfast.sources.logs.positions import schema_of
-from holdfast.state.values import codec
 
 PROBE_S = 0.2
 """How often it is tried again to append when there was no space."""
 BYTES_PER_STEP = 64 << 20
 FEW = 1000
 """So many rows are read without a look at how large they are."""
-SOURCES = b"holdfast sources 1\n"
-"""Begins a note of where sources are."""
 NOWHERE = Path("logs")
 """Of logs in a store that nobody has named yet."""
 
@@ -55,6 +62,9 @@ class SharedLog:
         self.source: PersistedSource | None = None
         self.log: Log | None = None
         """As the sink has it open; None: not yet."""
+        self.time = StreamTime()
+        self.writer = ""
+        """The name under which the sink writes."""
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -82,6 +92,8 @@ class PersistSink(LogSink):
         super().__init__(shared.path or NOWHERE / shared.name, **shared.limits)
         self._shared = shared
         self.leads_to = shared.name
+        self._seats: Mapping[OperatorName, Any] | None = None
+        """Where the sources are behind the rows of the step under way; None: nobody asks."""
 
     @property
     def shared(self) -> SharedLog:
@@ -99,6 +111,7 @@ class PersistSink(LogSink):
                 f"the stream {self._shared.name!r} is persisted, and this run has no directory for its log.",
                 cure=f'Say where: .persist("{self._shared.name}", path="…"), or use a store that is a directory.',
             )
+        self._shared.writer = context.sink
         super().open(context)
 
     def _at_path(self, **settings: Any) -> Log:
@@ -116,6 +129,7 @@ class PersistSink(LogSink):
 
     def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
         ordered = in_order(table)
+        self.note = self._noted(ordered)
         while True:
             try:
                 written = super().write_arrow(ordered, step)
@@ -126,7 +140,7 @@ class PersistSink(LogSink):
                 time.sleep(PROBE_S)
         if not self.is_staged:
             fp("persist.appended")
-            self._shared.wake()
+            self._tell_time()
         return written
 
     def append_noted(self, table: pa.Table, notes: Sequence[bytes]) -> int:
@@ -138,9 +152,87 @@ class PersistSink(LogSink):
         super().note_committed(epoch)
         self._shared.wake()
 
+    # --- event time, if what is behind the log goes by more than its rows tell ---
+
+    def use_clock(self, clock: Clock) -> None:
+        """Before the first step, behind `open`."""
+        self._shared.time.use(clock)
+        if not self.is_staged:  # else `restore` follows
+            self._look_up_time()
+
+    def begin_step(self, times: Sequence[pa.Table], now_us: int) -> None:
+        """What lies beside the rows of the step that begins."""
+        self._shared.time.begin(times, now_us)
+
+    def end_step(self, step: StepId) -> None:
+        """Its rows were written, if it had any."""
+        if self._shared.time.is_due:
+            self.write_arrow(pa.schema([*self._columns, *POSITION_FIELDS]).empty_table(), step)
+
+    @property
+    def _columns(self) -> pa.Schema:
+        assert self._schema is not None, "check_columns() comes first"
+        return self._schema
+
+    def time_passes(self, times: Sequence[pa.Table], now_us: int) -> None:
+        """The rows of a step are in the log, with what tells their time: it may have gone on without any."""
+        self.begin_step(times, now_us)
+        self._shared.time.passed(pa.schema([*self._columns, *POSITION_FIELDS]).empty_table())
+        self._tell_time()
+
+    def _noted(self, ordered: pa.Table) -> bytes | None:
+        """What the log is to have beside rows; None: nothing."""
+        time = self._shared.time
+        if not time.is_kept:
+            return None if self._seats is None else StreamNote(self._seats).encode()
+        rises = time.passed(ordered)
+        if not ordered.num_rows and (self.is_staged or not (rises or self._seats)):
+            return None
+        return StreamNote(self._seats, rises, time.clock.stored()).encode()
+
+    def _tell_time(self, watermark: int | None = None) -> None:
+        """The other end learns how far time has come behind all that counts."""
+        time = self._shared.time
+        if time.is_kept and self._opened.exists:
+            time.tell(self._opened.bounds().end, time.clock.watermark if watermark is None else watermark)
+        self._shared.wake()
+
+    def _look_up_time(self) -> None:
+        there = self._opened.notes(self._run.sink) if self._opened.exists else ()
+        newest = next((found for note in there if (found := StreamNote.of(note)) is not None), StreamNote())
+        self._shared.time.restore(newest.clock)
+        self._tell_time(newest.watermark)
+
+    def seal(self, epoch: Epoch) -> Any:
+        time = self._shared.time
+        if time.is_kept:
+            self.stage({"clock": time.clock.stored()})
+        return super().seal(epoch)
+
+    def make_durable(self, epoch: Epoch, sealed: list[Any]) -> dict[str, Any]:
+        told = next((each for each in sealed if isinstance(each, dict)), {})
+        return {**super().make_durable(epoch, sealed), **told}
+
+    def show(self, epoch: Epoch, prepared: Any) -> None:
+        super().show(epoch, prepared)
+        self._time_of(prepared)
+
+    def restore(self, epoch: Epoch, prepared: Any | None) -> None:
+        super().restore(epoch, prepared)
+        if self.is_staged and self._shared.time.is_kept:
+            self._shared.time.restore(None if prepared is None else prepared.get("clock"))
+            self._time_of(prepared)
+
+    def _time_of(self, prepared: Any | None) -> None:
+        clock = None if prepared is None else prepared.get("clock")
+        if clock is not None:
+            self._tell_time(clock["watermark"])
+
+    # --- where the sources are ---
+
     def note_sources(self, seats: Mapping[OperatorName, Any]) -> None:
         """With the rows of the next step the log has where the sources are behind them."""
-        self.note = SOURCES + codec.encode(dict(seats))
+        self._seats = dict(seats)
 
     def noted_sources(self, own: bool = False) -> dict[OperatorName, Any]:
         """Where the sources are behind the last rows. Empty: the log does not tell; rows may have come from a program that was another
@@ -150,12 +242,12 @@ class PersistSink(LogSink):
         self._refuse_others()
         if own:
             self._opened.owner()
+            if self._shared.time.is_kept:
+                self._look_up_time()
         found = next(iter(self._opened.notes(self._run.sink)), None)
         is_last = found is not None and found.sequence == self._opened.last_sequence(self._run.sink)
-        if found is None or not is_last or not found.payload.startswith(SOURCES):
-            return {}
-        states: dict[OperatorName, Any] = codec.decode(found.payload.removeprefix(SOURCES))
-        return states
+        note = StreamNote.of(found) if found is not None and is_last else None
+        return dict(note.sources or {}) if note is not None else {}
 
     def durable_sources(self, seats: dict[OperatorName, Any]) -> dict[OperatorName, Any]:
         """Positions of the sources before which nothing is read again, given those behind all rows that were written."""
@@ -177,6 +269,8 @@ class PersistedSource(LogSource):
     def __init__(self, shared: SharedLog) -> None:
         super().__init__(None if shared.path is None else Log(shared.path), consumer=shared.name)
         self._shared = shared
+        self._told: int | None = None
+        """The watermark that was told last without a row."""
         shared.source = self
 
     def schema(self) -> pa.Schema:
@@ -195,7 +289,29 @@ class PersistedSource(LogSource):
                 stored = sum(entry.stat().st_size for entry in os.scandir(directory))
                 per_row = max(1.0, stored / max(1, now.end - now.low))
                 self._rows = max(1, min(ROWS_PER_STEP, round(BYTES_PER_STEP / per_row)))
-        return super().next_slice()
+        reached = self._shared.time.reached  # before rows: what counts later has its time beside it
+        return super().next_slice() or (None if reached is None else self._without_rows(*reached))
+
+    def _without_rows(self, position: int, watermark: int) -> Slice | None:
+        """All rows that count were read, and behind them time has gone on."""
+        if self._next is None or (self._told is not None and watermark <= self._told):
+            return None
+        self._told = watermark
+        return Slice(self._next, self._next, rows=0, bytes=0, detail=[position, watermark])
+
+    def seek(self, state: Any | None) -> None:
+        super().seek(state)
+        self._told = None
+
+    def times_beside(self, piece: Slice) -> Sequence[tuple[int, int, int]]:
+        if piece.detail is not None:
+            return [(self._partition, *piece.detail)]
+        found = []
+        for each in self._log.notes_between(self._shared.writer, piece.start, piece.end):
+            note = StreamNote.of(each)
+            found += [(each.position + row, time) for row, time in (() if note is None else note.rises)]
+        # What was told behind the last row belongs to rows that may not be there yet: it is told now, and again with them.
+        return [(self._partition, at, time) for at, time in found if at <= piece.end]
 
     def bound(self) -> None:
         """What the other end still writes belongs to the run."""

@@ -18,6 +18,7 @@ from holdfast.ids import Epoch, OperatorName
 from holdfast.language.connectors import Sink, Slice, Source, Stamp
 from holdfast.language.hosted import OnError
 from holdfast.operators.bad_rows import Refusals
+from holdfast.runtime.persisted.connectors import PersistSink
 from holdfast.state.values import codec
 from holdfast.store.base import Store
 
@@ -165,6 +166,8 @@ class SinkRun(Remembering):
         self.name = name
         self.sink = sink
         self.refusals = Refusals(name, on_error)
+        self.timed: PersistSink | None = None
+        """If it is the end of a log that has event time beside its rows."""
 
     def pin(self, epoch: Epoch) -> Any:
         return self.sink.seal(epoch)

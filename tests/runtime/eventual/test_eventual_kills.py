@@ -37,7 +37,7 @@ POINTS = (
 
 def written(here: Path) -> int:
     """Bytes of the results' log."""
-    return sum(path.stat().st_size for path in (here / "output").rglob("*.tail"))
+    return sum(path.stat().st_size for path in (here / "output").glob("p*/*.tail"))
 
 
 @contextmanager

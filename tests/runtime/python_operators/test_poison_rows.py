@@ -18,7 +18,7 @@ from killed import killed_and_finished, undisturbed, written
 import holdfast as hf
 from holdfast.errors import RegionParkedError, TopologyError
 from holdfast.protocol.bounds import poison
-from holdfast.runtime.element import poisoned_step
+from holdfast.runtime.element.poison import poisoned_step
 from holdfast.runtime.engines.apart import apart
 from holdfast.testing import MemorySink, run_local
 

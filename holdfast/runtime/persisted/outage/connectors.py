@@ -25,13 +25,13 @@ from holdfast.language.connectors import (
 from holdfast.language.operators.persist import PersistSpec
 from holdfast.runtime.persisted.connectors import (
     PROBE_S,
-    SOURCES,
     PersistedSource,
     PersistSink,
     in_order,
 )
 from holdfast.runtime.persisted.outage.resuming import Place
 from holdfast.runtime.persisted.outage.shared import MARKED, OutageLog, snapshot_of
+from holdfast.runtime.persisted.stream_notes import StreamNote
 from holdfast.sinks.log_sink import LogSink
 from holdfast.sources.schemas import spark_schema
 from holdfast.state.values import codec
@@ -48,7 +48,6 @@ class OutageSink(PersistSink):
     def __init__(self, shared: OutageLog) -> None:
         super().__init__(shared)
         self._both = shared
-        self._seats: dict[OperatorName, Any] = {}
         self._unsure: tuple[int, int, dict[str, Any]] | None = None
         """The end of the log if an append that failed is there after all, its new rows, and where the sources are behind them."""
         self._floor: dict[OperatorName, Any] = {}
@@ -61,9 +60,6 @@ class OutageSink(PersistSink):
             )
         self._both.begin(int(context.token), str(context.sink))
         super().open(context)
-
-    def note_sources(self, seats: Mapping[OperatorName, Any]) -> None:
-        self._seats = dict(seats)
 
     def noted_sources(self, own: bool = False) -> dict[OperatorName, Any]:
         """Where the sources go on, of all of them: behind the last row that came, wherever it is held."""
@@ -98,7 +94,7 @@ class OutageSink(PersistSink):
     def _pass_on(self, table: pa.Table, step: StepId) -> None:
         switch = self._both.switch
         self._settle()
-        seats: dict[str, Any] = dict(self._seats)  # type: ignore[arg-type]
+        seats: dict[str, Any] = {str(name): at for name, at in (self._seats or {}).items()}
         if not table.num_rows:
             switch.touch(seats)
         elif switch.fits(table.nbytes):
@@ -106,8 +102,10 @@ class OutageSink(PersistSink):
             fp("persist.held")
         else:
             wanted = switch.to_log()
-            whole = pa.concat_tables([*wanted.held, table.select(self._columns())]) if wanted.held else table
-            self.note = SOURCES + codec.encode(seats)
+            whole = (
+                pa.concat_tables([*wanted.held, table.select(self._columns.names)]) if wanted.held else table
+            )
+            self.note = StreamNote(self._seats).encode()
             if wanted.mark is not None:
                 self.note = MARKED + codec.encode(
                     {
@@ -123,10 +121,6 @@ class OutageSink(PersistSink):
             fp("persist.in_log")
             self._unsure = None
             switch.logged(table.num_rows, seats)
-
-    def _columns(self) -> list[str]:
-        assert self._schema is not None
-        return list(self._schema.names)
 
     def _settle(self) -> None:
         """An append failed: whether its rows are in the log is looked up, never assumed."""

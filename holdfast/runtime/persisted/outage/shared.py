@@ -11,9 +11,10 @@ import pyarrow as pa
 from holdfast.errors import InputError, MismatchError, StateError
 from holdfast.language.operators.persist import PersistSpec
 from holdfast.log.log import Log
-from holdfast.runtime.persisted.connectors import SOURCES, SharedLog
+from holdfast.runtime.persisted.connectors import SharedLog
 from holdfast.runtime.persisted.outage.resuming import Mark, Place, Seats, Snapshot, resumed
 from holdfast.runtime.persisted.outage.switch import Switch
+from holdfast.runtime.persisted.stream_notes import StreamNote
 from holdfast.state.values import codec
 
 MARKED = b"holdfast marked 1\n"
@@ -105,8 +106,9 @@ def told_by(log: Log, writer: str, low: int) -> tuple[Seats | None, list[Mark]]:
     for number, note in enumerate(log.notes(writer)):
         if number == 0 and note.sequence != log.last_sequence(writer):
             break
-        if note.payload.startswith(SOURCES):
-            found: dict[str, Any] = {"sources": codec.decode(note.payload.removeprefix(SOURCES))}
+        plain = StreamNote.of(note)
+        if plain is not None:
+            found: dict[str, Any] = {"sources": plain.sources}
         elif note.payload.startswith(MARKED):
             found = codec.decode(note.payload.removeprefix(MARKED))
         else:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from holdfast.language.connectors import POSITION_FIELDS
 from holdfast.language.graph import Operator, StreamRef
 from holdfast.language.poison import Poison
-from holdfast.runtime.element.poisoned_step import Survived, Trial, answered, survive
+from holdfast.runtime.element.poison.poisoned_step import Survived, Trial, answered, survive
 from holdfast.runtime.engines.engine import Delivery, Frame, KeyedOutput, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.runs.keyed_run import KeyedRun
