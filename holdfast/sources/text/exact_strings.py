@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from json.decoder import scanstring
 from typing import Any
 
 import pyarrow as pa
@@ -118,7 +117,7 @@ def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
     """Names of an object, and where their values begin."""
     at = _next(text, at + 1)
     while text[at] == '"':
-        name, at = scanstring(text, at + 1, False)
+        name, at = _DECODER.raw_decode(text, at)
         at = _next(text, at)
         if text[at] != ":":
             raise ValueError("no colon")
