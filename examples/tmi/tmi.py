@@ -80,11 +80,14 @@ def k_means(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Centres, ascending, and how many values are nearest to each. Begins at quantiles: the same values, the same clusters."""
     if not len(values):
         return np.zeros(k), np.zeros(k, dtype=int)
+    values = np.sort(values)
     centres = np.quantile(values, (np.arange(k) + 0.5) / k)
+    summed = np.concatenate([[0.0], np.cumsum(values)])
     for _ in range(ROUNDS):
-        nearest = np.searchsorted((centres[1:] + centres[:-1]) / 2, values)
-        counts = np.bincount(nearest, minlength=k)
-        sums = np.bincount(nearest, weights=values, minlength=k)
+        # Sorted, the values that are nearest to one centre lie side by side.
+        ends = np.searchsorted(values, (centres[1:] + centres[:-1]) / 2, side="right")
+        bounds = np.concatenate([[0], ends, [len(values)]])
+        counts, sums = np.diff(bounds), np.diff(summed[bounds])
         centres = np.where(counts > 0, sums / np.maximum(counts, 1), centres)
     return centres, counts
 

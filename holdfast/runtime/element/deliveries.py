@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.compiler.plan import ElementPlan
+from holdfast.compiler.plan import ElementPlan, Plan
 from holdfast.ids import OperatorName
 from holdfast.language.connectors import Sink
 from holdfast.language.graph import SinkSpec, StreamRef
@@ -38,6 +38,17 @@ def delivery_of(element: ElementPlan, name: OperatorName, out_streams: Sequence[
             else:
                 kept.update(read.port for read in port.streams if read.operator == name)
     return OwnDelivery(Delivery(tuple(names), frozenset(kept)), names)
+
+
+def near_outputs(plan: Plan, element: ElementPlan) -> frozenset[StreamRef]:
+    """Streams that leave the element and that only Python operators in the driver read."""
+    operators = plan.graph.operators
+    far = {
+        connection.stream
+        for connection in element.outputs
+        if any(kind_of(operators[reader]).role != "hosted" for reader, _ in connection.ports)
+    }
+    return frozenset(connection.stream for connection in element.outputs) - far
 
 
 def uses_of(element: ElementPlan, out_streams: Sequence[StreamRef]) -> dict[StreamRef, int]:

@@ -119,7 +119,8 @@ class Evaluation:
 
     def _materialised(self, stream: StreamRef) -> Batch | None:
         frame, label = self._frames.get(stream), f"{stream.operator}.{stream.port}"
-        batch = None if frame is None else self._engine.materialise(frame, self._name, label)
+        near = stream in self._worker.near_outputs
+        batch = None if frame is None else self._engine.materialise(frame, self._name, label, near)
         times = self._times.leaving(stream)
         return batch if times is None else self._engine.with_times(batch, times, self._name, label)
 

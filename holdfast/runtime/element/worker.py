@@ -36,7 +36,7 @@ from holdfast.language.graph import (
 )
 from holdfast.operators.kinds import kind_of
 from holdfast.runtime.element.borders import BorderNumbers
-from holdfast.runtime.element.deliveries import delivery_of, uses_of
+from holdfast.runtime.element.deliveries import delivery_of, near_outputs, uses_of
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work
 from holdfast.runtime.element.eventual.recording import Recording
 from holdfast.runtime.element.poison.poisoned_step import poison_of
@@ -107,6 +107,8 @@ class Worker:
             if any(name in plan.timed.get(c.stream, ()) for name, _ in c.ports)
         }
         """Streams that leave the element with times beside their rows."""
+        self.near_outputs = near_outputs(plan, element)
+        """Streams that leave the element for operators in the driver only."""
         self.uses = uses_of(element, self.out_streams)
         region = element.region
         self.runs: dict[OperatorName, Remembering] = {}

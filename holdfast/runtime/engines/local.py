@@ -97,7 +97,9 @@ class LocalEngine(Engine):
     def unshare(self, frame: Frame) -> None:
         pass
 
-    def materialise(self, frame: Frame, name: engine.StepName, stream: str) -> Batch | None:
+    def materialise(
+        self, frame: Frame, name: engine.StepName, stream: str, near: bool = False
+    ) -> Batch | None:
         if not frame.num_rows:
             return None
         directory = self.live / "batches"

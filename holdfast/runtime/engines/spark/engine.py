@@ -19,7 +19,17 @@ from pyspark.sql import SparkSession
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
-from holdfast.language.connectors import POSITION_FIELDS, TIMES, RowCheck, Sink, Slice, Source, Stamp, StepId
+from holdfast.language.connectors import (
+    POSITION_FIELDS,
+    TIMES,
+    Declined,
+    RowCheck,
+    Sink,
+    Slice,
+    Source,
+    Stamp,
+    StepId,
+)
 from holdfast.language.graph import Operator
 from holdfast.language.operators.stateless import (
     DropSpec,
@@ -68,6 +78,8 @@ BACKGROUND_POOL = "holdfast-background"
 
 SMALL_BYTES = 1 << 16
 """Up to here a table of the driver travels with the tasks that read it."""
+NEAR_BYTES = 16 << 20
+"""Up to here the driver reads what only operators in the driver are interested in."""
 
 WITHOUT_SPARK = (DropSpec, RenameSpec)
 """Operators that the driver applies to a few rows by itself."""
@@ -230,13 +242,19 @@ class SparkEngine(Engine):
         else:
             frame.unpersist()
 
-    def materialise(self, frame: Frame, name: engine.StepName, stream: str) -> Batch | None:
+    def materialise(
+        self, frame: Frame, name: engine.StepName, stream: str, near: bool = False
+    ) -> Batch | None:
         if isinstance(frame, ReadableRows) and frame.batch is not None:
             frame.batch.hold.take()
             return frame.batch
         label = f"{stream}-a{name.attempt}-s{name.step}"
-        if self._keyed.small.enabled and (few := small_table(frame)) is not None:
-            return self._written(few, label)
+        if self._keyed.small.enabled and isinstance(frame, ReadableRows):
+            rows = small_table(frame)
+            if rows is None and near:
+                rows = self._read_here(frame)
+            if rows is not None:
+                return self._written(rows, label)
         directory = self.live / "batches" / label
         as_frame(frame).write.option("compression", "none").parquet(str(directory))
         files = sorted(directory.glob("*.parquet"))
@@ -246,8 +264,18 @@ class SparkEngine(Engine):
         shutil.rmtree(directory, ignore_errors=True)
         return None
 
+    def _read_here(self, rows: ReadableRows) -> pa.Table | None:
+        """Rows that the driver is about to read anyway, without the job that would bring them to it. None: they are for Spark."""
+        if rows.bytes > NEAR_BYTES or rows.columns is None or rows.reader is None:
+            return None
+        try:
+            return rows.reader(rows.columns.names)
+        except Declined as declined:
+            self._give_up(declined.by, str(declined))
+            return None
+
     def _written(self, table: pa.Table, label: str) -> Batch | None:
-        """A few rows as a batch, without a job."""
+        """Rows of the driver as a batch, without a job."""
         if not table.num_rows:
             return None
         path = self.live / "batches" / f"{label}-t{self._keyed.small.next_attempt()}.parquet"
