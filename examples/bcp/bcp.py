@@ -92,6 +92,7 @@ def build(
     mode: Any = "async",
     rows_per_step: int = 100,
     source: Any = hf.Files,
+    out: Any = "csv",
 ) -> hf.Topology:
     """The topology over the files in `here`/in, writing to `here`/out."""
     made = hf.Topology("bcp")
@@ -100,7 +101,7 @@ def build(
     photographs.consistent("buses", period=period, trigger=trigger, mode=mode)
     stops = [photographs.apply(Stop(n), WAITING, name=f"stop_{n}") for n in range(STOPS)]
     crowd = stops[0].union(*stops[1:]).apply(Crowd(STOPS), CROWD, name="crowd")
-    crowd.sink(hf.FileSink(f"{here}/out", "csv"), name="out")
+    crowd.sink(hf.FileSink(f"{here}/out", out), name="out")
     return made
 
 

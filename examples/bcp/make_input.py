@@ -42,6 +42,8 @@ class Scene:
     rounds: int = 1
     """How often the buses come around."""
     rows_per_file: int = 400
+    rows_max: int | None = None
+    """What would come behind them is not made."""
 
 
 def arrivals_of(locations: Path) -> list[tuple[float, str]]:
@@ -153,6 +155,8 @@ def write(locations: Path, here: Path, scene: Scene | None = None) -> int:
             if len(kept) == scene.rows_per_file:
                 put()
                 kept, files = [], files + 1
+            if rows == scene.rows_max:
+                break
         if kept:
             put()
     return rows

@@ -105,6 +105,7 @@ def build(
     mode: Any = "async",
     rows_per_step: int = 100,
     source: Any = hf.Files,
+    out: Any = "csv",
 ) -> hf.Topology:
     """The topology over the files in `here`/in, writing to `here`/out."""
     made = hf.Topology("signalguru")
@@ -113,7 +114,7 @@ def build(
     pictures.consistent("signals", period=period, trigger=trigger, mode=mode)
     filters = [pictures.apply(MotionFilter(n), CHANGE, name=f"motion_{n}") for n in range(INTERSECTIONS)]
     advice = filters[0].union(*filters[1:]).apply(Schedule, ADVICE, name="schedule")
-    advice.sink(hf.FileSink(f"{here}/out", "csv"), name="out")
+    advice.sink(hf.FileSink(f"{here}/out", out), name="out")
     return made
 
 

@@ -102,6 +102,7 @@ def build(
     batch: int = 10_000,
     format: Any = "csv",
     source: Any = hf.Files,
+    out: Any = "csv",
 ) -> hf.Topology:
     """The topology over the files in `here`/in, writing to `here`/out."""
     made = hf.Topology("tmi")
@@ -109,7 +110,7 @@ def build(
     positions = made.source(files, name="positions")
     positions.consistent("travel", period=period, trigger=trigger, mode=mode)
     modes = positions.apply(Modes(batch), MODE, name="modes")
-    modes.sink(hf.FileSink(f"{here}/out", "csv"), name="out")
+    modes.sink(hf.FileSink(f"{here}/out", out), name="out")
     return made
 
 

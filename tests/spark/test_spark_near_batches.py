@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from faults import DRIVER_KILLED, fired
 from killed import written
 
 import holdfast as hf
@@ -100,3 +106,21 @@ def test_what_is_not_certain_is_for_spark(spark: Any, tmp_path: Path, said: Said
     said("jobs")
     run(spark, tmp_path, tmp_path / "jobs", "csv")
     compare_rows(written(tmp_path / "jobs", "near"), written(tmp_path / "out", "near"), "quotes")
+
+
+@pytest.mark.slow
+def test_each_row_counts_once_whatever_dies(tmp_path: Path) -> None:
+    fill(tmp_path, "parquet")
+    command = [sys.executable, str(Path(__file__).with_name("near_program.py")), str(tmp_path)]
+    for fault in ("step.end=kill@4", "step.begin=kill@5", ""):
+        environment = {**os.environ, "HOLDFAST_FP": fault, SETTING: "driver"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == (-signal.SIGKILL if fault else 0), done.stderr[-3000:]
+        if fault:
+            fired(DRIVER_KILLED)
+    values = range(STEPS * ROWS)
+    golden = [
+        {"n": n, "v": v, "total": total}
+        for n, (v, total) in enumerate(zip(values, accumulate(values), strict=True), 1)
+    ]
+    compare_rows(golden, written(tmp_path, "out"), "near")

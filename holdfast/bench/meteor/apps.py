@@ -1,4 +1,4 @@
-"""The three applications: input of a given size, their topology, and the true size of their state.
+"""The three applications: input of a given size, their topology, the true size of their state, and what they must say.
 
 A *tooth* is how long the state grows until it falls. It is given in rows: how long it lasts depends on the machine.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,22 +21,35 @@ import pyarrow.parquet as pq
 from holdfast.bench.measure.examples import data, example
 from holdfast.language.topology import Topology
 
+Row = tuple[Any, ...]
+
 
 @dataclass(frozen=True)
 class Input:
-    """Files of an application. `kernels` makes the operators that keep state; `options` go to its `build`."""
+    """Files of an application. `kernels` makes the operators that keep state, `last` the one behind them, if there is one; `options` go to its
+    `build`."""
 
     directory: Path
     rows: int
     rows_per_step: int
     options: dict[str, Any]
     kernels: Callable[[], list[Any]]
+    last: Callable[[], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What an application's operators do with its input, without any engine: (rows, bytes that are kept behind them) step by step, and
+    what they say, in its order."""
+
+    sizes: tuple[tuple[int, int], ...]
+    said: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
 class MeteorApp:
     """`make(directory, tooth, rows, rows_per_step)` writes so many rows at least. `kernel`: the element that keeps the state.
-    `keeps(operator)`: bytes of what it keeps."""
+    `keeps(operator)`: bytes of what it keeps. `lane(row)`: rows of one lane come in an order that nothing changes."""
 
     name: str
     program: str
@@ -43,6 +57,7 @@ class MeteorApp:
     rows_per_step: int
     make: Callable[[Path, int, int, int], Input]
     keeps: Callable[[Any], int]
+    lane: Callable[[Row], Any] = lambda row: None
 
     def build(self, input: Input, here: Path, **options: Any) -> Topology:
         """The example over its input, writing into a directory of its own."""
@@ -50,21 +65,27 @@ class MeteorApp:
         if not (here / "in").exists():
             os.symlink(input.directory, here / "in")
         made: Topology = example(self.program).build(
-            str(here), rows_per_step=input.rows_per_step, **input.options, **options
+            str(here), rows_per_step=input.rows_per_step, out="parquet", **input.options, **options
         )
         return made
 
-    def true_sizes(self, input: Input) -> Iterator[tuple[int, int]]:
-        """(rows, bytes that are kept behind them), step by step, without any engine."""
+    def walk(self, input: Input) -> Walked:
         kernels, done = input.kernels(), 0
+        last = None if input.last is None else input.last()
+        sizes: list[tuple[int, int]] = []
+        said: list[Row] = []
         for path in sorted(input.directory.iterdir()):
             table = pq.read_table(path)
             for begin in range(0, table.num_rows, input.rows_per_step):
                 piece = table.slice(begin, input.rows_per_step)
-                for kernel in kernels:
-                    kernel.process_batch(piece, 0)
+                told = [row for kernel in kernels for row in kernel.process_batch(piece, 0)]
+                if last is not None:
+                    answers = [last.process(SimpleNamespace(**row), 0) for row in told]
+                    told = [answer for answer in answers if answer is not None]
+                said += [tuple(row.values()) for row in told]
                 done += piece.num_rows
-                yield done, sum(self.keeps(kernel) for kernel in kernels)
+                sizes.append((done, sum(self.keeps(kernel) for kernel in kernels)))
+        return Walked(tuple(sizes), tuple(said))
 
 
 # --- tmi ------------------------------------------------------------------------------------------------------------------
@@ -91,7 +112,8 @@ def make_tmi(directory: Path, tooth: int, rows: int, rows_per_step: int) -> Inpu
 
 # --- bcp ------------------------------------------------------------------------------------------------------------------
 
-BCP_PIXELS = 32
+BCP_PIXELS = 16
+"""Of each of 8 x 8 places: a photograph has 16 kB."""
 
 
 def make_bcp(directory: Path, tooth: int, rows: int, rows_per_step: int) -> Input:
@@ -103,16 +125,21 @@ def make_bcp(directory: Path, tooth: int, rows: int, rows_per_step: int) -> Inpu
     every = gap * module.STOPS / tooth
     per_round = int((once[-1][0] + gap) / every * module.STOPS)
     scene = maker.Scene(
-        every_s=every, pixels=BCP_PIXELS, rounds=max(1, round(rows / per_round + 0.5)), rows_per_file=2 * rows_per_step
+        every_s=every, pixels=BCP_PIXELS, rounds=-(-rows // per_round), rows_per_file=2 * rows_per_step, rows_max=rows
     )  # fmt: skip
     made = maker.write(locations, directory.parent / f"{directory.name}-made", scene)
     os.rename(directory.parent / f"{directory.name}-made" / "in", directory)
-    return Input(directory, made, rows_per_step, {}, lambda: [module.Stop(n) for n in range(module.STOPS)])
+
+    def kernels() -> list[Any]:
+        return [module.Stop(number) for number in range(module.STOPS)]
+
+    return Input(directory, made, rows_per_step, {}, kernels, lambda: module.Crowd(module.STOPS))
 
 
 # --- signalguru -----------------------------------------------------------------------------------------------------------
 
-SIGNALGURU_SIDE = 180
+SIGNALGURU_SIDE = 90
+"""A picture has 16 kB."""
 SECONDS_SEEN = 43
 """That a car is at an intersection, about."""
 
@@ -126,24 +153,34 @@ def make_signalguru(directory: Path, tooth: int, rows: int, rows_per_step: int) 
     scene = maker.Scene(cars=cars, cycles=cycles, side=SIGNALGURU_SIDE, rows_per_file=2 * rows_per_step)
     made = maker.write(directory.parent / f"{directory.name}-made", scene)
     os.rename(directory.parent / f"{directory.name}-made" / "in", directory)
-    kernels = range(module.INTERSECTIONS)
-    return Input(directory, made, rows_per_step, {}, lambda: [module.MotionFilter(n) for n in kernels])
+
+    def kernels() -> list[Any]:
+        return [module.MotionFilter(number) for number in range(module.INTERSECTIONS)]
+
+    return Input(directory, made, rows_per_step, {}, kernels, module.Schedule)
+
+
+def kept_positions(modes: Any) -> int:
+    return sum(piece.nbytes for piece in modes.pool)
+
+
+def kept_photographs(stop: Any) -> int:
+    return sum(map(len, stop.images))
+
+
+def kept_pictures(intersection: Any) -> int:
+    return sum(len(image) for kept in intersection.pictures.values() for _, image in kept)
+
+
+def intersection_of(row: Row) -> Any:
+    return row[0]
 
 
 APPS = {
     app.name: app
     for app in (
-        MeteorApp(
-            "tmi", "tmi/tmi", "modes", 100_000, make_tmi, lambda made: sum(p.nbytes for p in made.pool)
-        ),
-        MeteorApp("bcp", "bcp/bcp", "stop_0", 100, make_bcp, lambda made: sum(map(len, made.images))),
-        MeteorApp(
-            "signalguru",
-            "signalguru/signalguru",
-            "motion_0",
-            100,
-            make_signalguru,
-            lambda made: sum(len(image) for kept in made.pictures.values() for _, image in kept),
-        ),
+        MeteorApp("tmi", "tmi/tmi", "modes", 20_000, make_tmi, kept_positions),
+        MeteorApp("bcp", "bcp/bcp", "stop_0", 50, make_bcp, kept_photographs),
+        MeteorApp("signalguru", "signalguru/signalguru", "motion_0", 50, make_signalguru, kept_pictures, intersection_of),
     )
-}
+}  # fmt: skip

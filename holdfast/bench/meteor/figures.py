@@ -10,12 +10,11 @@ from typing import Any
 
 from holdfast.bench.measure.ratios import speedup_of
 from holdfast.bench.measure.report import figure
-from holdfast.bench.meteor.window import LEFT, Setting, Window
+from holdfast.bench.meteor.link import GIGABIT
+from holdfast.bench.meteor.window import CHECKED, Setting, Window
 
 Round = Mapping[str, Window]
-CHECKED = 3
-"""Epochs per window at which variants are compared."""
-PACED = 0.6
+PACED = 0.5
 """Of what can be taken without epochs, when latency is measured."""
 ORDER = ("independent", "token", "async", "aware")
 """By throughput, the least first, as the document found it."""
@@ -50,11 +49,12 @@ def report(found: Sequence[Found], seconds: float, configuration: Mapping[str, A
     for name, pairs_of in RATIOS.items():
         by_app = {one.app: pairs_of(one) for one in found}
         if not all(by_app.values()):
-            continue
+            continue  # its part was not measured
         together = [fmean(pairs) for pairs in zip(*by_app.values(), strict=False)]
         result |= figure(name, speedup_of(together))
         result[f"{name}_by_app"] = {app: round(median(pairs), 4) for app, pairs in by_app.items()}
-    result["order"] = order(found)
+    if all(one.rounds for one in found):
+        result["order"] = order(found)
     result["apps"] = {one.app: _app(one) for one in found}
     result["configuration"] = dict(configuration)
     return result
@@ -92,8 +92,8 @@ def _over_least(one: Found) -> list[float]:
     setting, found = one.setting, []
     for windows in one.paced:
         window = windows["aware"]
-        period = setting.seconds / (CHECKED + LEFT)
-        least = setting.curve.least(PACED * setting.rate * period, CHECKED)
+        rows = PACED * setting.rate * setting.lead_s
+        least = setting.curve.least(rows, rows, CHECKED)
         if window.epochs and sum(least):
             found.append(window.bytes / len(window.epochs) / fmean(least))
     return found
@@ -129,52 +129,57 @@ RATIOS: dict[str, Callable[[Found], list[float]]] = {
 
 
 def _app(one: Found) -> dict[str, Any]:
-    setting = one.setting
-    base = one.by_count[0]["independent"]
+    setting, curve = one.setting, one.setting.curve
+    period_s = setting.seconds / CHECKED
     return {
         "outputs_equal": {"runs": one.outputs[0], "rows": one.outputs[1]},
-        "state_least_over_average": round(setting.curve.least_over_average, 4),
-        "state_bytes_max": max(size for _, size in setting.curve.points),
+        "state_least_over_average": round(curve.least_over_average, 4),
+        "state_bytes": {"mean": round(curve.mean), "max": max(size for _, size in curve.points)},
+        "link_share": round(curve.mean / GIGABIT / period_s, 4),
         "rows_per_s_without_epochs": round(setting.rate),
         "rows_per_step": setting.input.rows_per_step,
-        "by_epochs": {
-            str(count): {
-                name: {
-                    "throughput": round(window.rows_per_s / base.rows_per_s, 4),
-                    "latency": round(window.latency_s / base.latency_s, 4) if base.latency_s else None,
-                    "epochs": len(window.epochs),
-                    "bytes": window.bytes,
-                }
-                for name, window in windows.items()
-            }
-            for count, windows in one.by_count.items()
-        },
-        "rows_per_s": {
-            name: [round(windows[name].rows_per_s) for windows in one.rounds] for name in one.rounds[0]
-        },
-        "paced_latency_ms": {
-            name: [round(1000 * windows[name].latency_s, 1) for windows in one.paced] for name in one.paced[0]
-        },
-        "latency_in_epochs_ms": {
-            name: [_ms(windows[name].latency_in_epochs_s) for windows in one.paced] for name in one.paced[0]
-        },
-        "epoch_bytes": {
-            name: [epoch.bytes for windows in one.paced for epoch in windows[name].epochs]
-            for name in one.paced[0]
-        },
-        "epoch_ms": {
-            name: [
-                round(1000 * (epoch.published - epoch.begun))
-                for windows in one.rounds
-                for epoch in windows[name].epochs
-            ]
-            for name in one.rounds[0]
-        },
+        "by_epochs": _by_epochs(one.by_count),
+        "rows_per_s": _of_rounds(one.rounds, lambda window: round(window.rows_per_s)),
+        "paced_latency_ms": _of_rounds(one.paced, lambda window: _ms(window.latency_s)),
+        "latency_in_epochs_ms": _of_rounds(one.paced, lambda window: _ms(window.latency_in_epochs_s)),
+        "epochs": _of_rounds(one.rounds, lambda window: len(window.epochs)),
+        "epoch_bytes": _of_rounds(one.paced, lambda window: [epoch.bytes for epoch in window.epochs]),
+        "epoch_ms": _of_rounds(
+            one.paced, lambda window: [_ms(epoch.published - epoch.begun) for epoch in window.epochs]
+        ),
         "recovery_s": {
             name: [round(recovery.seconds[name], 3) for recovery in one.recoveries]
             for name in (one.recoveries[0].seconds if one.recoveries else ())
         },
-        "state_curve": _thin(setting.curve.points),
+        "restore_s": {
+            name: [round(recovery.restore_s[name], 3) for recovery in one.recoveries]
+            for name in (one.recoveries[0].restore_s if one.recoveries else ())
+        },
+        "state_curve": _thin(curve.points),
+    }
+
+
+def _of_rounds(rounds: Sequence[Round], value: Callable[[Window], Any]) -> dict[str, list[Any]]:
+    """By variant, of each round."""
+    return {name: [value(windows[name]) for windows in rounds] for name in (rounds[0] if rounds else ())}
+
+
+def _by_epochs(by_count: Mapping[int, Round]) -> dict[str, Any]:
+    """Relative to `independent` without epochs."""
+    if not by_count:
+        return {}
+    base = by_count[0]["independent"]
+    return {
+        str(count): {
+            name: {
+                "throughput": round(window.rows_per_s / base.rows_per_s, 4),
+                "latency": round(window.latency_s / base.latency_s, 4) if base.latency_s else None,
+                "epochs": len(window.epochs),
+                "bytes": window.bytes,
+            }
+            for name, window in windows.items()
+        }
+        for count, windows in sorted(by_count.items())
     }
 
 

@@ -38,6 +38,10 @@ class Gate:
     def rows_absorbed(self) -> int:
         return self.absorbed[-1][1] if self.absorbed else 0
 
+    def steps_since(self, begun: float, ended: float = float("inf")) -> int:
+        """That were absorbed meanwhile."""
+        return sum(begun <= at <= ended for at, _ in list(self.absorbed))
+
     def opened(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         if self.rate is not None:

@@ -13,6 +13,8 @@ from holdfast.store.base import LocalSegment, SegmentRef
 
 GIGABIT = 125_000_000.0
 """Bytes per second of the document's network."""
+TURN = 1 << 20
+"""Bytes that one sends before it is somebody else's turn."""
 
 
 class LinkedStore(CountingStore):
@@ -42,6 +44,9 @@ class LinkedStore(CountingStore):
         self._send(ref.size)
 
     def _send(self, size: int) -> None:
-        if self._bytes_per_s is not None and size:
+        """In turns with the others who send."""
+        if self._bytes_per_s is None:
+            return
+        for begin in range(0, size, TURN):
             with self._link:
-                time.sleep(size / self._bytes_per_s)
+                time.sleep(min(TURN, size - begin) / self._bytes_per_s)

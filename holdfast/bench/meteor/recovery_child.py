@@ -1,6 +1,6 @@
 """One driver of the recovery benchmark, in a process of its own so that it can be killed: `python -m … CONFIG`.
 
-It says what it does in lines of JSON on its standard output: {"epochs"} when some are published, {"recovery_s", …} when it has restored.
+It says what it does in lines of JSON on its standard output: {"recovery_s", …} when it has restored, {"epochs"} when some are published.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from holdfast.runtime.job import Job, job_of
 from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.telling.events import EpochPublished, Restored, RunEvent
 from holdfast.testing import submit_local
-
-EPOCHS = 3
 
 
 class Ear:
@@ -53,7 +51,7 @@ def main(config: dict[str, Any]) -> None:
     if config["engine"] == "spark":
         session = make_session("holdfast bench", settings=SETTINGS)
         session.range(1).count()
-    gate, ear = Gate(given.rows_per_step), Ear()
+    gate, ear = Gate(given.rows_per_step, config["rate"]), Ear()
     store = LinkedStore(here / "store", config["bytes_per_s"])
     begun = time.monotonic()
     made = app.build(
@@ -70,13 +68,12 @@ def main(config: dict[str, Any]) -> None:
         (region,) = job.regions.values()
         assert isinstance(region.trigger, AwareTrigger)
         region.trigger.know(profile_from(config["profile"]))
-    if config.get("again"):
+    if config["again"]:
         ear.restored.wait()
         say(recovery_s=ear.at - begun, restore_s=ear.restore_s)
-    else:
-        for _ in range(EPOCHS):
-            ear.epochs.acquire()
-        say(epochs=EPOCHS)
+    for _ in range(config["epochs"]):
+        ear.epochs.acquire()
+    say(epochs=config["epochs"])
     time.sleep(3600)  # until killed
 
 

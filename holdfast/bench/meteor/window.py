@@ -1,4 +1,8 @@
-"""One window of one variant: an application runs for some seconds with so many epochs, and what it did is counted."""
+"""One window of one variant: an application runs for some seconds with so many epochs, and what it did is counted.
+
+A run begins with an empty state, which does not come again: so a window begins one period behind it, when the state has been growing and falling.
+Its bounds lie a little before the moments at which periodic epochs begin: so each variant has as many epochs in it as were asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +13,33 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.bench.meteor.apps import Input, MeteorApp
+import pyarrow.parquet as pq
+
+from holdfast.bench.meteor.apps import Input, MeteorApp, Row, Walked
+from holdfast.bench.meteor.curve import Curve
 from holdfast.bench.meteor.gate import Gate, GatedFiles, KernelMetrics, latencies
 from holdfast.bench.meteor.grounds import Grounds
 from holdfast.bench.meteor.link import LinkedStore
 from holdfast.errors import HoldfastError
 from holdfast.ids import ElementName
-from holdfast.protocol.aware_timing import AwareSettings, Occasion, Profile, profile_of
-from holdfast.protocol.size_curves import average, lowest, settled
-from holdfast.protocol.turning_points import TurnDetector
 from holdfast.runtime.job import Job
 from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.telling.events import EpochPublished, RunEvent
 
 NEVER_S = 1e6
-LEFT = 0.5
-"""Of a period, behind the last epoch of a window, so that it is published within it."""
+CHECKED = 3
+"""Epochs per window at which variants are compared. A run has been going for one of its periods when its window begins."""
+AHEAD = 0.1
+"""Of a period, before the moments at which periodic epochs begin."""
 POLL_S = 0.02
 STEPS_AT_LEAST = 2
 """In a window: on a busy machine one may take longer than the window."""
 PATIENCE_S = 120.0
 """For those steps, beyond the window."""
-PROFILED = 4
-"""Periods of the true sizes of which a profile is made."""
+ENOUGH = 0.5
+"""Of a window, if its input was over before it."""
+LAST_EPOCH_S = 10.0
+"""For the last epoch of a window to be published, behind it."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,7 @@ VARIANTS = (
     Variant("aware", trigger="aware"),
 )
 ORACLE = Variant("oracle", trigger="manual", told=True)
+NONE = Variant("none")
 
 
 @dataclass(frozen=True)
@@ -62,15 +71,16 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Window:
-    """What happened in the seconds of a window. Latency: of a row, from being available until the operator that keeps state has it."""
+    """What happened in the seconds of a window. Latency: of a row, from being available until the operator that keeps state has it.
+    Epochs: those that began in it and were published."""
 
     seconds: float
     rows: int
     latency_s: float
     latency_in_epochs_s: float | None
     epochs: tuple[Epoch, ...]
-    written: tuple[str, ...] = ()
-    """What its sink showed at the end, in its order."""
+    written: tuple[Row, ...] = ()
+    """What its sink showed at the end."""
 
     @property
     def rows_per_s(self) -> float:
@@ -79,53 +89,6 @@ class Window:
     @property
     def bytes(self) -> int:
         return sum(epoch.bytes for epoch in self.epochs)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The true size of an application's state behind so many rows."""
-
-    points: tuple[tuple[int, int], ...]
-
-    @staticmethod
-    def of(app: MeteorApp, input: Input) -> Curve:
-        return Curve(tuple(app.true_sizes(input)))
-
-    @property
-    def least_over_average(self) -> float:
-        """Without the beginning, when nothing was kept yet, and the end of the input, when everything leaves."""
-        last = 0.9 * self.points[-1][0]
-        known = settled([(float(rows), float(size)) for rows, size in self.points if rows <= last])
-        return lowest(known) / average(known)
-
-    def minima(self, rows_per_period: float, periods: int) -> list[int]:
-        """The rows at which the state is least, in each of some periods."""
-        return [rows for _, rows in self._least(rows_per_period, periods)]
-
-    def least(self, rows_per_period: float, periods: int) -> list[int]:
-        """How small it is there."""
-        return [size for size, _ in self._least(rows_per_period, periods)]
-
-    def _least(self, rows_per_period: float, periods: int) -> list[tuple[int, int]]:
-        found = []
-        for number in range(periods):
-            low, high = number * rows_per_period, (number + 1) * rows_per_period
-            inside = [(size, rows) for rows, size in self.points if low < rows <= high]
-            if inside:
-                found.append(min(inside))
-        return found
-
-    def profile(self, kernel: str, rate: float, period_s: float) -> Profile:
-        """What profiling finds after enough periods: a window has too few for it."""
-        curve = [(0.0, 0.0), *((rows / rate, float(size)) for rows, size in self.points)]
-        periods = max(1, min(PROFILED, int(curve[-1][0] / period_s)))
-        bounds = [number * period_s for number in range(periods + 1)]
-        element, detector, occasions = ElementName(kernel), TurnDetector(), []
-        for at, size in curve:
-            for turn in (detector.sample(at, size), detector.foreseen):
-                if turn is not None and turn.halved and detector.latest is not None and at <= bounds[-1]:
-                    occasions.append(Occasion(at, element, {element: detector.latest}))
-        return profile_of({element: curve}, bounds, AwareSettings(period_s), occasions, fresh=True)
 
 
 @dataclass
@@ -147,14 +110,23 @@ class Setting:
     grounds: Grounds
     app: MeteorApp
     input: Input
-    curve: Curve
+    walked: Walked
     seconds: float
     rate: float
     bytes_per_s: float | None
 
+    @property
+    def curve(self) -> Curve:
+        return Curve(self.walked.sizes)
+
+    @property
+    def lead_s(self) -> float:
+        """How long a run goes before its window begins."""
+        return self.seconds / CHECKED
+
     def window(self, variant: Variant, epochs: int, rate: float | None = None) -> Window:
         """One run. `rate`: rows that become available in a second; None: as many as can be taken."""
-        period = self.seconds / (epochs + LEFT) if epochs else NEVER_S
+        period = self.seconds / epochs if epochs else NEVER_S
         gate, heard = Gate(self.input.rows_per_step, rate), Heard()
         options: dict[str, Any] = {"mode": variant.mode, "trigger": variant.trigger, "period": period}
         if not epochs:
@@ -164,15 +136,33 @@ class Setting:
         with self.grounds.directory("here") as here, self.grounds.directory("store") as store:
             self.grounds.settle()
             made = self.app.build(self.input, here, source=partial(GatedFiles, gate), **options)
-            linked = LinkedStore(store, self.bytes_per_s)
-            job = self.grounds.submit(made, linked, [heard])
+            job = self.grounds.submit(made, LinkedStore(store, self.bytes_per_s), [heard])
             try:
                 self._prepare(job, variant, gate, epochs, period, rate)
-                ended = _wait(job, gate, self.seconds, self.input.rows)
+                begun, ended = self._wait(job, gate, period if epochs else 0.0)
             finally:
                 gate.close()
                 job.close()
-            return _counted(gate, heard.epochs, ended, shown(here / "out"))
+            return counted(gate, heard.epochs, begun, ended, shown(here / "out"))
+
+    def pace(self) -> float:
+        """Rows per second over the second half of the input, without epochs."""
+        gate = Gate(self.input.rows_per_step)
+        with self.grounds.directory("here") as here, self.grounds.directory("store") as store:
+            self.grounds.settle()
+            made = self.app.build(self.input, here, source=partial(GatedFiles, gate), period=NEVER_S, trigger="periodic")
+            job = self.grounds.submit(made, LinkedStore(store, None), [])
+            try:
+                kernel = job.loops[ElementName(self.app.kernel)]
+                kernel.metrics = KernelMetrics(kernel.name, gate)
+                limit = time.monotonic() + PATIENCE_S
+                while gate.rows_absorbed < self.input.rows:
+                    _look(job, limit)
+            finally:
+                gate.close()
+                job.close()
+        half = next((at, rows) for at, rows in gate.absorbed if rows >= self.input.rows / 2)
+        return (gate.rows_absorbed - half[1]) / (gate.absorbed[-1][0] - half[0])
 
     def _prepare(
         self, job: Job, variant: Variant, gate: Gate, epochs: int, period: float, rate: float | None
@@ -187,7 +177,7 @@ class Setting:
             assert isinstance(region.trigger, AwareTrigger)
             region.trigger.know(self.curve.profile(self.app.kernel, expected, period))
         if variant.told:
-            wanted = self.curve.minima(expected * period, epochs)
+            wanted = self.curve.minima(expected * self.lead_s, expected * period, epochs)
 
             def ask(rows: int) -> None:
                 if wanted and rows >= wanted[0]:
@@ -196,42 +186,60 @@ class Setting:
 
             gate.on_absorbed = ask
 
-
-def _wait(job: Job, gate: Gate, seconds: float, rows: int) -> float:
-    """Until the window is over and some steps were absorbed; returns when that was."""
-    limit = time.monotonic() + seconds + PATIENCE_S
-    while not gate.begun or time.monotonic() < gate.begun + seconds or len(gate.absorbed) < STEPS_AT_LEAST:
-        time.sleep(POLL_S)
-        if job.await_termination(timeout=0.0):
-            raise HoldfastError("the run ended by itself.")
-        if time.monotonic() > limit:
-            raise HoldfastError(
-                f"{len(gate.absorbed)} steps in {seconds + PATIENCE_S:.0f} s: the figures would mean nothing.",
-                cure="Measure on a machine that is less busy.",
-            )
-        if gate.rows_absorbed >= rows:
-            return gate.absorbed[-1][0]
-    return max(gate.begun + seconds, gate.absorbed[STEPS_AT_LEAST - 1][0])
-
-
-def shown(directory: Path) -> tuple[str, ...]:
-    """The rows that a sink has made visible, in the order of its epochs."""
-    files = sorted(directory.glob("part-*.csv"))
-    return tuple(line for file in files for line in file.read_text().splitlines()[1:])
+    def _wait(self, job: Job, gate: Gate, period: float) -> tuple[float, float]:
+        """Until the window is over, some steps were absorbed and its epochs are published; returns when it began and ended."""
+        limit = time.monotonic() + self.lead_s + self.seconds + PATIENCE_S
+        while not gate.begun:
+            _look(job, limit)
+        begun = gate.begun + self.lead_s - AHEAD * period
+        ended = begun + self.seconds
+        while time.monotonic() < ended or gate.steps_since(begun) < STEPS_AT_LEAST:
+            _look(job, limit)
+            if gate.rows_absorbed >= self.input.rows:
+                break
+        last, is_over = gate.absorbed[-1][0], gate.rows_absorbed >= self.input.rows
+        if is_over and last < begun + ENOUGH * self.seconds:
+            raise HoldfastError("the input was over before the window was: the machine is less busy now.")
+        if is_over or gate.steps_since(begun, ended) < STEPS_AT_LEAST:
+            ended = last
+        published = time.monotonic() + LAST_EPOCH_S
+        while time.monotonic() < published and any(r.controller.under_way for r in job.regions.values()):
+            _look(job, limit)
+        return begun, ended
 
 
-def _counted(gate: Gate, epochs: Sequence[Epoch], ended: float, written: tuple[str, ...]) -> Window:
-    within = tuple(epoch for epoch in epochs if epoch.published <= ended)
+def _look(job: Job, limit: float) -> None:
+    time.sleep(POLL_S)
+    if job.await_termination(timeout=0.0):
+        raise HoldfastError("the run ended by itself.")
+    if time.monotonic() > limit:
+        raise HoldfastError(
+            "a run of the benchmark hardly gets on: the figures would mean nothing.",
+            cure="Measure on a machine that is less busy.",
+        )
+
+
+def shown(directory: Path) -> tuple[Row, ...]:
+    """The rows that a sink has made visible."""
+    files = sorted(directory.glob("part-*.parquet"))
+    return tuple(tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist())
+
+
+def counted(
+    gate: Gate, epochs: Sequence[Epoch], begun: float, ended: float, written: tuple[Row, ...]
+) -> Window:
+    within = tuple(epoch for epoch in epochs if begun <= epoch.begun < ended)
+    before = [rows for at, rows in gate.absorbed if at <= begun]
     done = [rows for at, rows in gate.absorbed if at <= ended]
-    waited = latencies(gate, ended)
+    waited = [each for each in latencies(gate, ended) if each[0] >= begun]
     during = [
         (seconds, rows)
         for at, seconds, rows in waited
-        if any(at < epoch.published and at + seconds > epoch.begun for epoch in within)
+        if any(at < epoch.published and at + seconds > epoch.begun for epoch in epochs)
     ]
     return Window(
-        ended - gate.begun,
-        done[-1] if done else 0,
+        ended - begun,
+        (done[-1] if done else 0) - (before[-1] if before else 0),
         _mean([(seconds, rows) for _, seconds, rows in waited]) or 0.0,
         _mean(during),
         within,
