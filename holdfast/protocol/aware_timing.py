@@ -8,7 +8,8 @@ Events in, decisions out: no clock, no I/O. Time is cut into *periods*; each has
     alert        begins when the sum is found at or below `s_max`: asked when a period begins, and when a dynamic element
                  fell by more than half. In alert the sum is only allowed to fall: at the first turning point at which the rates
                  of change add up to more than 0 the epoch comes, and the alert is over.
-    patience     above `s_max` it begins as well, if no lower minimum is to be expected in what is left of the period (`waiting.py`).
+    patience     as soon as enough minima are remembered, they say at each minimum, and when a period begins, whether a lower one is to be
+                 expected in what is left of the period (`waiting.py`): below `s_max` it may be worth waiting for, above it may be in vain.
     otherwise    the epoch comes at the end of the period.
 
 Must hold: no period has two epochs; none ends without one; in alert none comes while the sum is foreseen to fall, but at the
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -47,6 +48,8 @@ class AwareSettings:
     period_s: float
     profiled: int = 3
     reprofiled_after: int = 10
+    remembered: int = 12
+    """Periods of whose minima is known what followed them."""
     relaxation: float = 0.2
     """`s_max` is at least so far above the lowest minimum, relative to that."""
     margin: float = 0.1
@@ -120,8 +123,13 @@ class Profile:
 
     def is_small(self, size: float, left_s: float | None = None) -> bool:
         """The sum is small enough for an epoch. `left_s`: it is at a minimum, with so many seconds left of the period."""
-        patience = None if left_s is None else self.patience
-        return size <= self.s_max or (patience is not None and patience.takes(size, left_s or 0.0))
+        takes = None if left_s is None or self.patience is None else self.patience.takes(size, left_s)
+        return size <= self.s_max if takes is None else takes
+
+    def is_small_growing(self, size: float, grew_s: float, left_s: float) -> bool:
+        """The same of a sum that has been growing for so long."""
+        takes = self.patience is not None and self.patience.takes_growing(size, grew_s, left_s)
+        return size <= self.s_max or takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +204,16 @@ class AwareTiming:
         return forced + self._profile_if_due(at) + self._begin_period(at, sizes, look=not forced)
 
     def _begin_period(self, at: float, sizes: Sizes, look: bool) -> list[Decision]:
-        self._begins = [*self._begins[-self._settings.profiled :], at]
+        self._begins = [*self._begins[-self._settings.remembered :], at]
         # Periods follow each other without gaps, unless whoever tells the time was away for longer than one.
         planned = self.period_ends + self._settings.period_s
         in_time = self.period_ends <= at < planned and len(self._begins) > 1
         self.period_ends = planned if in_time else at + self._settings.period_s
         self._taken = self.alert = False
         self._check_alert(sizes)
+        if self.profile is not None and self.profile.dynamic and self._occasions and self._rates(sizes) > 0:
+            grew_s, left_s = at - self._occasions[-1].at, self.period_ends - at
+            self.alert = self.profile.is_small_growing(self._sum(sizes), grew_s, left_s)
         return self._decide(at, sizes) if look else []
 
     # --- turning points -------------------------------------------------------------------------------------------
@@ -232,8 +243,7 @@ class AwareTiming:
         if not self.alert or self._taken:
             return []
         assert self.profile is not None
-        rates = sum(size.rate for element, size in sizes.items() if element in self.profile.dynamic)
-        if rates <= 0:
+        if self._rates(sizes) <= 0:
             return []
         is_high = self._sum(sizes) > self.profile.s_max
         return [self._checkpoint(at, sizes, "last minimum" if is_high else "foreseen increase")]
@@ -246,6 +256,11 @@ class AwareTiming:
     def _sum(self, sizes: Sizes) -> float:
         known = None if self.profile is None else self.profile.dynamic
         return sum(size.size for element, size in sizes.items() if known is None or element in known)
+
+    def _rates(self, sizes: Sizes) -> float:
+        """How fast the sum changes."""
+        known = frozenset() if self.profile is None else self.profile.dynamic
+        return sum(size.rate for element, size in sizes.items() if element in known)
 
     # --- profiling ------------------------------------------------------------------------------------------------
 
@@ -262,13 +277,16 @@ class AwareTiming:
         self._occasions = [one for one in self._occasions[-MOST_OCCASIONS:] if one.at >= since]
 
     def _profile_if_due(self, at: float) -> list[Decision]:
-        wait = self._settings.profiled if self.profile is None else self._settings.reprofiled_after
-        begins = self._begins[-self._settings.profiled :]
-        if self._periods_since < max(wait, self._settings.profiled):
+        settings, bounds = self._settings, [*self._begins[-self._settings.remembered :], at]
+        fresh = bounds[0] <= self._began
+        wait = settings.profiled if self.profile is None else settings.reprofiled_after
+        if self._periods_since < max(wait, settings.profiled):
+            if self.profile is not None:
+                patience = patience_in(self._curves, bounds, settings, self._occasions, self.profile.dynamic, fresh=fresh)
+                self.profile = replace(self.profile, patience=patience)
             return []
         self._periods_since = 0
-        fresh = begins[0] <= self._began
-        self.profile = profile_of(self._curves, [*begins, at], self._settings, self._occasions, fresh=fresh)
+        self.profile = profile_of(self._curves, bounds, settings, self._occasions, fresh=fresh)
         return [Profiled(at, self.profile)]
 
 
@@ -280,23 +298,46 @@ def profile_of(
     *,
     fresh: bool = False,
 ) -> Profile:
-    """What the curves of elements say about the periods between `bounds`. `occasions`: within them. `fresh`: they begin with the run, and with a state that
-    does not come again: how sizes rise from there tells nothing about minima."""
-    spans = {name: between(curve, bounds[0], bounds[-1]) for name, curve in curves.items() if curve}
-    known = {name: settled(curve) for name, curve in spans.items()} if fresh else spans
+    """What the curves of elements say about the periods between `bounds`, of which the last ones are profiled. `occasions`: within them. `fresh`: they
+    begin with the run, and with a state that does not come again: how sizes rise from there tells nothing about minima."""
+    recent = bounds[-settings.profiled - 1 :]
+    starts = fresh and len(recent) == len(bounds)
+    spans = {name: between(curve, recent[0], recent[-1]) for name, curve in curves.items() if curve}
+    known = {name: settled(curve) for name, curve in spans.items()} if starts else spans
     dynamic = frozenset(name for name, curve in known.items() if lowest(curve) < average(curve) / 2)
     if not dynamic:
         return Profile(dynamic, 0.0, 0.0, 0.0)
-    summed = total(spans[name] for name in dynamic)
-    if fresh:
-        summed = settled(summed)
-    periods = [(since, until) for since, until in pairwise(bounds) if until > summed[0][0]]
-    minima = [lowest(between(summed, since, until)) for since, until in periods or [(bounds[0], bounds[-1])]]
+    summed = _summed(curves, recent, dynamic, starts)
+    periods = [(since, until) for since, until in pairwise(recent) if until > summed[0][0]]
+    minima = [lowest(between(summed, since, until)) for since, until in periods or [(recent[0], recent[-1])]]
     s_min, mean = min(minima), average(summed)
     s_max = max(*minima, s_min * (1 + settings.relaxation), s_min + settings.margin * (mean - s_min))
-    asked = [(one.at, one.sum_of(dynamic)) for one in occasions if one.element in dynamic]
-    patience = patience_of(asked, summed, settings.period_s, settings.relaxation)
+    patience = patience_in(curves, bounds, settings, occasions, dynamic, fresh=fresh)
     return Profile(dynamic, s_max, s_min, mean, patience)
+
+
+def patience_in(
+    curves: Mapping[ElementName, list[Point]],
+    bounds: list[float],
+    settings: AwareSettings,
+    occasions: Sequence[Occasion],
+    dynamic: frozenset[ElementName],
+    *,
+    fresh: bool,
+) -> Patience | None:
+    """What followed the minima of all periods between `bounds`."""
+    asked = [(one.at, one.sum_of(dynamic)) for one in occasions if one.element in dynamic]
+    return patience_of(asked, _summed(curves, bounds, dynamic, fresh), settings.period_s)
+
+
+def _summed(
+    curves: Mapping[ElementName, list[Point]],
+    bounds: list[float],
+    dynamic: frozenset[ElementName],
+    fresh: bool,
+) -> list[Point]:
+    found = total(between(curves[name], bounds[0], bounds[-1]) for name in dynamic if curves.get(name))
+    return settled(found) if fresh else found
 
 
 def _after(turn: Turn, event: Turned) -> Size:

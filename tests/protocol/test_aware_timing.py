@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 
@@ -277,8 +277,10 @@ class Played:
     reports: int = 0
 
 
-def play(curves: list[Curve], period: float, dt: float, until: float) -> Played:
-    policy, played = AwareTiming(AwareSettings(period)), Played(period)
+def play(
+    curves: list[Curve], period: float, dt: float, until: float, settings: AwareSettings | None = None
+) -> Played:
+    policy, played = AwareTiming(settings or AwareSettings(period)), Played(period)
     names = [ElementName(f"e{number}") for number in range(len(curves))]
     detectors = {name: TurnDetector() for name in names}
 
@@ -294,7 +296,7 @@ def play(curves: list[Curve], period: float, dt: float, until: float) -> Played:
                 continue
             played.chosen.append(decision)
             # One that the end forces belongs to the period that ends; one that is chosen then, to the next.
-            is_next = isinstance(event, PeriodOver) and decision.reason == "foreseen increase"
+            is_next = isinstance(event, PeriodOver) and decision.reason in ("foreseen increase", "last minimum")
             played.counts[-1 if is_next or not isinstance(event, PeriodOver) else -2] += 1
             if decision.reason in ("foreseen increase", "last minimum"):
                 profile = policy.profile if isinstance(event, PeriodOver) else known
@@ -307,8 +309,9 @@ def play(curves: list[Curve], period: float, dt: float, until: float) -> Played:
                 below = decision.size
                 if isinstance(event, Turned):
                     below += event.turn.size - event.sizes[event.element].size
-                left_s = policy.period_ends - event.at if isinstance(event, Turned) else None
-                if not was_alert and not profile.is_small(below * (1 - 1e-9), left_s):
+                left_s = policy.period_ends - event.at if isinstance(event, Turned) and event.turn.halved else None
+                grows = left_s is None and decision.reason == "last minimum" and profile.patience is not None
+                if not was_alert and not grows and not profile.is_small(below * (1 - 1e-9), left_s):
                     played.wrong.append(f"at {event.at} {below} is above {profile.s_max}")
 
     at = 0.0
@@ -394,6 +397,42 @@ def test_of_several_sawtooth_curves_less_is_stored_too(seed: int) -> None:
         sums = [one + other for one, other in zip(sums, outcome(played), strict=True)]
     assert sums[0] < sums[1] * 0.6
     assert sums[0] < sums[2] * 1.7
+
+
+def teeth(lengths: list[float], slope: float = 100.0) -> Curve:
+    """Grows for so long, falls to almost nothing, grows for the next length, and again from the first."""
+    ends = list(accumulate(lengths))
+
+    def size(at: float) -> float:
+        at %= ends[-1]
+        begun = max((end for end in ends if end <= at), default=0.0)
+        return 5 + slope * (at - begun)
+
+    return size
+
+
+def test_where_no_minimum_is_to_come_the_epoch_comes_when_its_period_begins() -> None:
+    """After many short teeth a long one: every fifth period sees growth only, and none of them is profiled."""
+    played = play([teeth([*[5] * 5, 20, 5])], 10.0, 0.1, 900.0, AwareSettings(10.0, remembered=20))
+    check_rules(played)
+    assert all(each.profile.s_max < 100 for each in played.profiles)
+    high = [each for each in played.chosen if each.at > 200 and each.size > 400]
+    assert len(high) >= 12
+    assert all(each.size < 600 and each.reason == "last minimum" for each in high), "as the period began"
+
+
+def test_below_the_threshold_a_minimum_is_let_go_if_a_lower_one_is_to_come() -> None:
+    """Low and not so low minima take turns; one of each in every period. The threshold is above both."""
+
+    def low_and_lower(at: float) -> float:
+        return (30 if (at + 7) % 10 < 5 else 21) + 100 * ((at + 7) % 5)
+
+    played = play([low_and_lower], 10.0, 0.1, 400.0)
+    check_rules(played)
+    profile = played.profiles[-1].profile
+    assert profile.s_max > 30
+    known = [each for each in played.chosen if each.at > 100]
+    assert sum(each.size < 26 for each in known) >= 0.9 * len(known), "nearly all at the lower one"
 
 
 def test_reports_are_few() -> None:
