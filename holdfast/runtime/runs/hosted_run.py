@@ -31,6 +31,7 @@ from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.runtime.runs.user_thread import MakeThread, UserThread
 from holdfast.runtime.runs.variable_chain import VersionedState
 from holdfast.state.values import codec
+from holdfast.state.values.codec import Frozen
 from holdfast.state.variables import instance_state
 from holdfast.state.variables.changed_attributes import taken_over
 from holdfast.state.variables.declarations import declared
@@ -209,14 +210,17 @@ class HostedRun(HostedWork, Remembering):
 
     def pin(self, epoch: Epoch) -> Any:
         self.epoch = epoch
-        # Encoded at once, if the operator may change its own objects in the next step.
         if instance_state.is_prepared(self.instance):
             return partial(
                 self._finished, self.instance, instance_state.prepared(self.instance), self._told(b"")
             )
         if self._versioned is not None:
             return self._versioned.pin(epoch, self._told(instance_state.take_rest(self.instance)))
-        return self._encoded()
+        # Taken at once, since the operator may change its own objects in the next step; encoded in the background.
+        return partial(self._sealed, instance_state.freeze_state(self.instance), self._told(b""))
+
+    def _sealed(self, state: Frozen, told: dict[str, Any]) -> bytes:
+        return codec.encode({**told, "state": state.encoded()})
 
     def _finished(self, instance: Any, prepared: Any, told: dict[str, Any]) -> bytes:
         """Encode what the operator prepared. Called in the background."""

@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
 from typing import Any
 
 import msgpack
 
 from holdfast.errors import DamagedError, HoldfastError, StateError
-from holdfast.state.values import codes, plain_types, user_classes
+from holdfast.state.values import codes, packing, plain_types, user_classes
 from holdfast.state.values.exact_comparison import difference
 
 VERSION = 1
@@ -34,8 +33,6 @@ NOT_DATA_CURE = (
     "a dataclass or Enum of your own can be registered."
 )
 
-PIECE = 1 << 13
-"""Of a large map or list so many keys and values are packed at once; less than 65 536."""
 MAX_DEPTH = 100
 """Containers inside each other, when writing and when reading."""
 
@@ -50,12 +47,33 @@ _FACTORY_NAMES = {factory: name for name, factory in FACTORIES.items()}
 
 def encode(value: Any, *, path: str = "state") -> bytes:
     """The bytes of `value`. Raises StateError naming the place of what is not data, starting with `path`."""
-    return _seal(_Encoder(path).tree(value))
+    return freeze(value, path=path).encoded()
 
 
 def encode_attributes(attributes: dict[str, Any]) -> bytes:
     """`encode(attributes)`, with errors that speak of attributes."""
-    return _seal({name: _Encoder(f"attribute {name!r}").tree(value) for name, value in attributes.items()})
+    return freeze_attributes(attributes).encoded()
+
+
+class Frozen:
+    """A value as it was, whatever becomes of it: containers are copied, bytes and texts are not. `encoded` may be called later, by another
+    thread; what is large is copied once, and other threads have their turn meanwhile."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+
+    def encoded(self) -> bytes:
+        return b"".join([bytes([VERSION]), *packing.parts(self._tree)])
+
+
+def freeze(value: Any, *, path: str = "state") -> Frozen:
+    """The first part of `encode`, which raises its errors."""
+    return Frozen(_Encoder(path).tree(value))
+
+
+def freeze_attributes(attributes: dict[str, Any]) -> Frozen:
+    """The same with errors that speak of attributes."""
+    return Frozen({name: _Encoder(f"attribute {name!r}").tree(value) for name, value in attributes.items()})
 
 
 def decode(data: bytes) -> Any:
@@ -90,27 +108,6 @@ def _by_bytes(value: Any) -> bytes:
     return encode(value)
 
 
-def _seal(tree: Any) -> bytes:
-    return bytes([VERSION]) + _pack(tree)
-
-
-def _pack(tree: Any) -> bytes:
-    if type(tree) in (dict, list) and len(tree) > 4 * PIECE:
-        return _pack_in_pieces(tree)
-    return bytes(msgpack.packb(tree, use_bin_type=True))
-
-
-def _pack_in_pieces(tree: dict[Any, Any] | list[Any]) -> bytes:
-    """The same bytes. Other threads have their turn between the pieces: one long call would keep them all from working."""
-    packer, is_map = msgpack.Packer(use_bin_type=True), isinstance(tree, dict)
-    pieces = [packer.pack_map_header(len(tree)) if is_map else packer.pack_array_header(len(tree))]
-    items = chain.from_iterable(tree.items()) if isinstance(tree, dict) else iter(tree)
-    while piece := list(islice(items, PIECE)):
-        header = 1 if len(piece) <= 15 else 3  # of the array that the piece is not, in msgpack's format
-        pieces.append(msgpack.packb(piece, use_bin_type=True)[header:])
-    return b"".join(pieces)
-
-
 # --- writing --------------------------------------------------------------------------------------------------------
 
 _NATIVE = frozenset({type(None), bool, float, bytes})
@@ -121,6 +118,7 @@ class _Encoder:
 
     def __init__(self, path: str) -> None:
         self._path = [path]
+        self._in_key = False
         self._open: set[int] = set()
         self._containers: dict[type, Callable[[Any], Any]] = {
             list: self._items,
@@ -165,7 +163,16 @@ class _Encoder:
             raise StateError(f"{self._place()} {error}.", cure=NOT_DATA_CURE) from error
 
     def _ext(self, code: int, body: Any) -> Any:
-        return msgpack.ExtType(code, body if type(body) is bytes else _pack(body))
+        if type(body) is bytes:
+            return msgpack.ExtType(code, body)
+        return msgpack.ExtType(code, packing.pack(body)) if self._in_key else packing.Later(code, body)
+
+    def _key(self, key: Any) -> Any:
+        """Keys are compared by their bytes."""
+        outside, self._in_key = self._in_key, True
+        tree = self.tree(key)
+        self._in_key = outside
+        return tree
 
     def _text(self, value: str) -> Any:
         if not value.isascii():
@@ -186,7 +193,7 @@ class _Encoder:
 
     def _elements(self, values: Iterable[Any]) -> list[Any]:
         self._path.append(" (an element)")
-        result = sorted((self.tree(value) for value in values), key=_pack)
+        result = sorted((self.tree(value) for value in values), key=packing.pack)
         self._path.pop()
         return result
 
@@ -196,7 +203,7 @@ class _Encoder:
         keys, values = [], []
         for key, value in mapping.items():
             self._path[-1] = f"[{_short(key)}]"
-            keys.append(self.tree(key))
+            keys.append(self._key(key))
             values.append(self.tree(value))
         self._path.pop()
         tree = dict(zip(keys, values, strict=True))

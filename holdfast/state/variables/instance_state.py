@@ -20,6 +20,8 @@ from holdfast.state.variables import versions as deltas
 from holdfast.state.variables.declarations import declared, give_payloads, lives_of, payloads_of
 from holdfast.state.variables.working_values import UNSET
 
+MADE = "what checkpoint() returned"
+
 
 def initial_state(op: Any) -> bytes:
     """The state of a fresh instance, before `open()`. Not asked of operators with `reset_to_initial_state()`."""
@@ -29,9 +31,14 @@ def initial_state(op: Any) -> bytes:
 
 def take_state(op: Any) -> bytes:
     """The operator's state now. Raises StateError naming the attribute that is not data."""
+    return freeze_state(op).encoded()
+
+
+def freeze_state(op: Any) -> codec.Frozen:
+    """The same, to be encoded while the operator goes on."""
     if makes_its_state(op):
-        return encoded(op, prepared(op))
-    return codec.encode_attributes({**public_attributes(op), **payloads_of(op)})
+        return codec.freeze(_made(op, prepared(op)), path=MADE)
+    return codec.freeze_attributes({**public_attributes(op), **payloads_of(op)})
 
 
 def makes_its_state(op: Any) -> bool:
@@ -51,7 +58,7 @@ def prepared(op: Any) -> Any:
 
 def encoded(op: Any, value: Any) -> bytes:
     """The second part: what `prepared` gave, as bytes."""
-    return codec.encode(_made(op, value), path="what checkpoint() returned")
+    return codec.encode(_made(op, value), path=MADE)
 
 
 def _made(op: Any, value: Any) -> Any:
@@ -62,7 +69,7 @@ def _made(op: Any, value: Any) -> Any:
 def check_state(op: Any) -> None:
     """Prove that the state comes back unchanged: encode, decode, compare. For the first step; it doubles the cost."""
     if makes_its_state(op):
-        codec.check_round_trip(_made(op, prepared(op)), "what checkpoint() returned")
+        codec.check_round_trip(_made(op, prepared(op)), MADE)
         return
     for name, value in {**public_attributes(op), **payloads_of(op)}.items():
         codec.check_round_trip(value, f"attribute {name!r}")

@@ -14,6 +14,7 @@ import holdfast as hf
 from holdfast.errors import TopologyError
 from holdfast.ids import Epoch, OperatorName
 from holdfast.runtime.region.restore_budget import RestoreBudget
+from holdfast.runtime.runs.hosted_run import HostedRun
 from holdfast.runtime.runs.variable_chain import FrozenVersions, VersionedState, limits_of
 from holdfast.state.variables.versions import merged
 from holdfast.testing import MemorySink, Rows, arm, disarm, run_local
@@ -118,6 +119,53 @@ def test_rows_are_processed_while_the_checkpoint_is_made(shelf: str) -> None:
     assert Slow.waited
     assert all(Slow.waited)
     assert [(row["n"], row["seen"]) for row in MemorySink.rows(shelf)] == [(n, n + 1) for n in range(400)]
+
+
+class Plain(hf.Operator):
+    """Plain attributes, which every row changes in place."""
+
+    more: ClassVar[threading.Event] = threading.Event()
+
+    def __init__(self) -> None:
+        self.seen = [0]
+        self.by_tens: dict[int, list[int]] = {}
+
+    def process(self, row: Any, port: int) -> Any:
+        self.seen[0] += 1
+        self.by_tens.setdefault(row.n // 10, []).append(row.n)
+        if self.seen[0] > 150 and not Plain.more.is_set():
+            arm("drain.all_acked=raise@1")
+            Plain.more.set()
+        return {"n": row.n, "seen": self.seen[0], "ten": len(self.by_tens[row.n // 10])}
+
+
+def test_plain_attributes_are_encoded_while_rows_change_them(
+    shelf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Plain.more.clear()
+    waited: list[tuple[str, bool]] = []
+    sealed = HostedRun._sealed
+
+    def slow(self: HostedRun, *given: Any) -> bytes:
+        if not Plain.more.is_set() and self.instance.seen[0]:
+            waited.append((threading.current_thread().name, Plain.more.wait(30)))
+        return sealed(self, *given)
+
+    monkeypatch.setattr(HostedRun, "_sealed", slow)
+    topology = hf.Topology("plain")
+    rows = topology.source(Rows([(n,) for n in range(400)], "n long", rows_per_step=1), name="rows")
+    made = rows.consistent("r", period=0.01).apply(Plain, "n long, seen long, ten long", name="plain")
+    made.sink(MemorySink(shelf), name="out")
+    try:
+        run_local(topology, f"memory:{shelf}")
+    finally:
+        hits = disarm()
+    assert hits, "a reset was wanted"
+    assert all(hits.values()), "nothing failed"
+    assert waited
+    assert all(came and not thread.startswith("element") for thread, came in waited)
+    wanted = [(n, n + 1, n % 10 + 1) for n in range(400)]
+    assert [tuple(row.values()) for row in MemorySink.rows(shelf)] == wanted
 
 
 def test_a_copy_without_reset_is_refused() -> None:
