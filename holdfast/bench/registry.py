@@ -50,34 +50,40 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
 CHOOSE = {
     "regions": ("periods", "only"),
     "log": ("only", "scale"),
+    "meteor": ("only", "quick"),
+    "meteor-local": ("only", "quick"),
     "latency": ("only",),
     "bulk": ("only", "scale"),
     "text": ("only", "scale"),
     "cold": ("only",),
 }
 """Those of which something can be chosen, and what."""
+USUAL, OWN = (5, 10.0), {"meteor": (2, 6.0), "meteor-local": (2, 6.0)}
+"""Pairs, and seconds of a stretch, if nobody says."""
 
 
 def run_bench(
     name: str,
     *,
-    pairs: int,
-    seconds: float,
     quiet: bool,
+    pairs: int | None = None,
+    seconds: float | None = None,
     periods: Sequence[float] | None = None,
     only: Sequence[str] | None = None,
     scale: float | None = None,
+    quick: bool | None = None,
 ) -> dict[str, Any]:
-    """Run a benchmark; the result is plain data."""
+    """Run a benchmark; the result is plain data. `pairs`, `seconds`: None: as many, and as long, as it has by itself."""
     bench = BENCHES.get(name)
     if bench is None:
         raise ConfigError(f"there is no benchmark {name!r}.", cure=f"There are: {', '.join(BENCHES)}.")
-    given = {"periods": periods, "only": only, "scale": scale}
+    given = {"periods": periods, "only": only, "scale": scale, "quick": quick}
     chosen = {key: value for key, value in given.items() if value is not None}
     foreign = next((key for key in chosen if key not in CHOOSE.get(name, ())), None)
     if foreign is not None:
         raise ConfigError(f"benchmark {name!r} takes no --{foreign}.", cure="Leave it out.")
-    return bench(pairs=pairs, seconds=seconds, quiet=quiet, **chosen)
+    usual_pairs, usual_s = OWN.get(name, USUAL)
+    return bench(pairs=pairs or usual_pairs, seconds=seconds or usual_s, quiet=quiet, **chosen)
 
 
 def numbers(text: str | None) -> list[float] | None:

@@ -139,8 +139,10 @@ def bench(
         str | None, typer.Argument(help="Which benchmark; without a name they are listed.")
     ] = None,
     as_json: JsonFile = None,
-    pairs: Annotated[int, typer.Option(help="Pairs of alternating stretches.", min=1)] = 5,
-    seconds: Annotated[float, typer.Option(help="Length of one stretch.")] = 10.0,
+    pairs: Annotated[
+        int | None, typer.Option(help="Pairs of alternating stretches; 5, meteor 2.", min=1)
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Length of one stretch; 10 s, meteor 6 s.")] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Directory for pictures, if the benchmark has some.")
     ] = None,
@@ -150,13 +152,14 @@ def bench(
     only: Annotated[
         str | None,
         typer.Option(
-            help="What to measure, as vwap,chain-8x1 (regions), query,large (log) or plain,warm.1m (bulk)."
+            help="What to measure, as vwap,chain-8x1 (regions), query,large (log), plain,warm.1m (bulk) or bcp,recovery (meteor)."
         ),
     ] = None,
     scale: Annotated[
         float | None,
         typer.Option(help="How large its input is; 1: as documented (log, bulk, text).", min=0.00001),
     ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A quick look (meteor only).")] = False,
 ) -> None:
     """Measure holdfast side by side with plain Spark in one warmed session."""
     from holdfast.bench.registry import BENCHES, numbers, run_bench
@@ -172,6 +175,7 @@ def bench(
         periods=numbers(periods),
         only=only.split(",") if only else None,
         scale=scale,
+        quick=quick or None,
     )
     _write_json(result, as_json)
     if plot is not None:

@@ -282,7 +282,9 @@ class AwareTiming:
         wait = settings.profiled if self.profile is None else settings.reprofiled_after
         if self._periods_since < max(wait, settings.profiled):
             if self.profile is not None:
-                patience = patience_in(self._curves, bounds, settings, self._occasions, self.profile.dynamic, fresh=fresh)
+                patience = patience_in(
+                    self._curves, bounds, settings, self._occasions, self.profile.dynamic, fresh=fresh
+                )
                 self.profile = replace(self.profile, patience=patience)
             return []
         self._periods_since = 0

@@ -296,7 +296,10 @@ def play(
                 continue
             played.chosen.append(decision)
             # One that the end forces belongs to the period that ends; one that is chosen then, to the next.
-            is_next = isinstance(event, PeriodOver) and decision.reason in ("foreseen increase", "last minimum")
+            is_next = isinstance(event, PeriodOver) and decision.reason in (
+                "foreseen increase",
+                "last minimum",
+            )
             played.counts[-1 if is_next or not isinstance(event, PeriodOver) else -2] += 1
             if decision.reason in ("foreseen increase", "last minimum"):
                 profile = policy.profile if isinstance(event, PeriodOver) else known
@@ -309,7 +312,9 @@ def play(
                 below = decision.size
                 if isinstance(event, Turned):
                     below += event.turn.size - event.sizes[event.element].size
-                left_s = policy.period_ends - event.at if isinstance(event, Turned) and event.turn.halved else None
+                left_s = (
+                    policy.period_ends - event.at if isinstance(event, Turned) and event.turn.halved else None
+                )
                 grows = left_s is None and decision.reason == "last minimum" and profile.patience is not None
                 if not was_alert and not grows and not profile.is_small(below * (1 - 1e-9), left_s):
                     played.wrong.append(f"at {event.at} {below} is above {profile.s_max}")

@@ -38,7 +38,9 @@ def test_keys_of_other_types_are_told_apart_by_their_bytes() -> None:
     assert [repr(key) for key in again] == [repr(key) for key in value]
 
 
-LEAVES = st.one_of(st.binary(max_size=40), st.text(max_size=20), st.integers(), st.floats(allow_nan=False), st.none())
+LEAVES = st.one_of(
+    st.binary(max_size=40), st.text(max_size=20), st.integers(), st.floats(allow_nan=False), st.none()
+)
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
@@ -66,7 +68,9 @@ def test_large_bytes_are_parts_of_their_own() -> None:
     images = [bytes([n]) * (1 << 17) for n in range(20)]
     found = packing.parts({"camera": 1, "images": images})
     assert [part for part in found if len(part) >= 1 << 16] == images
-    assert all(part is image for part, image in zip([p for p in found if len(p) > 1 << 16], images, strict=True))
+    assert all(
+        part is image for part, image in zip([p for p in found if len(p) > 1 << 16], images, strict=True)
+    )
 
 
 def later_changes(value: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> tuple[bytes, bytes]:
@@ -76,7 +80,12 @@ def later_changes(value: dict[str, Any], change: Callable[[dict[str, Any]], None
 
 
 def test_what_is_frozen_stays_as_it_was() -> None:
-    inner: dict[str, Any] = {"list": [1, [2, b"x" * 100_000]], "array": np.arange(5), "tuple": (1, [2]), "set": {1}}
+    inner: dict[str, Any] = {
+        "list": [1, [2, b"x" * 100_000]],
+        "array": np.arange(5),
+        "tuple": (1, [2]),
+        "set": {1},
+    }
 
     def change(value: dict[str, Any]) -> None:
         value["list"][1].append(3)

@@ -112,8 +112,8 @@ def make_tmi(directory: Path, tooth: int, rows: int, rows_per_step: int) -> Inpu
 
 # --- bcp ------------------------------------------------------------------------------------------------------------------
 
-BCP_PIXELS = 16
-"""Of each of 8 x 8 places: a photograph has 16 kB."""
+BCP_PIXELS = 24
+"""Of each of 8 x 8 places: a photograph has 37 kB."""
 
 
 def make_bcp(directory: Path, tooth: int, rows: int, rows_per_step: int) -> Input:
@@ -138,8 +138,8 @@ def make_bcp(directory: Path, tooth: int, rows: int, rows_per_step: int) -> Inpu
 
 # --- signalguru -----------------------------------------------------------------------------------------------------------
 
-SIGNALGURU_SIDE = 90
-"""A picture has 16 kB."""
+SIGNALGURU_SIDE = 136
+"""A picture has 37 kB."""
 SECONDS_SEEN = 43
 """That a car is at an intersection, about."""
 

@@ -37,8 +37,8 @@ USUAL, QUICK = ("throughput", "latency", "counts", "recovery"), ("throughput", "
 COUNTS, FEW_COUNTS = (0, 1, 2, 4, 5, 6, 7, 8), (0, 1, 8)
 """Beside CHECKED, which the throughput is of."""
 QUICK_S = 3.0
-TOOTH = 0.45
-"""Of a period at CHECKED."""
+TOOTH = 0.6
+"""Of a period at CHECKED, at the pace of latency: then it has a minimum at least."""
 MARGIN = 1.6
 """Of the input that a run should need: it may be faster than the trial was."""
 TEETH_AT_LEAST = 4
@@ -198,7 +198,7 @@ class AppBench:
         each = self._scale.rows_of(self._app)
         tried = self._made("tried", each * self._scale.tried_steps // 4, each * self._scale.tried_steps)
         rate = max(tried.pace() for _ in range(2))  # the first one is slower
-        tooth = max(STEPS_IN_TOOTH * each, int(TOOTH * rate * self._seconds / CHECKED))
+        tooth = max(STEPS_IN_TOOTH * each, int(TOOTH * PACED * rate * self._seconds / CHECKED))
         room = int(MOST_BYTES / bytes_of(tried.input.directory) * tried.input.rows)
         rows = min(room, int(MARGIN * rate * self._seconds * (1 + 1 / CHECKED)))
         return replace(self._made("used", tooth, max(TEETH_AT_LEAST * tooth, rows)), rate=rate)

@@ -19,18 +19,19 @@ COLOURS = {
 
 
 def draw_meteor(result: Mapping[str, Any], directory: Path) -> list[Path]:
-    """Two files: what variants cost, and what the state does."""
+    """What variants cost, if that was measured, and what the state does."""
     pyplot = drawing()
     directory.mkdir(parents=True, exist_ok=True)
     apps: Mapping[str, Any] = result["apps"]
     files = []
-    figure, grid = pyplot.subplots(2, len(apps), figsize=(3.6 * len(apps), 5.4), dpi=120, squeeze=False)
-    for column, (name, app) in enumerate(apps.items()):
-        for row, what in enumerate(("throughput", "latency")):
-            _lines(grid[row][column], app["by_epochs"], what)
-            grid[row][column].set_title(f"{name}: {what}", fontsize=9)
-    grid[0][0].legend(frameon=False, fontsize=7)
-    files.append(_saved(pyplot, figure, directory / "meteor-windows.png"))
+    if all(app["by_epochs"] for app in apps.values()):
+        figure, grid = pyplot.subplots(2, len(apps), figsize=(3.6 * len(apps), 5.4), dpi=120, squeeze=False)
+        for column, (name, app) in enumerate(apps.items()):
+            for row, what in enumerate(("throughput", "latency")):
+                _lines(grid[row][column], app["by_epochs"], what)
+                grid[row][column].set_title(f"{name}: {what}", fontsize=9)
+        grid[0][0].legend(frameon=False, fontsize=7)
+        files.append(_saved(pyplot, figure, directory / "meteor-windows.png"))
     figure, grid = pyplot.subplots(2, len(apps), figsize=(3.6 * len(apps), 5.4), dpi=120, squeeze=False)
     for column, (name, app) in enumerate(apps.items()):
         _curve(grid[0][column], app["state_curve"])
@@ -59,11 +60,12 @@ def _curve(axes: Any, points: list[list[int]]) -> None:
     axes.set_xlabel("rows", fontsize=8)
 
 
-def _bars(axes: Any, bytes_of: Mapping[str, list[int]]) -> None:
-    names = [name for name in ("token", "async", "aware", "oracle") if bytes_of.get(name)]
+def _bars(axes: Any, bytes_of: Mapping[str, list[list[int]]]) -> None:
+    known = {name: [size / 1e6 for sizes in rounds for size in sizes] for name, rounds in bytes_of.items()}
+    names = [name for name in ("token", "async", "aware", "oracle") if known.get(name)]
     for place, name in enumerate(names):
-        axes.bar([place], [fmean(bytes_of[name]) / 1e6], color=COLOURS[name], width=0.6)
-        axes.plot([place] * len(bytes_of[name]), [size / 1e6 for size in bytes_of[name]], "k.", markersize=2)
+        axes.bar([place], [fmean(known[name])], color=COLOURS[name], width=0.6)
+        axes.plot([place] * len(known[name]), known[name], "k.", markersize=2)
     axes.set_xticks(range(len(names)), names, fontsize=8)
 
 

@@ -57,7 +57,9 @@ def _killed(setting: Setting, moments: list[float], outputs: Outputs) -> Iterato
                         time.sleep(moment * setting.lead_s)
                 outputs.add(f"{variant.name} (killed)", shown(place / "out"))
             if said:
-                yield Recovery(*({name: one[what] for name, one in said.items()} for what in ("recovery_s", "restore_s")))
+                yield Recovery(
+                    *({name: one[what] for name, one in said.items()} for what in ("recovery_s", "restore_s"))
+                )
 
 
 def _config(setting: Setting, variant: Variant, here: Path, again: bool) -> dict[str, Any]:

@@ -150,7 +150,9 @@ class Setting:
         gate = Gate(self.input.rows_per_step)
         with self.grounds.directory("here") as here, self.grounds.directory("store") as store:
             self.grounds.settle()
-            made = self.app.build(self.input, here, source=partial(GatedFiles, gate), period=NEVER_S, trigger="periodic")
+            made = self.app.build(
+                self.input, here, source=partial(GatedFiles, gate), period=NEVER_S, trigger="periodic"
+            )
             job = self.grounds.submit(made, LinkedStore(store, None), [])
             try:
                 kernel = job.loops[ElementName(self.app.kernel)]

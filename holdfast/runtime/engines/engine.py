@@ -238,9 +238,7 @@ class Engine(ABC):
     def unshare(self, frame: Frame) -> None: ...
 
     @abstractmethod
-    def materialise(
-        self, frame: Frame, name: StepName, stream: str, near: bool = False
-    ) -> Batch | None:
+    def materialise(self, frame: Frame, name: StepName, stream: str, near: bool = False) -> Batch | None:
         """Write the rows as a batch. None if there are none. Runs a job. `near`: all who read the batch do so in the driver."""
 
     @abstractmethod
