@@ -91,7 +91,7 @@ def test_what_runs_write_must_be_the_beginning_of_what_the_operators_say() -> No
     outputs.add("async", [("a", 2), ("a", 1)])
     outputs.add("token", said)
     assert (outputs.runs, outputs.rows) == (2, 5)
-    a, b, a2, a3, b2 = said
+    a, _, a2, a3, b2 = said
     for wrong in ([a2], [a, a], [a, a3], [*said, b2], [("c", 1)], [a, b2]):
         with pytest.raises(HoldfastError, match="bcp: what oracle wrote is wrong"):
             outputs.add("oracle", wrong)

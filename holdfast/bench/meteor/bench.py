@@ -168,7 +168,7 @@ class AppBench:
                 })  # fmt: skip
             if "disk" in parts:
                 on_disk.append(self._round(disk, ends[::turn]))
-        by_count = {
+        by_count: dict[int, Round] = {
             count: {side.name: self._window(setting, side, count) for side in sides_at(count)}
             for count in (counts_of(only) if "counts" in parts else ())
         }
