@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,12 +31,6 @@ from holdfast.sinks.staged import StagedSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-def _payloads(first: Note, others: Iterator[Note]) -> Iterator[bytes]:
-    yield first.payload
-    for note in others:
-        yield note.payload
 
 
 class LogSink(StagedSink):
@@ -176,7 +171,7 @@ class LogSink(StagedSink):
 
     # --- notes of an operator that keeps its checkpoints in the log ---
 
-    def take_notes(self) -> Iterator[bytes]:
+    def take_notes(self) -> Iterator[Note]:
         """What was noted, from the newest to the oldest; in a log that nobody else writes from now on. Rows and notes that may be on
         their way are there, or will never be, when it returns."""
         assert self._schema is not None, "check_columns() comes first"
@@ -190,7 +185,7 @@ class LogSink(StagedSink):
                 f"the log {self._path} has rows, but nothing that tells how the operator stood behind them.",
                 cure="Write into another log.",
             )
-        return iter(()) if first is None else _payloads(first, found)
+        return iter(()) if first is None else chain((first,), found)
 
     def append_noted(self, table: pa.Table, notes: Sequence[bytes]) -> int:
         """Notes, and with the last one rows, of which there may be none: either all of that is durable when it returns, or the last

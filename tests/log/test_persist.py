@@ -26,8 +26,10 @@ from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.explain import explain_mermaid, explain_text
 from holdfast.errors import ConfigError, FencedError, HoldfastError, MismatchError, StoreError, TopologyError
+from holdfast.language.operators.persist import PersistSpec
 from holdfast.log.log import MEMORY_BYTES
 from holdfast.runtime.engines.local import LocalEngine
+from holdfast.runtime.persisted import connectors
 from holdfast.testing import MemorySink, run_local, submit_local
 
 NUMBERS = "n long"
@@ -219,6 +221,21 @@ def test_time_that_rows_in_memory_alone_do_not_tell_has_to_be_declared_again() -
 
 
 # --- a consumer that is down ---
+
+
+def test_a_run_that_begins_far_behind_takes_no_more_than_fits_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connectors, "BYTES_PER_STEP", 1 << 20)
+    with hf.Log(tmp_path / "log") as log:  # what was written while nobody read
+        log.append([{"n": n, "text": f"{n:06d}" * 1000} for n in range(2000)])
+    shared = connectors.SharedLog("middle", PersistSpec(str(tmp_path / "log")), None)
+    shared.schema = hf.Log(tmp_path / "log").schema
+    source = connectors.PersistedSource(shared)
+    source.seek(None)
+    first = source.next_slice()
+    assert first is not None
+    assert (first.rows or 0) * 6000 < 2 << 20
 
 
 @pytest.mark.fault("I10", "O11")

@@ -79,6 +79,11 @@ class Recorder:
         """The number of the oldest note that a scan would have to read."""
         return min(self.number, self.windows.oldest_noted)
 
+    @property
+    def oldest_replayed(self) -> int:
+        """The number of the oldest note before whose step a replay could begin."""
+        return min(self.number, self.windows.oldest_replayed)
+
     # --- a restore ---
 
     def scan(self, notes: Iterable[bytes]) -> Restored | None:

@@ -282,8 +282,8 @@ class PersistedSource(LogSource):
 
     def next_slice(self) -> Slice | None:
         """After an outage there may be much: a step takes no more than fits into memory."""
-        if self._facts is not None and self._next is not None:
-            now = self._facts()
+        if self._next is not None and self._log.exists:
+            now = self._following()()
             if now.end - self._next > FEW:
                 directory = self._log.facts.directory(self._partition)
                 stored = sum(entry.stat().st_size for entry in os.scandir(directory))

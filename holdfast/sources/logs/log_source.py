@@ -192,9 +192,7 @@ class LogSource(Source):
                 return None
             self._next = 0 if self._from == "now" else self._first()  # all of it came after this run began
             self._hold(self._next)
-        if self._facts is None:
-            self._facts = self._log.following(self._partition)
-        now = self._facts()
+        now = self._following()()
         most = now.end if self._end is None else min(now.end, self._end)
         start, end, rows = self._next, self._next, 0
         if start < min(now.low, most):
@@ -206,6 +204,12 @@ class LogSource(Source):
             return None
         self._next = end
         return Slice(start, end, rows)
+
+    def _following(self) -> Callable[[], Facts]:
+        """How the log stands whenever it is asked."""
+        if self._facts is None:
+            self._facts = self._log.following(self._partition)
+        return self._facts
 
     def snapshot(self) -> Any:
         there = self._next is not None

@@ -71,6 +71,12 @@ class OpenWindows:
         """The oldest note that has the newest record of a window; very late if there is no window."""
         return int(self._noted.min(initial=np.iinfo(np.int64).max))
 
+    @property
+    def oldest_replayed(self) -> int:
+        """The same of windows that have rows: from there on rows might come again. Of several with one hash nobody knows."""
+        held = (self._kinds == Kind.OPENED) | (self._sharing > 1)
+        return int(self._noted[held].min(initial=np.iinfo(np.int64).max))
+
     # --- which are due ---
 
     def due(self, now_us: int) -> I64:

@@ -85,6 +85,17 @@ class Units(ABC):
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A note that a scan has read."""
+
+    number: int
+    at: int
+    """Which of the parts that were read holds it, from 0 on."""
+    source: Any
+    """The source's snapshot before its step."""
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """What a scan found."""
 
@@ -99,7 +110,8 @@ class Restored:
     """The number of the note that has it."""
     start: Standing | None
     """Where the replay begins. None: there is nothing to replay."""
-    notes: int
+    notes: tuple[Found, ...]
+    """Those that were read, oldest first."""
     bytes: int
 
 
@@ -111,6 +123,8 @@ class BackwardScan:
     newest: Note | None = None
     notes: list[Note] = field(default_factory=list)
     bytes: int = 0
+    _fed: int = 0
+    _found_at: list[int] = field(default_factory=list)
     _more: int = 0
     """So many of the next parts belong to the last note."""
     _checks: list[list[pa.Table]] = field(default_factory=list)
@@ -121,8 +135,10 @@ class BackwardScan:
     def feed(self, part: Part) -> bool:
         """True: nothing more is needed. Parts whose note was never written count for nothing."""
         self.bytes += part.bytes
+        self._fed += 1
         if part.note is not None:
             self.notes.append(part.note)
+            self._found_at.append(self._fed - 1)
             self._checks.append([])
             self.newest, self._more = self.newest or part.note, part.more
         elif self._more:
@@ -217,7 +233,11 @@ class BackwardScan:
         times = np.array([note.now_us for note in self.notes], dtype=np.int64)
         noted = np.array([note.number for note in self.notes], dtype=np.int64)
         start = self._start(where, kinds)
-        told = (times[where], noted[where], start, len(self.notes), self.bytes)
+        read = [
+            Found(note.number, at, note.before.source)
+            for note, at in zip(self.notes, self._found_at, strict=True)
+        ]
+        told = (times[where], noted[where], start, tuple(read[::-1]), self.bytes)
         return Restored(newest, state.take(pa.array(order)), found, *told)
 
     def _state_of(self, checks: pa.Table, chosen: pa.Table) -> pa.Table:

@@ -6,10 +6,12 @@ on from there. After six failures in a row without a step between them it gives 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+from holdfast.errors import HoldfastError
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.graph import SinkSpec
 from holdfast.protocol.accounts import Account
@@ -148,7 +150,10 @@ class EventualLife(OutsideLife):
         return self.is_starved(())
 
     def end(self) -> None:
-        pass
+        """What is told too late is kept too long, and nothing worse."""
+        if self.failure is None:
+            with contextlib.suppress(HoldfastError):
+                self._recording.let_go()
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)

@@ -7,8 +7,8 @@ it. So whatever fails, the log tells how the operator stood, and a restore asks 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +38,15 @@ PIN_S = 5.0
 """How often retention is told what is needed no more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A note in the log: its number and position, and the source's snapshot before its step."""
+
+    number: int
+    position: int
+    source: Any
+
+
 class Recording:
     """Of one operator. Called by the element's thread."""
 
@@ -62,8 +71,8 @@ class Recording:
         self._source = source
         self._engine = engine
         self._clock = clock
-        self._places: deque[tuple[int, int, Any]] = deque()
-        """(number, position in the log, the source's snapshot before it) of notes that may be needed."""
+        self._places: deque[Noted] = deque()
+        """Of notes that may be needed, oldest first."""
         self._kept = -1
         self._pins = Every(clock, PIN_S, at_once=False)
 
@@ -94,29 +103,39 @@ class Recording:
 
     def _append(self, results: pa.Table, notes: list[bytes]) -> None:
         position = self.sink.append_noted(results, notes)
-        self._places.append((self.recorder.number, position, self.before))
+        self._places.append(Noted(self.recorder.number, position, self.before))
         if self._pins.due():
-            self._let_go()
+            self.let_go()
 
-    def _let_go(self) -> None:
-        """What lies before the oldest note that a scan would read is needed no more, nor are rows of the input before its step."""
-        oldest = self.recorder.oldest_needed
-        while len(self._places) > 1 and self._places[1][0] <= oldest:
+    def let_go(self) -> None:
+        """Notes that no scan would read, and rows of the input that no replay would, are needed no more."""
+        needed, replayed = self.recorder.oldest_needed, self.recorder.oldest_replayed
+        while len(self._places) > 1 and self._places[1].number <= needed:
             self._places.popleft()
-        number, position, snapshot = self._places[0]
-        if number <= oldest and position > self._kept:
-            self.sink.keep_from(position)
-            self._source.kept([snapshot], None)
-            self._kept = position
+        first = self._places[0] if self._places else None
+        if first is not None and first.number <= needed and first.position > self._kept:
+            self.sink.keep_from(first.position)
+            self._kept = first.position
+        before = next((each for each in reversed(self._places) if each.number <= replayed), None)
+        if before is not None:
+            self._source.kept([before.source], None)
 
     # --- restores ---
 
     def scan(self) -> Restored | None:
         """What the log tells; None: it is new."""
-        found = self.recorder.scan(self.sink.take_notes())
+        positions: list[int] = []
+        found = self.recorder.scan(self._read(positions))
         self.recorder.resume(found)
-        self._places.clear()
+        read = () if found is None else found.notes
+        self._places = deque(Noted(each.number, positions[each.at], each.source) for each in read)
         return found
+
+    def _read(self, positions: list[int]) -> Iterator[bytes]:
+        """What the log has, newest first; at which positions is added to those given."""
+        for note in self.sink.take_notes():
+            positions.append(note.position)
+            yield note.payload
 
     def begin(self, snapshot: Any) -> None:
         """Nothing was ever written: note where the source begins, so that another run begins there too."""
