@@ -17,7 +17,7 @@ from rich.console import Console
 from holdfast.bench.checkpoints.restore import driver
 from holdfast.bench.meteor.figures import Recovery
 from holdfast.bench.meteor.window import LEFT, VARIANTS, Setting, Variant
-from holdfast.protocol.aware_timing import Profile
+from holdfast.protocol.timing.aware_timing import Profile
 
 CHILD = "holdfast.bench.meteor.recovery_child"
 EPOCHS = 3

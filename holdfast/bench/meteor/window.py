@@ -15,8 +15,8 @@ from holdfast.bench.meteor.grounds import Grounds
 from holdfast.bench.meteor.link import LinkedStore
 from holdfast.errors import HoldfastError
 from holdfast.ids import ElementName
-from holdfast.protocol.aware_timing import AwareSettings, Occasion, Profile, profile_of
 from holdfast.protocol.size_curves import average, lowest, settled
+from holdfast.protocol.timing.aware_timing import AwareSettings, Occasion, Profile, profile_of
 from holdfast.protocol.turning_points import TurnDetector
 from holdfast.runtime.job import Job
 from holdfast.runtime.region.aware_trigger import AwareTrigger
