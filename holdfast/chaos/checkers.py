@@ -10,6 +10,7 @@ Each method is called at the moment the thing it judges could first go wrong. Th
     ordered           epochs and attempts strictly increase over all crashes; one epoch at a time
     recorded      (5) what the controller does, its record already says
     quiet             nothing is sent between drain marker and pin; nothing is read between pin and publication
+    at rest           if nothing comes in and no further epoch will come by itself, everything that was read is visible
     pointed           an element with operators that have points of their own is pinned at such a point
     still             mode `token`: nothing is read or taken between an element's pin and its being durable
 """
@@ -202,6 +203,13 @@ class Checkers:
         )
         is_growing = all(old <= new for old, new in zip(shown, part.consumed, strict=True))
         self._demand(is_growing, lambda: f"{sink} takes back: {shown} -> {part.consumed}")
+
+    def rests(self, sinks: dict[ElementName, list[int]], positions: dict[ElementName, int]) -> None:
+        """Nothing will happen before more comes in. `positions`: how far sources were read."""
+        for sink, shown in sinks.items():
+            read = [positions[lane.source] for lane in self._scene.lanes[sink]]
+            if shown != read:
+                raise InvariantBroken(f"at rest {sink} shows {shown}, and {read} were read")
 
     def stops_early(self, was_told_to: bool) -> None:
         self._demand(

@@ -61,6 +61,8 @@ class Outcome(Figures):
     epochs_begun: int = 0
     epochs_published: int = 0
     parked: int = 0
+    rests: int = 0
+    """How often nothing came in and the region came to rest."""
     ignored: int = 0
     element_moves: set[ElementMove] = field(default_factory=set)
 
@@ -68,7 +70,7 @@ class Outcome(Figures):
         return (
             f"{self.schedules} schedules, {self.events} events, {self.faults} faults, {self.resets} resets, "
             f"{self.epochs_begun} epochs begun, {self.epochs_published} published, {self.parked} times parked, "
-            f"{self.runs} runs, {self.ignored} stale messages ignored"
+            f"{self.rests} times at rest, {self.runs} runs, {self.ignored} stale messages ignored"
         )
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 
-from holdfast.chaos.boundaries import Boundaries
+from holdfast.chaos.boundaries import Boundaries, Lulls
 from holdfast.chaos.checkers import Checkers, InvariantBroken
 from holdfast.chaos.faults import Faults
 from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, added_up, command_line
@@ -68,6 +69,9 @@ class Simulator(Teller):
         self.delivery_share = rng.choice((0.15, 0.4, 0.7))
         self.faults = Faults(self, rng)
         self.boundaries = Boundaries(self.world, self.mode, rng, self._ask_at_boundary)
+        ask = partial(self.tell_controller, messages.EpochDue(if_new=True))
+        in_turn = None if self.boundaries.are_needed else ask
+        self.lulls = Lulls(self.world, self.store, self.checkers, rng, in_turn)
         self.controller_class = controller_class
         self.controller = controller_class(self.scene.region, self.mode, self.resets_max)
         self.timers: list[messages.DrainTimedOut | messages.ResetTimedOut] = []
@@ -141,10 +145,12 @@ class Simulator(Teller):
     def _by_chance(self, dice: float) -> None:
         if self.faults.left and dice < self.faults.rate:
             self.faults.strike()
+        elif dice > 0.048:
+            self.lulls.begin()
         elif dice > 0.035 and not self.is_final_asked:
-            self._ask_for_epoch()
+            self._ask_for_epoch(in_turn=self.random() < 0.7)
 
-    def _ask_for_epoch(self) -> None:
+    def _ask_for_epoch(self, *, in_turn: bool = False) -> None:
         final = self.checkers.epochs_begun >= EPOCHS_MIN and self.world.is_read()
         if final and not self.is_sticky and self.controller.phase is not ControllerPhase.RUNNING:
             return
@@ -156,7 +162,8 @@ class Simulator(Teller):
             self.say("FAULT an epoch where the input may not be at a point")
             self.faults.left -= 1
             self.outcome.faults += 1
-        self.tell_controller(messages.EpochDue(final, self.is_sticky, drained))
+        if not (in_turn and not final and not drained and self.lulls.ring()):
+            self.tell_controller(messages.EpochDue(final, self.is_sticky, drained))
 
     def _ask_at_boundary(self) -> None:
         self.tell_controller(messages.EpochDue(False, self.is_sticky, False))
@@ -175,10 +182,22 @@ class Simulator(Teller):
             return self._time_out()
         if phase is ControllerPhase.PARKED:
             return self.tell_controller(messages.ResumeRequested())
-        if phase is ControllerPhase.RUNNING and self.world.is_read() and not self.is_final_asked:
-            return self._ask_for_epoch()
+        if phase is ControllerPhase.RUNNING and self.lulls.is_quiet and not self.is_final_asked:
+            return self._when_nothing_comes()
         asked = ", the final epoch was asked for" if self.is_final_asked else ""
         raise InvariantBroken(f"hang: the controller is {phase.value}, nothing can step or arrive{asked}")
+
+    def _when_nothing_comes(self) -> None:
+        """The region is to come to rest. There it may be struck, too; then more comes in, or the end."""
+        if not self.lulls.is_at_rest():
+            return
+        self.outcome.rests += 1
+        if self.faults.left and self.random() < 0.5:
+            self.faults.strike()
+        elif self.lulls.is_on:
+            self.lulls.end()
+        else:
+            self._ask_for_epoch()
 
     def _time_out(self) -> None:
         if not self.faults.left:
@@ -250,6 +269,7 @@ class Simulator(Teller):
         self.say("commit %s in %s%s", command.epoch, shown, ", then fail" if broken else "")
         for sink in shown:
             self.store.commit(sink, command.epoch)
+        self.lulls.shown()
         answer = (
             messages.CommitFailed(command.epoch, "simulated") if broken else messages.Committed(command.epoch)
         )
@@ -296,6 +316,7 @@ class Simulator(Teller):
                 self._send(elements, command)
             case messages.GoOn(elements=elements):
                 self.checkers.goes_on(command.attempt)
+                self.lulls.went_on()
                 self._send(elements, command)
             case messages.Resume(elements=elements) | messages.Prepare(elements=elements):
                 self.checkers.prepares(command)

@@ -94,6 +94,7 @@ class World:
         self.source_pace = rng.choice((0.1, 1.0))  # slow sources spread their rows over the epochs
         self.cuts_at_points = False  # what sources read at once ends at a point, if it comes to one
         self.rests_for: Epoch | None = None  # at a point, sources wait until they are pinned for this epoch
+        self.is_silent = False  # nothing comes in
         self.pending: list[object] = []
         self.style_of: dict[Epoch, MarkerKind] = {}  # of every epoch the controller began
         self.taken: set[tuple[ElementPhase, ElementPhase]] = set()
@@ -198,10 +199,16 @@ class World:
         element.consumed[lane] = end
         if not link.control and self.random() < 0.75:  # else the operator holds the rows back for now
             self._emit(element, lane)
+        self.stir(element)
+
+    def stir(self, element: SimElement) -> None:
+        """A step is over."""
+        if not element.machine.has_stirred:
+            self.feed(element, messages.Stirred())
 
     def _read(self, element: SimElement) -> bool:
         assert element.rows is not None
-        if not element.machine.may_read_sources or element.position >= element.rows:
+        if not element.machine.may_read_sources or self.is_silent or element.position >= element.rows:
             return False
         if not self.has_room(element) or self._rests(element):
             return False
@@ -213,6 +220,7 @@ class World:
         element.position = min(end, first - first % 3 + 3) if self.cuts_at_points else end
         element.consumed[0] = element.position
         self._emit(element, 0)
+        self.stir(element)
         return True
 
     def _rests(self, element: SimElement) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.checkpoint import manifest as manifests
 from holdfast.checkpoint import savepoints
@@ -100,6 +100,15 @@ class Collector:
         gone = self._unneeded(self._used_by(doomed), ())
         return Collected(tuple(doomed), sum(map(len, gone.values())))
 
+    def until_next_goes(self, now: float) -> float | None:
+        """Seconds from `now` until an epoch is too old that is not kept for another reason; None: there is none."""
+        lifetime = self._retention.keep_for_s
+        if lifetime is None:
+            return None
+        self._learn()
+        doomed = choose(self._walls, replace(self._retention, keep_for_s=None), self._named())
+        return min((max(0.0, self._walls[epoch] + lifetime - now) for epoch in doomed), default=None)
+
     def collect(self, now: float = 0.0, *, under_way: Collection[str] = ()) -> Collected:
         """Delete what may go. If it raises, or the process is killed, a later collection goes on with it."""
         fp("gc.list")
@@ -148,8 +157,10 @@ class Collector:
                 self._walls[epoch] = manifest.wall
 
     def _choose(self, now: float) -> list[Epoch]:
-        named = [point.epoch for point in savepoints.read(self._store, self._region).values()]
-        return choose(self._walls, self._retention, named, now)
+        return choose(self._walls, self._retention, self._named(), now)
+
+    def _named(self) -> list[Epoch]:
+        return [point.epoch for point in savepoints.read(self._store, self._region).values()]
 
     def _used_by(self, epochs: Iterable[Epoch]) -> Counter[Place]:
         """Pieces that some epochs refer to, and how many of them do."""

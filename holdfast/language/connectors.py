@@ -228,21 +228,18 @@ class Source(ABC):
         raise NotImplementedError
 
     def processed(self, piece: Slice) -> None:
-        """The step that read the slice is over, and the next snapshot is one behind it. Raises if its rows must not
-        count after all."""
+        """The step that read the slice is over, the next snapshot is one behind it. Raises if its rows must not count after all."""
 
     def counts(self) -> dict[str, int]:
         """What the source counted up to its position, for `status`: rows that were left out. Comes with the snapshot."""
         return {}
 
     def lag(self) -> Lag:
-        """What waits behind the current position, for `status` and metrics. Asked about once a second by the thread that calls
-        `next_slice`: it must be quick, and look at nothing outside."""
+        """What waits behind the position, for `status` and metrics. Asked about once a second: be quick, look at nothing outside."""
         return Lag()
 
     def count_rows(self, piece: Slice) -> int | None:
-        """How many rows a slice has, found with some work if `piece.rows` does not say; None if nobody knows.
-        Asked after failures that cost rows, and in the background for people who watch."""
+        """How many rows a slice has, found with some work if `piece.rows` does not say; None if nobody knows. For counts of losses."""
         return piece.rows
 
     def times_beside(self, piece: Slice) -> Sequence[tuple[int, int, int]]:
@@ -269,9 +266,9 @@ class SinkContext:
     token: OwnerToken
     check_owner: Callable[[], None] = lambda: None
     """Raises FencedError if a newer owner took the store."""
-    run_tasks: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]] = lambda fn, items: [
-        fn(i) for i in items
-    ]
+    run_tasks: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]] = lambda fn, items: list(
+        map(fn, items)
+    )
     """Run an importable function over items where the data lies (Spark tasks), in background priority."""
     must_end: Callable[[], bool] = lambda: False
     """True when the run ends: a sink that waits for something waits no more."""
@@ -364,6 +361,10 @@ class Sink(ABC):
     def commit(self, epoch: Epoch, prepared: Any) -> None:
         """Make the epoch's rows visible; doing it again changes nothing."""
 
+    def wants_epoch(self) -> bool:
+        """True if an epoch would show something although nothing was written. Asked now and then, between steps: must be quick."""
+        return False
+
     def restore(self, epoch: Epoch, prepared: Any | None) -> None:
         """Roll `epoch` forward (commit), withdraw everything later. Epoch 0: withdraw everything unpublished.
         A later epoch with nothing prepared: the job begins there (a fork); refuse what another job wrote."""
@@ -372,8 +373,7 @@ class Sink(ABC):
         """Refuse, before anything is changed, what `restore` would refuse. Called once, when a run starts."""
 
     def is_withheld(self, epoch: Epoch, prepared: Any) -> bool:
-        """True if it is certain that nothing of a published epoch was ever visible: a run may then go back behind
-        it. Changes nothing; in doubt False."""
+        """True if it is certain that nothing of a published epoch was ever visible: a run may then go back. In doubt False."""
         return False
 
     def accepts_writes(self) -> bool:

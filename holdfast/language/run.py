@@ -99,6 +99,8 @@ class RegionStatus(Told):
     longest_pause_ms: float
     restore_next_s: float
     """How long a restore would take now, as predicted."""
+    idle_since: float | None
+    """Nothing is new since the newest epoch, and since then (seconds since 1970): the next comes when something is. None: something is."""
 
 
 @dataclass(frozen=True, eq=False)

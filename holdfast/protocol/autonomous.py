@@ -43,6 +43,7 @@ from holdfast.protocol.autonomous_messages import RunStep as RunStep
 from holdfast.protocol.autonomous_messages import SaveAccount as SaveAccount
 from holdfast.protocol.autonomous_messages import StepDone as StepDone
 from holdfast.protocol.autonomous_messages import StepFailed as StepFailed
+from holdfast.protocol.autonomous_messages import Stirred as Stirred
 from holdfast.protocol.autonomous_messages import Stop as Stop
 from holdfast.protocol.autonomous_messages import TellLoss as TellLoss
 from holdfast.protocol.autonomous_messages import Unpark as Unpark
@@ -88,6 +89,7 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         self._stateful = stateful
         self._kept = kept
         self._ready: frozenset[OperatorName] = frozenset()  # operators that have a state worth a checkpoint
+        self.stirred: frozenset[OperatorName] = frozenset()  # those whose state no checkpoint may hold
         self.failed_in_a_row = 0
         self._is_saved = False
 
@@ -98,6 +100,7 @@ class AutonomousMachine(Machine[AutonomousPhase]):
 
     def keeps(self, kept: frozenset[OperatorName]) -> None:
         """These operators store checkpoints of their own from now on."""
+        self.stirred |= kept - self._kept
         self._kept = kept
 
     @property
@@ -132,11 +135,15 @@ class AutonomousMachine(Machine[AutonomousPhase]):
                 return []
             case Restored(operator, lost, reason):
                 return self._on_restored(operator, lost, reason)
-            case CheckpointDue(operators):
-                return self._checkpoints(operators)
+            case CheckpointDue(operators, must):
+                return self._checkpoints(operators & (self.stirred | must))
+            case Stirred(operators):
+                self.stirred |= operators
+                return []
             case Checkpointed(operator, held):
                 return self._on_checkpointed(operator, held)
             case NotCheckpointed(operator):
+                self.stirred |= {operator}
                 self._change(pinned=self._pinned_without({operator}))
                 return []
             case Discarded(taken, rows):
@@ -185,6 +192,7 @@ class AutonomousMachine(Machine[AutonomousPhase]):
             for n, p in self.account.pinned.items()
         }
         took = {**self.account.taken, **taken}
+        self.stirred |= frozenset(self._stateful)
         self._change(step=step, taken=took, in_flight=rows, pinned=pinned, since=since, last=at)
         return [*self._save(), RunStep()]
 
@@ -263,6 +271,7 @@ class AutonomousMachine(Machine[AutonomousPhase]):
         if not wanted:
             return []
         now = {name: Pin(self.account.step, self.account.absorbed[name]) for name in wanted}
+        self.stirred -= now.keys()
         self._change(pinned={**self.account.pinned, **now})
         # The account first: a checkpoint proves that its step ended, but neither where the rows of that step went, nor how many it has.
         return [*self._save(), *(CheckpointOperator(name) for name in wanted)]

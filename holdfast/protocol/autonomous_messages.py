@@ -68,7 +68,16 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDue:
-    """The period of some operators has passed."""
+    """The period of some operators has passed. Those in which nothing has happened since their last checkpoints need none, but for
+    those in `must`."""
+
+    operators: frozenset[OperatorName]
+    must: frozenset[OperatorName] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Stirred:
+    """Something happened in these operators without a step: threads of their own were at work."""
 
     operators: frozenset[OperatorName]
 
@@ -123,7 +132,7 @@ class InputsOver:
 
 AutonomousEvent = (
     Begin | Gathered | StepDone | StepFailed | Recounted | Restored | CheckpointDue | Checkpointed | NotCheckpointed | Discarded
-    | Rest | Stop | Park | Unpark | InputsOver
+    | Stirred | Rest | Stop | Park | Unpark | InputsOver
 )  # fmt: skip
 
 

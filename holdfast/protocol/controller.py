@@ -26,6 +26,7 @@ from holdfast.protocol.commands import ControllerCommand, UnderWay
 from holdfast.protocol.messages import ControllerEvent
 from holdfast.protocol.phases import Machine
 from holdfast.protocol.shape import STYLE_OF, MarkerKind, Mode, RegionShape
+from holdfast.protocol.timing.wishes import Wishes
 
 
 class ControllerPhase(StrEnum):
@@ -85,15 +86,11 @@ class RegionController(Machine[ControllerPhase]):
         self._waiting: set[ElementName] = set()  # elements that still have to answer
         self._parts: dict[ElementName, object] = {}
         self._unready: list[ElementName] = []  # have to be ready before the epoch begins, the next one last
-        self._due = False  # an ordinary epoch is wanted
-        self._drained_due = False  # and nothing may be in flight at it
-        self._stop_due = False  # a final epoch is wanted, whatever happens: kept until it is committed
-        self._end_due = False  # a final epoch is wanted at the end of the input: a reset voids that
+        self._wishes = Wishes()
         self._failure: str | None = None  # happened while an outcome was unknown
         self.repeated = False  # parked because the user's code failed twice in the same way
-        self._own_failure: tuple[ElementName, str] | None = (
-            None  # of the user's code, since the last published epoch
-        )
+        # Of the user's code, since the last published epoch.
+        self._own_failure: tuple[ElementName, str] | None = None
 
     @property
     def record(self) -> messages.ControllerRecord:
@@ -102,6 +99,11 @@ class RegionController(Machine[ControllerPhase]):
         return messages.ControllerRecord(
             self._published, self._next_epoch, self._attempt, self._consecutive_resets, is_parked
         )
+
+    @property
+    def is_idle(self) -> bool:
+        """It is at work, and the newest epoch has all there is: the next one comes when something happens, or somebody asks."""
+        return self.phase is ControllerPhase.RUNNING and not self._wishes.is_new(self._published)
 
     @property
     def under_way(self) -> UnderWay | None:
@@ -123,6 +125,8 @@ class RegionController(Machine[ControllerPhase]):
                 return self._on_reset_acked(event)
             case messages.EpochDue():
                 return self._on_due(event)
+            case messages.NewSince():
+                return self._on_new(event)
             case messages.ElementFailed():
                 return self._on_element_failed(event)
             case messages.Ready():
@@ -162,6 +166,7 @@ class RegionController(Machine[ControllerPhase]):
             return self._ignore()
         self._published = event.published
         self._next_epoch = Epoch(event.published + 1)
+        self._wishes.started(event)
         if event.record is not None:
             self._take_over(event.record)
         return self._reset_to_published()
@@ -194,12 +199,10 @@ class RegionController(Machine[ControllerPhase]):
         self._attempt = Attempt(self._attempt + 1)
         self._waiting = set(self._shape.elements)
         self._failure = None
-        self._end_due = False  # sources go back; they have to reach the end of their input again
-        begin = messages.BeginReset(
-            self._published, self._attempt, self._consecutive_resets, self._shape.starts()
-        )
-        timer = commands.StartResetTimer(self._published, self._attempt)
-        return self._act(*self._abandon_epoch(), timer, begin)
+        self._wishes.went_back()
+        numbers = (self._published, self._attempt)
+        begin = messages.BeginReset(*numbers, self._consecutive_resets, self._shape.starts())
+        return self._act(*self._abandon_epoch(), commands.StartResetTimer(*numbers), begin)
 
     def _abandon_epoch(self) -> list[ControllerCommand]:
         if self._epoch is None:
@@ -241,39 +244,38 @@ class RegionController(Machine[ControllerPhase]):
     # --- establishing -------------------------------------------------------------------------------------------------
 
     def _on_due(self, event: messages.EpochDue) -> list[ControllerCommand]:
-        if self.phase is ControllerPhase.STOPPED:
+        is_void = self.phase is _S or not self._wishes.wish(event, self.phase in _AT_WORK, self.phase is _K)
+        return self._ignore() if is_void else self._begin_if_due()
+
+    def _on_new(self, event: messages.NewSince) -> list[ControllerCommand]:
+        if event.attempt != self._attempt:
             return self._ignore()
-        if event.final and event.sticky:
-            self._stop_due = True
-        elif event.final and self.phase in _AT_WORK:
-            self._end_due = True
-        elif not event.final and self.phase is not ControllerPhase.PARKED:
-            self._due = True
-            self._drained_due |= event.drained
-        else:
-            return self._ignore()
-        return self._begin_epoch() if self.phase is ControllerPhase.RUNNING else []
+        self._wishes.lacks(event.epoch)
+        return self._begin_if_due()
 
     def _run(self) -> list[ControllerCommand]:
         """Go on running, or begin what became due meanwhile."""
         self._move(ControllerPhase.RUNNING)
-        is_wanted = self._due or self._stop_due or self._end_due
-        return self._begin_epoch() if is_wanted else []
+        return self._begin_if_due()
+
+    def _begin_if_due(self) -> list[ControllerCommand]:
+        is_free = self.phase is ControllerPhase.RUNNING
+        return self._begin_epoch() if is_free and self._wishes.is_due(self._published) else []
 
     def _begin_epoch(self) -> list[ControllerCommand]:
         self._move(ControllerPhase.ESTABLISHING)
-        self._is_final = self._stop_due or self._end_due
-        is_drained = self._is_final or self._drained_due
+        self._is_final = self._wishes.final
+        is_drained = self._is_final or self._wishes.drained
         self._style = "drain" if is_drained else STYLE_OF[self._mode]
         # At the end of the input there are no points to wait for: what is there is drained, and ready or never.
-        is_end = self._end_due and not self._stop_due
+        is_end = self._wishes.end and not self._wishes.stop
         # Where markers cascade, an element gets its input up to the marker, and is ready there or holds the epoch up.
         is_up_to_marker = self._mode in ("drain", "token") and not is_drained
         if not self._shape.drains and not is_end and not is_up_to_marker:
             self._style = "token"
         early = () if is_end else self._asked_early(is_up_to_marker)
         self._unready = [e for e in early if e in self._shape.conditional]
-        self._due = self._drained_due = False
+        self._wishes.begun()
         epoch = self._epoch = self._next_epoch
         self._next_epoch = Epoch(epoch + 1)
         self._waiting = set(self._shape.elements)
@@ -364,8 +366,7 @@ class RegionController(Machine[ControllerPhase]):
     def _on_commit_failed(self, event: messages.CommitFailed) -> list[ControllerCommand]:
         if self.phase is not ControllerPhase.COMMITTING or event.epoch != self._published:
             return self._ignore()
-        reason = f"epoch {event.epoch} could not be made visible: {event.reason}"
-        return self._fail(reason, event.may_pass)
+        return self._fail(f"epoch {event.epoch} could not be made visible: {event.reason}", event.may_pass)
 
     # --- failures and space -------------------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ class ElementMachine(Machine[ElementPhase]):
         self._prepares: Epoch | None = None  # asked to be ready for
         self._is_ready = not self._is_conditional  # its operators may be checkpointed as they are
         self._is_held = False  # what lies in the links comes behind the pin
+        self.has_stirred = False  # since its last pin, or its restore; the controller was told
 
     # --- what the loop asks between steps -----------------------------------------------------------------------
 
@@ -148,6 +149,8 @@ class ElementMachine(Machine[ElementPhase]):
                 return self._on_prepare(event)
             case messages.OperatorsReady():
                 return self._on_ready(event)
+            case messages.Stirred():
+                return self._on_stirred()
             case messages.BeginReset():
                 return self._on_begin_reset(event)
             case messages.Resume():
@@ -179,8 +182,15 @@ class ElementMachine(Machine[ElementPhase]):
         self._is_held = True
         return [messages.Tell(messages.Ready(self._element, event.epoch, event.attempt))]
 
+    def _on_stirred(self) -> list[ElementCommand]:
+        if self.has_stirred or not self.may_step:
+            return self._ignore()
+        self.has_stirred = True
+        return [messages.Tell(messages.NewSince(self._epoch, self.attempt))]
+
     def _unprepared(self) -> None:
-        """The state is another one from here."""
+        """The state is another one from here, or a pinned one."""
+        self.has_stirred = False
         self._prepares = None
         self._is_ready = not self._is_conditional
         self._is_held = False

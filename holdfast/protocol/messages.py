@@ -5,7 +5,7 @@ persisted, so anything that carries an older attempt is stale and is ignored.
 
     controller ──Prepare / BeginEpoch / BeginReset / Resume / GoOn──▶ element      (control messages; may be late or doubled)
     element    ──Marker along its links──▶ next elements                 (FIFO, in band with batches)
-    element    ──Ready / Acked / UploadFailed / ElementFailed / ResetAcked──▶ controller
+    element    ──Ready / Acked / UploadFailed / ElementFailed / ResetAcked / NewSince──▶ controller
     store rim  ──Published / PublishFailed / Committed / CommitFailed──▶ controller
 """
 
@@ -108,6 +108,12 @@ class OperatorsReady(Numbered):
 
 
 @dataclass(frozen=True, slots=True)
+class Stirred:
+    """Something changed that the element's next pin holds and the one before does not: a step, or whatever else an epoch has to
+    store or show."""
+
+
+@dataclass(frozen=True, slots=True)
 class UploadFinished(Numbered):
     """The background upload of a pin is durable. `part` is the element's share of the manifest."""
 
@@ -198,21 +204,30 @@ class ControllerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The run owns the store. `published` is the newest epoch found there, `record` the controller's own record."""
+    """The run owns the store. `published` is the newest epoch found there, `record` the controller's own record. `outdated`: an
+    epoch is wanted although nothing may be new: the program is another one by now, say."""
 
     published: Epoch
     record: ControllerRecord | None
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EpochDue:
     """The trigger fired (period, operator, manual). `final`: nothing follows; stop when it is committed.
     A final wish that is not `sticky` is forgotten by a reset: input that was read to its end must be read again.
-    `drained`: whatever the region's mode, nothing may be in flight at the epoch."""
+    `drained`: whatever the region's mode, nothing may be in flight at the epoch.
+    `if_new`: only if there is something new since the newest epoch; if not, as soon as there is."""
 
     final: bool = False
     sticky: bool = True
     drained: bool = False
+    if_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewSince(Numbered):
+    """There is something that the next epoch stores or shows and `epoch` does not: an element stirred behind its pin of `epoch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,12 +343,14 @@ class ResumeRequested:
 
 
 ControllerEvent = (
-    Start | EpochDue | Ready | Acked | UploadFailed | ElementFailed | ResetAcked | Published | PublishFailed | Committed
+    Start | EpochDue | NewSince | Ready | Acked | UploadFailed | ElementFailed | ResetAcked | Published | PublishFailed | Committed
     | CommitFailed | DrainTimedOut | ResetTimedOut | PatienceOver | SpaceReturned | ResumeRequested
 )  # fmt: skip
 
 ToElements = Prepare | BeginEpoch | BeginReset | Resume | GoOn
 """What the controller sends to elements."""
 
-ElementEvent = ToElements | OperatorsReady | MarkerArrived | TokensWait | UploadFinished | UploadBroke | Broke
+ElementEvent = (
+    ToElements | OperatorsReady | MarkerArrived | TokensWait | Stirred | UploadFinished | UploadBroke | Broke
+)
 ElementCommand = RunDrain | Forward | Pin | Upload | KeepOutputs | Restore | Tell

@@ -38,6 +38,8 @@ MONITOR_S = 0.05
 JOIN_S = 30.0
 SUMMARY_S = 1.0
 MAIL_S = 0.25
+DEAR_MAIL_S = 2.0
+"""Where each look costs money."""
 PAGE = "holdfast.dashboard.server"
 """Lies above this layer: it is found by its name, when somebody asks for it."""
 
@@ -73,7 +75,7 @@ class Job(Run):
         self._clock = clock or SystemClock()
         self._take_over = take_over
         self._rest_s = rest_s
-        self._event_log = EventLog(store)
+        self._event_log = EventLog(store, self._clock)
         self.watchers = Watchers(listeners, metrics, lambda: self.status() if self._threads else None)
         self._identity = ("none", 0)
         self.feed = Feed(self._event_log, RunLog(self._clock), *subscribers, *self.watchers.listening)
@@ -91,7 +93,8 @@ class Job(Run):
         self.loops: dict[ElementName, ElementLoop] = {}
         self._started_at = self._clock.monotonic()
         self._summaries = Every(self._clock, SUMMARY_S, at_once=False)
-        self._mail = Every(self._clock, MAIL_S)
+        self._is_dear = store is not None and store.pays_for_writes
+        self._mail = Every(self._clock, DEAR_MAIL_S if self._is_dear else MAIL_S)
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ class Job(Run):
 
     def _ended_within(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
-        while not self._ended.wait(MONITOR_S):
+        while not self._ended.wait(MONITOR_S * (4 if deadline is None else 1)):
             if self._ending.stands_still():
                 return False
             if deadline is not None and self._clock.monotonic() >= deadline:
@@ -267,8 +270,9 @@ class Job(Run):
                 self._report()
                 if all(r.done.is_set() for r in self.regions.values()) and self._autonomous_over():
                     self._ended.set()
+                is_steady = self._until is None and not self._stop_asked
                 with self._signals.condition:
-                    self._signals.condition.wait(MONITOR_S)
+                    self._signals.condition.wait(MONITOR_S * (2 if is_steady else 1))
         except BaseException as error:
             self.fail(error)
         self._signals.notify()
@@ -282,14 +286,16 @@ class Job(Run):
 
     def _report(self, final: bool = False) -> None:
         """Rows that were left out and a summary, each second and at the end; then the event log is written."""
-        if final or self._summaries.due():
+        is_time = final or self._summaries.due()
+        if is_time:
             for event in (event for loop in self.loops.values() for event in loop.left_out()):
                 self.feed.announce(event)
             status = self.status().as_dict()
             self.feed.announce(Summary(status))
             if final:
                 self.feed.announce(ended_event(status, self._failure))
-        self._event_log.flush()
+        if is_time or not self._is_dear:
+            self._event_log.flush()
 
     def _watch_regions(self) -> None:
         for region in self.regions.values():
@@ -365,17 +371,8 @@ class Job(Run):
     # --- starting -------------------------------------------------------------------------------------------------
 
     def _surroundings(self, identity: Identity, token: OwnerToken) -> Surroundings:
-        return Surroundings(
-            self._engine,
-            self._store,
-            identity,
-            token,
-            self._clock,
-            self._signals,
-            self.feed,
-            self.fail,
-            self._rest_s,
-        )
+        owned = (self._engine, self._store, identity, token, self._clock)
+        return Surroundings(*owned, self._signals, self.feed, self.fail, self._rest_s)
 
     def _start_threads(self) -> None:
         remember_plan(self._store, self.plan)

@@ -152,6 +152,7 @@ class RegionMetrics:
     epochs_s: float = 0.0
     """How long all took together."""
     published_wall: float | None = None
+    restored_wall: float | None = None
     visible: int = 0
     """The newest epoch whose output is visible."""
     last_bytes: tuple[int, int | None] = (0, None)
@@ -180,14 +181,22 @@ class RegionMetrics:
                 self.epochs_aborted += 1
             case Restored(region=self.region):
                 self.restored, self.visible = event, event.epoch
+                self.restored_wall = self.clock.wall()
             case ResetBegun(region=self.region) if event.attempt > 1 and event.consecutive:
                 self.resets += 1
                 who = event.element or ""
                 self.resets_of = {**self.resets_of, who: self.resets_of.get(who, 0) + 1}
 
-    def as_dict(self, now: float, phase: str, reason: str) -> dict[str, Any]:
+    @property
+    def idle_since(self) -> float | None:
+        """If nothing is new since the newest epoch: since then, or since it was restored."""
+        known = [at for at in (self.published_wall, self.restored_wall) if at is not None]
+        return round(max(known), 3) if known else None
+
+    def as_dict(self, now: float, phase: str, is_idle: bool, reason: str) -> dict[str, Any]:
         return {
             "phase": phase,
+            "idle_since": self.idle_since if is_idle else None,
             "epoch": self.epoch,
             "epochs_published": self.epochs_published,
             "epochs_slow": self.epochs_slow,

@@ -201,7 +201,7 @@ class Wiring:
         if isinstance(side.trigger, AwareTrigger) and with_state:
             report = partial(side.turned, loop.name)
             life.sizes = SizeWatch(with_state, self._around.clock, report, bool(loop.worker.threaded))
-            side.trigger.watches[loop.name] = life.sizes
+            side.trigger.watches[loop.name], life.looks_around = life.sizes, True
 
     # --- where everything goes on -------------------------------------------------------------------------------
 

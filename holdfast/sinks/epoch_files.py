@@ -32,7 +32,7 @@ from holdfast.sinks.output.missing import GONE_CURE, Shown
 from holdfast.sinks.output.moves import Moves, damaged
 from holdfast.sinks.output.partitions import escape
 from holdfast.sinks.output.planning import Part, plan_epoch
-from holdfast.sinks.output.rolling import Joint, Piece, Roll, Waiting, plan_rolled
+from holdfast.sinks.output.rolling import Joint, Piece, Roll, Waiting, are_complete, plan_rolled
 from holdfast.sinks.staged_files import StagedFileSink
 
 logger = logging.getLogger("holdfast.sinks")
@@ -185,6 +185,10 @@ class EpochFileSink(StagedFileSink):
         }
         for directory in {self._staging.owned, *above}:
             fsync_directory(directory)
+
+    def wants_epoch(self) -> bool:
+        waiting = self._waiting.get(self._after, ())
+        return are_complete(waiting, self._roll, self._shape, self._clock.wall())
 
     def commit(self, epoch: Epoch, prepared: Any) -> None:
         with translate_os_errors(str(self._directory)):

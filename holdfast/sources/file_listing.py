@@ -8,10 +8,51 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 from holdfast.errors import InputError, MismatchError
+
+GRAIN_NS = 2_000_000_000
+"""A directory that changed so shortly before it was listed may have changed again since, at the same time as file systems count it."""
+TRUSTED_S = 1.0
+"""So long a directory's time is trusted: over networks it may be an old one."""
+SPARE = 100
+"""Directories that take long to list are trusted for so many times as long."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """Directories as they were when they were listed."""
+
+    times: dict[str, int] = field(default_factory=dict)
+    """When each was changed last, ns."""
+    at_ns: int = field(default_factory=time.time_ns)
+    begun: float = field(default_factory=time.monotonic)
+    trusted_until: float = 0.0
+
+    def note(self, directory: str) -> None:
+        """Before it is listed."""
+        self.times[directory] = os.stat(directory).st_mtime_ns
+
+    def done(self) -> None:
+        took = time.monotonic() - self.begun
+        self.trusted_until = self.begun + max(TRUSTED_S, SPARE * took)
+
+    def still_holds(self) -> bool:
+        """True if listing them again would find the same."""
+        if not self.times or time.monotonic() >= self.trusted_until:
+            return False
+        try:
+            return all(_is_as_before(place, then, self.at_ns) for place, then in self.times.items())
+        except OSError:
+            return False
+
+
+def _is_as_before(directory: str, then: int, listed_at: int) -> bool:
+    return listed_at - then > GRAIN_NS and os.stat(directory).st_mtime_ns == then
 
 
 class Listing:
@@ -28,6 +69,8 @@ class Listing:
         self.root = os.path.realpath(self._fixed)
         self.only: frozenset[str] | None = None
         """Other files do not count, if this is said."""
+        self.seen = Seen()
+        """What `names` looked at last."""
 
     def check(self) -> None:
         """Refuse a directory that is not there."""
@@ -44,7 +87,9 @@ class Listing:
 
     def names(self) -> set[str]:
         """The files that are there now. Names that begin with a dot or an underscore do not count."""
+        self.seen = Seen()
         found = self._found()
+        self.seen.done()
         return found if self.only is None else found & self.only
 
     def _found(self) -> set[str]:
@@ -56,6 +101,9 @@ class Listing:
         visited: set[str] = set()
         if not self._is_glob:
             return set(self._walk(self.root, visited))
+        directory = os.path.dirname(self._pattern)
+        if not glob.has_magic(directory) and os.path.isdir(directory):
+            self.seen.note(directory)
         found: set[str] = set()
         directories: dict[str, str] = {}
         for path in glob.iglob(self._pattern, recursive=True):
@@ -103,6 +151,8 @@ class Listing:
             return
         visited.add(directory)
         try:
+            if directory == self.root or self.seen.times:  # not below directories that a glob finds
+                self.seen.note(directory)
             found = list(os.scandir(directory))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise _no_directory(directory) from error

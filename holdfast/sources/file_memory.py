@@ -36,7 +36,7 @@ from holdfast.sources.file_facts import (
     unpack_facts,
     what_changed,
 )
-from holdfast.sources.file_listing import Listing
+from holdfast.sources.file_listing import Listing, Seen
 from holdfast.sources.file_renames import Homes, new_names, unread_compressed
 from holdfast.sources.lines import BEGINNING, Mark
 
@@ -88,9 +88,7 @@ class FileMemory:
         self._facts: list[Fact] = []  # by ordinal, of files that were fully read when somebody asked last
         self._sealed: list[str] = []
         self._sealed_facts: dict[int, str] = {}
-        self._seen: dict[
-            str, tuple[int, int]
-        ] = {}  # size and time of files that may grow, when last compared
+        self._seen: dict[str, tuple[int, int]] = {}  # of files that may grow, size and time
         self._turn = 0
         self._homes = Homes(self._listing.path, self._may_grow)
 
@@ -100,7 +98,6 @@ class FileMemory:
         return self._first + len(self._entries)
 
     def path(self, ordinal: int) -> str:
-        """Where the file lies."""
         return self._listing.path(self.entry(ordinal).name)
 
     def entry(self, ordinal: int) -> FileEntry:
@@ -133,14 +130,17 @@ class FileMemory:
 
     # --- what is there now --------------------------------------------------------------------------------------
 
-    def refresh(self, consumed: int = 0) -> None:
-        """List the place; new files get the next ordinals, in the order of their names. Those before `consumed` are fully read."""
+    def refresh(self, consumed: int = 0) -> Seen:
+        """List the place; new files get the next ordinals, by name. Those before `consumed` are fully read. While what it returns
+        still holds, there is nothing new."""
         self._note(consumed)
         found = self._listing.names() if self._only is None else self._only
         if any(name not in self._last for name in found):
             self.follow_renamed(found)
         found = found if self._only is None else self._only
         self._add(sorted(name for name in found if name not in self._last))
+        is_all = self._only is None and all(name in self._last for name in found)
+        return self._listing.seen if is_all else Seen()
 
     def freeze(self) -> None:
         """From now on only files that exist now are ever seen."""
@@ -175,9 +175,9 @@ class FileMemory:
             )
         # A bounded run takes what is there; otherwise a line without an end is one that is still being written.
         size = stat.st_size if self._only is not None else complete_end(path, begin, stat.st_size)
-        return (
-            FileEntry(name, size, stat.st_mtime_ns, begin, fingerprint(path, size)) if size > begin else None
-        )
+        if size <= begin:
+            return None
+        return FileEntry(name, size, stat.st_mtime_ns, begin, fingerprint(path, size))
 
     def _may_grow(self, name: str) -> bool:
         return self._changed == "append" and not name.endswith(".gz")
@@ -191,8 +191,7 @@ class FileMemory:
         homes = self._homes.find(found, self._names, self._last, self._fact)
         if not homes:
             return False
-        for old, new in homes.items():
-            before, now = map(self._listing.path, (old, new))
+        for before, now in (map(self._listing.path, home) for home in homes.items()):
             self._warn(f"{before} is {now} now; it goes on under this name.")
         self._names = new_names(self._names, homes)
         self._entries = [
@@ -213,8 +212,9 @@ class FileMemory:
         return True
 
     def _warn(self, told: str) -> None:
-        """Once: a position is sought several times when a run begins, and again in every reset."""
-        if told not in self._warned:
+        if (
+            told not in self._warned
+        ):  # positions are sought several times when a run begins, and in every reset
             self._warned.add(told)
             logger.warning("%s", told)
 

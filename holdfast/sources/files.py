@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +20,7 @@ from holdfast.language.connectors import Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
-from holdfast.sources.file_listing import Listing
+from holdfast.sources.file_listing import SPARE, Listing, Seen
 from holdfast.sources.file_memory import RENAMED, Changed, FileMemory
 from holdfast.sources.file_plan import (
     FilePiece,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 Format = Literal["csv", "json", "text", "parquet"]
 Malformed = Literal["fail", "drop", "null", "stream"]
 STATE_FORMAT = 1
+QUICK_S = 0.001
+"""What takes no longer is done whenever the source is asked."""
 
 
 class Files(Source):
@@ -118,6 +121,9 @@ class Files(Source):
         self._bounded = False
         self._grows = changed == "append"
         self._looked = False
+        self._next_look = 0.0
+        self._seen = Seen()
+        """The directories of which all files are known."""
         self._session: SparkSession | None = None
         self._in_doubt = False
         """Tasks came upon lines that only Spark's reader should read."""
@@ -194,7 +200,7 @@ class Files(Source):
         if self._bounded:
             self._memory.refresh()
         self._memory.look(self._place.ordinal, everything=True)
-        self._looked = False
+        self._looked, self._next_look, self._seen = False, 0.0, Seen()
 
     def next_slice(self) -> Slice | None:
         if self._place.ordinal >= self._memory.count:
@@ -214,11 +220,20 @@ class Files(Source):
     def _look_around(self) -> None:
         """Nothing is left: find new files, and what happened to those that were read."""
         if not self._bounded:
-            self._memory.refresh(self._place.ordinal)
-            self._memory.look(self._place.ordinal)
+            if not self._seen.still_holds():
+                self._seen = self._memory.refresh(self._place.ordinal)
+            self._look_at_read()
         elif not (self._grows or self._looked):
             self._memory.look(self._place.ordinal, everything=True)
         self._looked = True
+
+    def _look_at_read(self) -> None:
+        """Whether files changed that were read: of many for a small share of the time only."""
+        if time.monotonic() >= self._next_look:
+            begun = time.thread_time()
+            self._memory.look(self._place.ordinal)
+            took = time.thread_time() - begun
+            self._next_look = time.monotonic() + (SPARE * took if took > QUICK_S else 0.0)
 
     def snapshot(self) -> Any:
         return self._state(self._place.ordinal)

@@ -71,6 +71,8 @@ class Store(OwnedPlace):
     value_limit = VALUE_LIMIT
     executors_may_write = False
     """True if tasks on executors can write segments (`segment_writer`); else the driver writes them."""
+    pays_for_writes = False
+    """True if every request costs money: the run writes and asks less often what only people look at."""
     events_dropped = 0
     """Events of this owner that could not be written."""
 

@@ -26,10 +26,12 @@ from holdfast.protocol.messages import (
     Forward,
     GoOn,
     Marker,
+    NewSince,
     OperatorsReady,
     Prepare,
     ResetAcked,
     RunDrain,
+    Tell,
     TokensWait,
 )
 
@@ -155,6 +157,31 @@ class ReadsWhileHeld(ElementMachine):
         return self.phase in (ElementPhase.RUNNING, ElementPhase.READYING, ElementPhase.HELD)
 
 
+class StirsOnceInALife(ElementMachine):
+    def _pin(
+        self, epoch: Epoch, then: ElementPhase, captured: frozenset[ConnectionId] = NO_LINKS
+    ) -> list[ElementCommand]:
+        has_stirred = self.has_stirred
+        commands = super()._pin(epoch, then, captured)
+        self.has_stirred = has_stirred
+        return commands
+
+
+class StirsBehindThePinThatComes(ElementMachine):
+    """What happens while markers are awaited is told as if the pin lay before it already: then something is always new."""
+
+    def _pin(
+        self, epoch: Epoch, then: ElementPhase, captured: frozenset[ConnectionId] = NO_LINKS
+    ) -> list[ElementCommand]:
+        return [*super()._pin(epoch, then, captured), Tell(NewSince(epoch, self.attempt))]
+
+
+class StirsBeforeItsPin(ElementMachine):
+    def _on_stirred(self) -> list[ElementCommand]:
+        found = super()._on_stirred()
+        return [Tell(NewSince(Epoch(max(0, self._epoch - 1)), self.attempt))] if found else []
+
+
 # --- defects of the controller ---------------------------------------------------------------------------------------
 
 
@@ -223,7 +250,7 @@ class ActsBeforePersisting(RegionController):
 class LosesTheFinalEpochInAReset(RegionController):
     def _begin_epoch(self) -> list[ControllerCommand]:
         commands = super()._begin_epoch()
-        self._stop_due = False
+        self._wishes.stop = False
         return commands
 
 
@@ -232,12 +259,39 @@ class TakesTheEndOfTheInputForGranted(RegionController):
         return super()._on_due(replace(event, sticky=True))
 
 
+class ForgetsWhatIsNewAtAPublication(RegionController):
+    """Elements have gone on since their pins."""
+
+    def _on_published(self, epoch: Epoch) -> list[ControllerCommand]:
+        commands = super()._on_published(epoch)
+        self._wishes._new_since = None
+        return commands
+
+
+class HearsOfNewThingsWhileRunningOnly(RegionController):
+    def _on_new(self, event: NewSince) -> list[ControllerCommand]:
+        return super()._on_new(event) if self.phase is ControllerPhase.RUNNING else []
+
+
+class ForgetsThatAnEpochWasDue(RegionController):
+    def _on_due(self, event: EpochDue) -> list[ControllerCommand]:
+        commands = super()._on_due(event)
+        self._wishes._in_turn = False
+        return commands
+
+
 class NeverResumes(RegionController):
     def _on_published(self, epoch: Epoch) -> list[ControllerCommand]:
         return [c for c in super()._on_published(epoch) if type(c).__name__ != "Resume"]
 
 
 # --- defects of the loop and the store --------------------------------------------------------------------------------
+
+
+class StirsForWhatItReadsOnly(World):
+    def stir(self, element: SimElement) -> None:
+        if element.rows is not None:
+            super().stir(element)
 
 
 class KeepsNoOutputs(World):
@@ -341,6 +395,13 @@ DEFECTS: dict[type, str] = {
     LosesTheFinalEpochInAReset: "final epoch was asked for",
     TakesTheEndOfTheInputForGranted: "stopped before the end",
     NeverResumes: "hang",
+    StirsOnceInALife: "at rest",
+    StirsBeforeItsPin: "at rest",
+    StirsBehindThePinThatComes: "something was always new",
+    ForgetsWhatIsNewAtAPublication: "at rest",
+    HearsOfNewThingsWhileRunningOnly: "at rest",
+    ForgetsThatAnEpochWasDue: "at rest",
+    StirsForWhatItReadsOnly: "at rest",
     KeepsNoOutputs: "kept 0",
     DoesNotResendKeptOutputs: "",
     CapturesNothing: "captured 0",

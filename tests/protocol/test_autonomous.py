@@ -21,6 +21,7 @@ from holdfast.protocol.autonomous import (
     GiveUp,
     GoOnFromBefore,
     InputsOver,
+    NotCheckpointed,
     Recounted,
     Rest,
     Restored,
@@ -29,6 +30,7 @@ from holdfast.protocol.autonomous import (
     SaveAccount,
     StepDone,
     StepFailed,
+    Stirred,
     Stop,
     TellLoss,
 )
@@ -214,6 +216,54 @@ def test_the_account_is_saved_before_a_checkpoint() -> None:
     assert element.handle(CheckpointDue(BOTH)) == [SaveAccount(element.account), CheckpointOperator(KEPT)]
     element.handle(Checkpointed(KEPT))
     assert element.account.absorbed == {KEPT: 0, FRESH: 4}
+
+
+def test_an_operator_in_which_nothing_happened_stores_none() -> None:
+    element = machine()
+    due = CheckpointDue(BOTH)
+    assert element.handle(due) == [], "it has what was restored"
+    step(element)
+    assert CheckpointOperator(KEPT) in element.handle(due)
+    assert element.handle(due) == []
+    element.handle(Checkpointed(KEPT))
+    assert element.handle(due) == []
+    step(element, rows=0)
+    assert CheckpointOperator(KEPT) in element.handle(due), "a step without rows may move time on"
+
+
+def test_a_checkpoint_that_could_not_be_stored_is_tried_again() -> None:
+    element = machine()
+    step(element)
+    element.handle(CheckpointDue(BOTH))
+    element.handle(NotCheckpointed(KEPT))
+    assert CheckpointOperator(KEPT) in element.handle(CheckpointDue(BOTH))
+
+
+def test_what_happened_while_a_checkpoint_was_on_its_way_is_for_the_next_one() -> None:
+    element = machine()
+    step(element)
+    element.handle(CheckpointDue(BOTH))
+    step(element)
+    element.handle(Checkpointed(KEPT))
+    assert CheckpointOperator(KEPT) in element.handle(CheckpointDue(BOTH))
+
+
+def test_threads_are_something_that_happens_and_some_must_store_in_any_case() -> None:
+    element = machine()
+    element.handle(Stirred(frozenset({KEPT})))
+    assert CheckpointOperator(KEPT) in element.handle(CheckpointDue(BOTH))
+    element.handle(Checkpointed(KEPT))
+    assert CheckpointOperator(KEPT) in element.handle(CheckpointDue(BOTH, must=frozenset({KEPT})))
+
+
+def test_operators_that_store_checkpoints_from_now_on_have_one_to_store() -> None:
+    element = machine()
+    element.keeps(BOTH)
+    assert element.stirred == {FRESH}
+
+
+def test_the_end_is_stored_although_nothing_happened() -> None:
+    assert kinds(machine().handle(InputsOver())) == [SaveAccount, CheckpointOperator, End]
 
 
 def test_an_operator_without_checkpoints_of_its_own_stores_none() -> None:

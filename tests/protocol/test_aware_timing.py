@@ -10,7 +10,8 @@ from itertools import accumulate, pairwise
 import pytest
 
 from holdfast.ids import ElementName
-from holdfast.protocol.aware_timing import (
+from holdfast.protocol.size_curves import average, between, lowest, settled, sizes_at, thinned, total
+from holdfast.protocol.timing.aware_timing import (
     AwareSettings,
     AwareTiming,
     Began,
@@ -22,7 +23,6 @@ from holdfast.protocol.aware_timing import (
     Turned,
     profile_of,
 )
-from holdfast.protocol.size_curves import average, between, lowest, settled, sizes_at, thinned, total
 from holdfast.protocol.turning_points import Size, Turn, TurnDetector
 
 HAU1, HAU2, STEADY = ElementName("HAU1"), ElementName("HAU2"), ElementName("steady")
@@ -201,6 +201,42 @@ def test_after_a_reset_the_threshold_stays_and_the_curves_begin_anew() -> None:
         Checkpoint,
         Profiled,
     ]
+
+
+def test_while_nothing_is_new_no_epoch_is_decided() -> None:
+    policy = profiled(100.0, 10.0, HAU1)
+    small = {HAU1: Size(0, 20, 5)}
+    assert policy.handle(Began(0, small, idle=True)) == [], (
+        "the state that was restored is small and seems to grow"
+    )
+    assert policy.handle(Turned(5, HAU1, Turn(5, 20, 5, True), small, idle=True)) == []
+    assert policy.handle(PeriodOver(10, small, idle=True)) == []
+    assert policy.handle(PeriodOver(20, small, idle=True)) == []
+    assert policy.period_ends == 30
+    assert policy.handle(Turned(25, HAU1, Turn(25, 90, 5), {HAU1: Size(25, 90, 5)})) == [
+        Checkpoint(25, 90, 90, "foreseen increase", 100)
+    ], "what happens now is decided upon as ever"
+
+
+def test_what_comes_after_idle_periods_has_its_epoch_within_a_period() -> None:
+    policy = profiled(100.0, 10.0, HAU1)
+    large = {HAU1: Size(0, 500)}
+    policy.handle(Began(0, large, idle=True))
+    policy.handle(PeriodOver(10, large, idle=True))
+    (chosen,) = policy.handle(PeriodOver(20, large))
+    assert chosen == Checkpoint(20, 500, 500, "end of period", 100)
+
+
+def test_idle_periods_are_not_profiled() -> None:
+    """They would say that the state never falls, or that it is always small."""
+    policy = AwareTiming(AwareSettings(10.0, profiled=2))
+    policy.handle(Began(0, {HAU1: Size(0, 0)}))
+    for at in (10, 20, 30):
+        assert policy.handle(PeriodOver(at, {HAU1: Size(at, 70)}, idle=True)) == []
+    assert policy.profile is None
+    decided = [*policy.handle(PeriodOver(40, {HAU1: Size(40, 70)})), *policy.handle(PeriodOver(50, {}))]
+    assert [type(each) for each in decided] == [Checkpoint, Checkpoint, Profiled]
+    assert policy.profile is not None
 
 
 def test_points_are_thinned_to_the_extremes_of_stretches() -> None:

@@ -32,6 +32,7 @@ from holdfast.protocol.messages import (
     ElementFailed,
     EpochDue,
     GoOn,
+    NewSince,
     Published,
     PublishFailed,
     ResetAcked,
@@ -450,3 +451,83 @@ def test_an_illegal_move_tells_the_recent_story() -> None:
     with pytest.raises(ProtocolViolation, match="no move from running to committing") as told:
         controller._move(ControllerPhase.COMMITTING)
     assert "ResetAcked(element='op3'" in str(told.value)
+
+
+# --- nothing is new -----------------------------------------------------------------------------------------------------
+
+
+def new_since(epoch: int, attempt: int = 1) -> NewSince:
+    return NewSince(e(epoch), a(attempt))
+
+
+def idle(mode: Mode = "drain") -> RegionController:
+    """Behind its first epoch, and nothing has happened since."""
+    controller = running(mode)
+    tell(controller, EpochDue(if_new=True))
+    ack(controller, 1)
+    tell(controller, Published(e(1)), Committed(e(1)))
+    assert controller.is_idle
+    return controller
+
+
+def test_the_first_epoch_comes_although_nothing_happened() -> None:
+    controller = running()
+    assert not controller.is_idle
+    assert controller.handle(EpochDue(if_new=True)) == [record(0, 2, 1), *drains(1)]
+
+
+def test_an_epoch_of_another_program_is_followed_by_one_although_nothing_happened() -> None:
+    for outdated in (False, True):
+        controller = RegionController(SHAPE, "drain", 5)
+        controller.handle(Start(e(3), None, outdated))
+        ack_reset(controller, 3, 1)
+        assert controller.is_idle is not outdated
+        assert bool(controller.handle(EpochDue(if_new=True))) is outdated
+
+
+def test_no_epoch_comes_in_turn_while_nothing_is_new_and_then_at_once() -> None:
+    controller = idle()
+    assert tell(controller, EpochDue(if_new=True), EpochDue(if_new=True)) == []
+    assert controller.handle(new_since(1)) == [record(1, 3, 1), *drains(2)]
+
+
+def test_something_new_waits_for_the_next_turn() -> None:
+    controller = idle()
+    assert controller.handle(new_since(1)) == []
+    assert not controller.is_idle
+    assert controller.handle(EpochDue(if_new=True)) == [record(1, 3, 1), *drains(2)]
+
+
+def test_an_epoch_that_somebody_asks_for_comes_although_nothing_is_new() -> None:
+    assert idle().handle(EpochDue()) == [record(1, 3, 1), *drains(2)]
+    assert idle("async").handle(EpochDue(drained=True)) == [record(1, 3, 1), *drains(2)]
+    assert idle().handle(EpochDue(final=True)) == [record(1, 3, 1), *drains(2)]
+
+
+def test_what_an_epoch_has_is_not_new_however_late_that_is_told() -> None:
+    controller = idle()
+    assert tell(controller, new_since(0), EpochDue(if_new=True)) == []
+    assert controller.is_idle
+
+
+def test_what_happened_behind_a_pin_is_new_when_its_epoch_is_there() -> None:
+    controller = publishing()
+    tell(controller, new_since(1), new_since(0), EpochDue(if_new=True))
+    commands = tell(controller, Published(e(1)), Committed(e(1)))
+    assert commands == [record(1, 3, 1), *drains(2)]
+
+
+def test_what_was_new_before_a_reset_is_not_any_more() -> None:
+    controller = idle()
+    tell(controller, new_since(1), failed(1))
+    ack_reset(controller, 1, 2)
+    assert controller.is_idle
+    assert tell(controller, new_since(1, attempt=1), EpochDue(if_new=True)) == []
+    assert controller.handle(new_since(1, attempt=2)) == [record(1, 3, 2, 1), *drains(2, 2)]
+
+
+def test_a_turn_that_came_up_empty_is_not_forgotten_by_a_reset() -> None:
+    controller = idle()
+    tell(controller, EpochDue(if_new=True), failed(1))
+    ack_reset(controller, 1, 2)
+    assert controller.handle(new_since(1, attempt=2)) == [record(1, 3, 2, 1), *drains(2, 2)]

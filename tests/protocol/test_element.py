@@ -19,11 +19,13 @@ from holdfast.protocol.messages import (
     KeepOutputs,
     Marker,
     MarkerArrived,
+    NewSince,
     Pin,
     ResetAcked,
     Restore,
     Resume,
     RunDrain,
+    Stirred,
     Tell,
     Upload,
     UploadBroke,
@@ -433,3 +435,36 @@ def test_two_epochs_at_a_time_are_a_violation_that_tells_the_story() -> None:
         machine.handle(arrived("2-3", "drain", 2))
     assert "MarkerArrived(link='1-3'" in str(told.value)
     assert "-> running" in str(told.value)
+
+
+# --- something happened -------------------------------------------------------------------------------------------------
+
+
+def new_since(epoch: int, attempt: int = 1) -> Tell:
+    return Tell(NewSince(e(epoch), a(attempt)))
+
+
+def test_it_tells_once_behind_each_pin_that_something_happened() -> None:
+    machine = running(FIGURE_3, 1)
+    assert machine.handle(Stirred()) == [new_since(0)]
+    assert machine.handle(Stirred()) == []
+    assert pinned(1)[0] in machine.handle(begin("token", 1))
+    assert not machine.has_stirred
+    assert machine.handle(Stirred()) == [new_since(1)]
+
+
+def test_what_happens_before_its_pin_belongs_to_the_epoch_under_way() -> None:
+    machine = running(FIGURE_3, 3)
+    machine.handle(begin("token", 1))
+    assert machine.phase is ElementPhase.ALIGNING
+    assert machine.handle(Stirred()) == [new_since(0)]
+
+
+def test_after_a_reset_it_tells_anew_and_without_a_state_nothing() -> None:
+    machine = running(FIGURE_3, 1)
+    machine.handle(Stirred())
+    machine.handle(Broke())
+    assert machine.handle(Stirred()) == []
+    machine.handle(reset(0, 2))
+    assert not machine.has_stirred
+    assert machine.handle(Stirred()) == [new_since(0, 2)], "also before it goes on: what a reset cost is new"

@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from holdfast.ids import ElementName
-from holdfast.protocol.aware_timing import (
+from holdfast.protocol.size_curves import Point
+from holdfast.protocol.timing.aware_timing import (
     AwareSettings,
     AwareTiming,
     Began,
@@ -18,9 +19,8 @@ from holdfast.protocol.aware_timing import (
     Profile,
     Turned,
 )
-from holdfast.protocol.size_curves import Point
+from holdfast.protocol.timing.waiting import MOST_MINIMA, Patience, patience_of
 from holdfast.protocol.turning_points import Size, Turn, TurnDetector
-from holdfast.protocol.waiting import MOST_MINIMA, Patience, patience_of
 
 ONE = ElementName("one")
 

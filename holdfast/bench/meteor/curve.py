@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.ids import ElementName
-from holdfast.protocol.aware_timing import AwareSettings, Occasion, Profile, profile_of
 from holdfast.protocol.size_curves import average, lowest, settled
+from holdfast.protocol.timing.aware_timing import AwareSettings, Occasion, Profile, profile_of
 from holdfast.protocol.turning_points import TurnDetector
 
 PROFILED = 4

@@ -20,7 +20,7 @@ from holdfast.bench.checkpoints.restore import driver
 from holdfast.bench.meteor.compared import Outputs
 from holdfast.bench.meteor.figures import PACED, Recovery
 from holdfast.bench.meteor.window import VARIANTS, Setting, Variant, shown
-from holdfast.protocol.aware_timing import Profile
+from holdfast.protocol.timing.aware_timing import Profile
 
 CHILD = "holdfast.bench.meteor.recovery_child"
 EPOCHS = 2

@@ -18,8 +18,8 @@ from holdfast.bench.meteor.apps import APPS, Input
 from holdfast.bench.meteor.gate import Gate, GatedFiles, KernelMetrics
 from holdfast.bench.meteor.link import LinkedStore
 from holdfast.ids import ElementName
-from holdfast.protocol.aware_timing import Profile
-from holdfast.protocol.waiting import Followed, Patience
+from holdfast.protocol.timing.aware_timing import Profile
+from holdfast.protocol.timing.waiting import Followed, Patience
 from holdfast.runtime.engines.spark.session import make_session
 from holdfast.runtime.job import Job, job_of
 from holdfast.runtime.region.aware_trigger import AwareTrigger

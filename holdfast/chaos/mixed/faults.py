@@ -119,7 +119,11 @@ class MixedFaults:
             element.damages_next = True
 
     def _stop(self) -> None:
-        self._sim.stop(int(self._random() * 50))
+        """Sometimes because a person sees that an element fails, and waits for long."""
+        is_failing = self._random() < 0.3
+        if is_failing:
+            self._ruin()
+        self._sim.stop(int(self._random() * (800 if is_failing else 50)))
 
     def _break(self) -> None:
         if self._sim.region is not None:

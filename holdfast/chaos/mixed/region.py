@@ -113,6 +113,8 @@ class RegionElement:
                 self.region.links[wire.id].append(rows)
         for connection in self.borders:
             connection.put(rows)
+        if not self.machine.has_stirred:
+            self.feed(messages.Stirred())
 
     def is_read(self) -> bool:
         """Its source and its ports will bring nothing more."""
@@ -167,6 +169,8 @@ class RegionElement:
         for connection in self.ports:
             taken = part.taken[connection.wire.id]
             connection.restored(taken.row, taken.lost)
+            if connection.lost > taken.lost and not self.machine.has_stirred:
+                self.feed(messages.Stirred())  # what was lost has to be stored
         for connection in self.borders:
             connection.rewind(part.sent[connection.wire.id])
 
@@ -250,7 +254,9 @@ class SimRegion(Actor):
         if is_final and self.is_final_asked:
             return False
         self.is_final_asked = is_final
-        self._tell(messages.EpochDue(final=is_final, sticky=False))
+        if not is_final and self.controller.is_idle:
+            return False  # as nothing is new, none would come
+        self._tell(messages.EpochDue(final=is_final, sticky=False, if_new=not is_final))
         return True
 
     def _arrive(self, item: object) -> None:

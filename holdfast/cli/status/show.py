@@ -71,11 +71,12 @@ def status_tables(status: Mapping[str, Any]) -> Group:
     said = list(status.get("program_changed", ()))
     for name, region in status["regions"].items():
         regions.add_row(
-            name, _mode(region), region["phase"], str(region["epoch"]), _seconds(region["age_s"]),
+            name, _mode(region), _phase(region), str(region["epoch"]), _seconds(region["age_s"]),
             _millis(region["last_epoch_ms"]), str(region.get("epochs_slow", 0)), _seconds(region.get("restore_next_s")),
             str(region["resets"]),
         )  # fmt: skip
         said += [f"region {name}: {region['reason']}"] if region["reason"] else []
+        said += [f"region {name}: {idle}"] if (idle := idle_line(region)) else []
         said += [f"region {name}: {sentence}" for sentence in held_up(region)]
         said += [f"region {name}: {sentence}" for sentence in (*_changes(region), *timing_lines(region))]
     elements = _table("element", "rows", "rows/s", "steps", "step", "failures", "waits for")
@@ -151,6 +152,18 @@ def _mode(region: Mapping[str, Any]) -> str:
     """`async`, or `async/aware`: epochs that do not come by the clock are said to."""
     mode, trigger = region.get("mode", "—"), region.get("trigger", "periodic")
     return str(mode) if trigger == "periodic" else f"{mode}/{trigger}"
+
+
+def _phase(region: Mapping[str, Any]) -> str:
+    return str(region["phase"]) if region.get("idle_since") is None else "idle"
+
+
+def idle_line(region: Mapping[str, Any]) -> str | None:
+    """Of a region without anything new: that its newest epoch is old is as it should be."""
+    since = region.get("idle_since")
+    if since is None:
+        return None
+    return f"idle since {_moment(since)} UTC: nothing is new since epoch {region['epoch']}"
 
 
 def held_up(region: Mapping[str, Any]) -> list[str]:

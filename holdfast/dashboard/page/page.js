@@ -168,7 +168,8 @@ function showRegions() {
 
 function regionPart(name) {
   const of = Object.fromEntries(regions())[name] || {}, epochs = [...(data.epochs[name] || [])].reverse().slice(0, 25);
-  const words = [["epoch", of.epoch], ["age", seconds(of.age_s)], ["resets", of.resets], ["given up", of.epochs_aborted],
+  const idle = of.idle_since && isAlive(), age = idle ? ["idle since", `${clock(of.idle_since)}, nothing new`] : ["age", seconds(of.age_s)];
+  const words = [["epoch", of.epoch], age, ["resets", of.resets], ["given up", of.epochs_aborted],
     ["restore", `${seconds(of.restore_s)} (predicted ${seconds(of.restore_predicted_s)}), next ${seconds(of.restore_next_s)}`]];
   const kind = of.phase === "parked" ? "bad" : "dim";
   const rows = epochs.map((epoch) => {
@@ -180,7 +181,7 @@ function regionPart(name) {
   const n = (text) => [text, "number"];
   const shown = epochs.find((epoch) => epoch.epoch === chosen[name]);
   return make("article", { "data-region": name },
-    make("h3", null, name, " ", make("span", { class: `badge ${kind}` }, of.phase || "unknown")),
+    make("h3", null, name, " ", make("span", { class: `badge ${kind}` }, idle ? "idle" : of.phase || "unknown")),
     make("p", { class: "dim" }, words.filter(([, value]) => value !== undefined).map(([word, value]) => `${word} ${value}`).join(" · ")),
     shown ? make("div", { class: "wide" }, gantt(shown)) : null,
     make("div", { class: "wide tall" }, rows.length ? table(["epoch", "published", n("took"), n("visible after"), n("added"), n("whole"), "stored as", "who was last"], rows) : make("p", { class: "dim" }, "no epoch yet")));

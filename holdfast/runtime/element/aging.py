@@ -45,6 +45,11 @@ class Aging:
     def is_needed(self) -> bool:
         return bool(self._feeds)
 
+    @property
+    def operators(self) -> frozenset[OperatorName]:
+        """Those whose checkpoints tell how fast rows come, and so have to be taken also if none do."""
+        return frozenset(self._feeds)
+
     def took_rows(self) -> None:
         """A step begins."""
         self._ran = True

@@ -76,6 +76,7 @@ class AloneLife(OutsideLife):
         """Sources that may have gone on without their rows being taken."""
         for run in loop.worker.hosted:
             run.thread.limit_s = HUNG_S
+        self.looks_around = bool(own.kept)
         loop.life = self
         loop.metrics.lost_rows = account.lost_rows
 
@@ -90,6 +91,7 @@ class AloneLife(OutsideLife):
     def keep_all(self) -> None:
         self._own.keep_all()
         self.machine.keeps(self._own.kept)
+        self.looks_around = True
         self._loop.wake()
 
     @property
@@ -141,7 +143,10 @@ class AloneLife(OutsideLife):
 
     @property
     def is_storing(self) -> bool:
-        return self.machine.may_step and self._own.is_busy
+        return self.machine.may_step and (self._own.is_storing or bool(self._due()))
+
+    def _due(self) -> tuple[OperatorName, ...]:
+        return tuple(name for name in self._own.due() if name in self.machine.stirred | self._own.musts)
 
     def turn(self) -> bool:
         is_running = self.machine.phase is autonomous.AutonomousPhase.RUNNING
@@ -153,11 +158,11 @@ class AloneLife(OutsideLife):
         if self._loop.worker.threaded and self._look_after_threads():
             return True
         self._note_uploads()
-        due = self._own.due() if self.machine.may_step else ()
+        due = self._due() if self.machine.may_step else ()
         if due:
             self._recount()
         for name in due:
-            self._feed(autonomous.CheckpointDue(frozenset({name})))
+            self._feed(autonomous.CheckpointDue(frozenset({name}), self._own.musts))
             if self.account.pinned:
                 break  # one at a time: steps go on between them
         return self.machine.discards and self._discard()
@@ -175,6 +180,8 @@ class AloneLife(OutsideLife):
                 self._not_ready(error, frozenset({run.name}))
                 return True
             run.let(self.machine.may_step and (self.machine.may_read_sources or bool(self._loop.ends.inputs)))
+            if run.has_worked:
+                self.machine.handle(autonomous.Stirred(frozenset({run.name})))
         return False
 
     def name_step(self, number: int) -> StepName:
@@ -184,9 +191,8 @@ class AloneLife(OutsideLife):
     def step(self, work: Work) -> None:
         self._work = work
         self._own.aging.took_rows()
-        at = self._loop.clock.wall()
         places = {id: self._loop.ends.inputs[id].taken for id in work.parcels}
-        self._feed(autonomous.Gathered(places, self._at_risk(work), at))
+        self._feed(autonomous.Gathered(places, self._at_risk(work), self._loop.clock.wall()))
 
     def _at_risk(self, work: Work) -> int:
         """Rows that are lost if the step does not come to its end."""
@@ -278,7 +284,7 @@ class AloneLife(OutsideLife):
                     self._save(account)
                 case autonomous.RunStep():
                     self._run_step()
-                case autonomous.GoOnFromBefore():
+                case autonomous.GoOnFromBefore() | autonomous.End():
                     pass  # versions advance at the end of a step only
                 case autonomous.RestoreOperator(name):
                     self._restore(name)
@@ -290,8 +296,6 @@ class AloneLife(OutsideLife):
                     self.on_loss()
                 case autonomous.GiveUp(reason):
                     self._give_up(reason)
-                case autonomous.End():
-                    pass
         self._loop.metrics.counts = self._loop.worker.counts
 
     def _run_step(self) -> None:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.compiler.plan import ElementPlan, Plan
+from holdfast.compiler.traverse import sinks_behind
 from holdfast.ids import ConnectionId, ElementName, Epoch
 from holdfast.language.operators.stateless import ReplayableSpec
 from holdfast.protocol.accounts import RowsByEnd, TakenByRegion
 from holdfast.runtime.links.connection import Connection, Parcel
 from holdfast.runtime.links.entered_log import EnteredLog
 from holdfast.runtime.links.preserved_queue import Place, PreservedQueue
+from holdfast.runtime.telling.events import RowsLost
 
 BorderNumbers = Mapping[ConnectionId, Mapping[str, int]]
 """As stored with an element's part: {"taken", "lost"} of a connection that enters, {"sent"} of one that leaves."""
@@ -136,6 +138,14 @@ class Borders:
         leaving = {id: connection.sent for id, connection in self._outputs.items()}
         places = {id: connection.place_of_receiver for id, connection in self.kept.items()}
         return At({**entering, **leaving}, places)
+
+
+def lost_at_reset(plan: Plan, element: ElementPlan, rows: int) -> RowsLost:
+    """What is told of rows that `Borders.restored` counted."""
+    reach = sinks_behind(plan.graph)
+    sinks = tuple(sorted({sink for op in element.operators for sink in reach[op.name]}))
+    reason = "they entered the region after the epoch it went back to"
+    return RowsLost(element.name, rows, reason, element.region, sinks)
 
 
 def stored_borders(plan: Plan, manifests: list[Manifest]) -> KnownBorders:

@@ -21,6 +21,9 @@ from holdfast.runtime.links.batch import Batch
 class Life(ABC):
     """Called by the element's thread only."""
 
+    looks_around: bool = True
+    """While the element rests, something may become due that nobody tells: it has to look often."""
+
     @property
     @abstractmethod
     def waiting(self) -> str:

@@ -40,6 +40,8 @@ from holdfast.runtime.telling.feed import Announce
 ROWS_PER_STEP = 1_000_000
 REST_S = 0.05
 """How long an element with nothing to do rests, unless something wakes it, before it asks its sources again."""
+LONG_RESTS = 5
+"""So many times as long rests one that is told of whatever it waits for."""
 SPACE_PROBE_S = 0.5
 LONG_S = 2.0
 """A call into the user's code that takes longer is named in the status."""
@@ -282,9 +284,17 @@ class ElementLoop:
             if not (self.stopping or self._woken):
                 self.metrics.waiting = self.life.waiting
                 self.resting = True
-                self.ends.signals.condition.wait(self._rest_s)
+                self.ends.signals.condition.wait(self._rest_s * (LONG_RESTS if self._is_told else 1))
                 self.resting = False
             self._woken = False  # a turn follows, so nothing is missed
+
+    @property
+    def _is_told(self) -> bool:
+        """Nothing but its inputs can give it something to do, and nothing came since they were looked at."""
+        worker, inputs = self.worker, self.ends.inputs.values()
+        if worker.sources or worker.threaded or worker.conditional or self.life.looks_around:
+            return False
+        return all(connection.empty and not connection.closed for connection in inputs)
 
 
 def until_space(save: Callable[[], None], loop: ElementLoop, announce: Announce) -> None:

@@ -95,9 +95,15 @@ class OwnCheckpoints:
         return tuple(n for n in by_priority(dues, self._clock.monotonic()) if self._is_at_a_point(n))
 
     @property
-    def is_busy(self) -> bool:
-        """A checkpoint should be taken now, or is on its way. For those who stop the clock until it is stored; any thread may ask."""
-        return self._under_way is not None or bool(self.due())
+    def is_storing(self) -> bool:
+        """A checkpoint is on its way. Any thread may ask."""
+        return self._under_way is not None
+
+    @property
+    def musts(self) -> frozenset[OperatorName]:
+        """Operators whose checkpoints are wanted even if nothing happened: the one before would cost rows again, or how fast rows came
+        has to be known."""
+        return self.aging.operators | self._urgent
 
     def _is_at_a_point(self, name: OperatorName) -> bool:
         run = self.runs[name]

@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.compiler.traverse import sinks_behind
 from holdfast.failpoints import fp
 from holdfast.ids import Attempt, ConnectionId, Epoch
 from holdfast.protocol import messages
 from holdfast.protocol.element import ElementMachine
-from holdfast.runtime.element.borders import Borders, replayed_inputs
+from holdfast.runtime.element.borders import Borders, lost_at_reset, replayed_inputs
 from holdfast.runtime.element.epochs.milestones import Milestones
 from holdfast.runtime.element.epochs.overtaking import Overtaking
 from holdfast.runtime.element.epochs.pauses import EpochPauses
@@ -19,6 +18,7 @@ from holdfast.runtime.element.epochs.python_care import PythonCare
 from holdfast.runtime.element.epochs.repeating import Repeating
 from holdfast.runtime.element.epochs.rereading import Rereading
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
+from holdfast.runtime.element.epochs.stirring import Stirring
 from holdfast.runtime.element.epochs.uploading import Uploading
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
@@ -30,7 +30,7 @@ from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
 from holdfast.runtime.links.entered_log import EnteredLog
 from holdfast.runtime.region.region_side import RegionSide
-from holdfast.runtime.telling.events import AttributesFilled, ElementFailed, RowsLost
+from holdfast.runtime.telling.events import AttributesFilled, ElementFailed
 
 
 class RegionLife(Life):
@@ -53,13 +53,13 @@ class RegionLife(Life):
         self.loop = loop
         self._region = region
         self.care = PythonCare(loop, machine, region, self.guarded, self.feed)
+        self._stirring = Stirring(loop, machine, self.feed)
         self._engine = engine
         self._operator_driven = operator_driven
         self._mail: deque[messages.ElementEvent] = deque()
         self._paused = False
         self._awaits_epoch = False
-        self._ends_with_borders = False
-        self._reads_on = True
+        self._ends_with_borders, self._reads_on = False, True
         self._kept: dict[ConnectionId, list[Batch]] | None = None
         self._pinned: Pinned | None = None
         self.rereading = Rereading(loop, region.rows_replayed)
@@ -69,6 +69,7 @@ class RegionLife(Life):
         """When the machine last heard of something."""
         self.error: BaseException | None = None
         """Why it broke last."""
+        self.looks_around = False
         self.sizes: SizeWatch | None = None
         """Set where epochs are timed by the size of state, and the element has some."""
         plan = loop.plan
@@ -84,9 +85,7 @@ class RegionLife(Life):
     def is_fed_from_outside(self) -> bool:
         """True if rows enter the region here: by a source, or over the region's border."""
         worker = self.loop.worker
-        return bool(worker.sources or worker.begins) or any(
-            id not in self._links for id in self.loop.ends.inputs
-        )
+        return bool(worker.sources or worker.begins or self.loop.ends.inputs.keys() - self._links)
 
     def send(self, event: messages.ElementEvent) -> None:
         """Deliver a control message."""
@@ -153,6 +152,7 @@ class RegionLife(Life):
     def _run(self, work: Work) -> None:
         self.borders.record(work.parcels)
         self.loop.run_step(work)
+        self._stirring.stepped()
         if self.sizes is not None:
             self.sizes.look()
         if self._operator_driven and any(piece.boundary for piece in work.slices.values()):
@@ -173,10 +173,8 @@ class RegionLife(Life):
         """Is there a reset (own mail, or a marker on an input) or a stop?"""
         if self.loop.stopping or any(isinstance(event, messages.BeginReset) for event in self._mail):
             return True
-        return any(
-            isinstance(head := connection.head(), messages.Marker) and head.kind == "reset"
-            for connection in self.loop.ends.inputs.values()
-        )
+        heads = [connection.head() for connection in self.loop.ends.inputs.values()]
+        return any(isinstance(head, messages.Marker) and head.kind == "reset" for head in heads)
 
     def must_hurry(self) -> bool:
         """A token must not wait for the space that the batches ahead of it need, nor an element for one that is held."""
@@ -184,6 +182,7 @@ class RegionLife(Life):
 
     def rest(self) -> None:
         self._note_exhaustion()
+        self.guarded(self._stirring.look)
         if self.sizes is not None and self.machine.may_step:
             self.guarded(self.sizes.look_again)
         with self.loop.ends.signals.condition:
@@ -227,6 +226,7 @@ class RegionLife(Life):
         if self.repeating is None or not self.may_step or not self.repeating.takes_drain():
             return False
         self.guarded(self._drain)
+        self._stirring.stepped()
         return True
 
     def _handle_markers(self) -> bool:
@@ -370,11 +370,9 @@ class RegionLife(Life):
         if self.repeating is not None:
             self.repeating.restored(epoch)
         if lost:
+            self._stirring.stepped()
             self.loop.metrics.lost_rows += lost
-            reach = sinks_behind(self.loop.worker.plan.graph)
-            sinks = tuple(sorted({sink for op in self.loop.plan.operators for sink in reach[op.name]}))
-            reason = "they entered the region after the epoch it went back to"
-            self._region.announce(RowsLost(self.loop.name, lost, reason, self.loop.plan.region, sinks))
+            self._region.announce(lost_at_reset(self.loop.worker.plan, self.loop.plan, lost))
         fp("reset.resume")
 
     def guarded(self, act: Callable[[], object]) -> None:
@@ -392,9 +390,8 @@ class RegionLife(Life):
                 self._region.wait_for_space(f"no space: {error}", self.must_give_up)
             self.error = error
             own = own_failure(error)
-            self._region.announce(
-                ElementFailed(self.loop.name, own or story_of(error), self.loop.plan.region)
-            )
+            failed = ElementFailed(self.loop.name, own or story_of(error), self.loop.plan.region)
+            self._region.announce(failed)
             for command in self.machine.handle(messages.Broke(story_of(error), may_pass(error), own)):
                 assert isinstance(command, messages.Tell)
                 self._region.tell(command.event)

@@ -146,14 +146,23 @@ class EnteredLog:
         if before:
             self._forget(before)
 
+    @property
+    def waits_for_epoch(self) -> bool:
+        """Something goes when the next epoch is published, even if nothing is new in that."""
+        with self._lock:
+            return any(self._is_over(each, self._covered) for each in self._written)
+
+    @staticmethod
+    def _is_over(written: Written, covered: Mapping[ConnectionId, int]) -> bool:
+        return all(id not in covered or end <= covered[id] for id, end in written.ends.items())
+
     def _forget(self, covered: Mapping[ConnectionId, int]) -> None:
         """Delete what an epoch covers, and what belongs to connections that are no more."""
         with self._lock:
             gone: list[Written] = []
             before, self._written = self._written, []
             for each in before:
-                is_over = all(id not in covered or end <= covered[id] for id, end in each.ends.items())
-                (gone if is_over else self._written).append(each)
+                (gone if self._is_over(each, covered) else self._written).append(each)
             for id, row in covered.items():
                 known = self.recorded.get(id, {})
                 self.recorded[id] = {end: rows for end, rows in known.items() if end > row}

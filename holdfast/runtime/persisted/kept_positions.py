@@ -48,6 +48,18 @@ class KeptPositions:
         except (HoldfastError, OSError) as error:
             logger.warning("region %s: its sources were not told what is kept: %s", self._region.name, error)
 
+    def are_owed(self, keep: int) -> bool:
+        """True if some of the newest `keep` epochs, which stay whatever their age, have a source elsewhere than the newest one: with
+        another epoch like it sources may let go of more. False also if that cannot be told."""
+        if not self._sources:
+            return False
+        try:
+            there = self._store.epochs(self._region.name)[-max(1, keep) :]
+            found = [self._known.get(each) or self._positions(each) for each in there]
+        except (HoldfastError, OSError):
+            return False
+        return any(each != found[-1] for each in found[:-1])
+
     def _positions(self, epoch: Epoch) -> dict[OperatorName, Any]:
         """Of the sources that the epoch knows."""
         parts = self._read(epoch).operators()

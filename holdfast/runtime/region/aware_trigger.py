@@ -1,4 +1,4 @@
-"""The rim of `protocol/aware_timing.py`: gives it time and sizes, and lets epochs begin when it says so.
+"""The rim of `protocol/timing/aware_timing.py`: gives it time and sizes, and lets epochs begin when it says so.
 
 All methods but `status` are called by the region's thread. What is decided is announced; so is, once in each period, how the
 sizes changed: at most MOST_POINTS turning points, so that the event log stays bounded.
@@ -13,8 +13,8 @@ from typing import Any
 from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
 from holdfast.ids import ElementName, RegionName
-from holdfast.protocol import aware_timing as timing
 from holdfast.protocol.size_curves import Point, thinned, total
+from holdfast.protocol.timing import aware_timing as timing
 from holdfast.protocol.turning_points import Size, Turn
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.region.triggers import PeriodicTrigger, Trigger, Wake
@@ -30,7 +30,7 @@ TOLD_DECISIONS, TOLD_POINTS = 5, 40
 
 
 class AwareTrigger(Trigger):
-    """Of one region. `due` asks for an epoch."""
+    """Of one region. `due` asks for an epoch, if something is new; `is_idle`: nothing is."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class AwareTrigger(Trigger):
         announce: Announce,
         due: Callable[[], None],
         wake: Wake,
+        is_idle: Callable[[], bool],
     ) -> None:
         self.watches: dict[ElementName, SizeWatch] = {}
         """Of the elements that have state."""
@@ -48,6 +49,7 @@ class AwareTrigger(Trigger):
         self._announce = announce
         self._due = due
         self._wake = wake
+        self._is_idle = is_idle
         self._policy = timing.AwareTiming(timing.AwareSettings(period_s))
         self._at_work = False
         self._asked = False
@@ -67,7 +69,7 @@ class AwareTrigger(Trigger):
         self._at_work, self._asked = True, False
         sizes = self._sizes()
         self._points = {name: [(size.at, size.size)] for name, size in sizes.items()}
-        self._feed(timing.Began(self._clock.monotonic(), sizes))
+        self._feed(timing.Began(self._clock.monotonic(), sizes, self._is_idle()))
 
     def halt(self) -> None:
         if self._at_work:
@@ -80,7 +82,7 @@ class AwareTrigger(Trigger):
             point = (turn.at, turn.size)
             if not turn.foreseen and point != self._told.get(element):
                 self._points.setdefault(element, []).append(point)
-            self._feed(timing.Turned(self._clock.monotonic(), element, turn, sizes))
+            self._feed(timing.Turned(self._clock.monotonic(), element, turn, sizes, self._is_idle()))
 
     def epoch_begun(self) -> None:
         if self._asked:
@@ -90,9 +92,10 @@ class AwareTrigger(Trigger):
 
     def _period_over(self) -> None:
         if self._at_work:
-            sizes = self._sizes()
-            self._tell_sizes(sizes)
-            self._feed(timing.PeriodOver(self._clock.monotonic(), sizes))
+            sizes, is_idle = self._sizes(), self._is_idle()
+            if not is_idle:
+                self._tell_sizes(sizes)
+            self._feed(timing.PeriodOver(self._clock.monotonic(), sizes, is_idle))
 
     # --- what the policy decides --------------------------------------------------------------------------------
 
@@ -172,7 +175,12 @@ class AwareTrigger(Trigger):
 
 
 def trigger_of(
-    plan: RegionPlan, clock: Clock, announce: Announce, due: Callable[[], None], wake: Wake
+    plan: RegionPlan,
+    clock: Clock,
+    announce: Announce,
+    due: Callable[[], None],
+    wake: Wake,
+    is_idle: Callable[[], bool],
 ) -> Trigger:
     """What the user chose for a region."""
     period_s = plan.settings.period_s
@@ -180,6 +188,6 @@ def trigger_of(
         case "periodic":
             return PeriodicTrigger(period_s, clock, due, wake, scattered=plan.group is not None)
         case "aware":
-            return AwareTrigger(plan.name, period_s, clock, announce, due, wake)
+            return AwareTrigger(plan.name, period_s, clock, announce, due, wake, is_idle)
         case _:
             return Trigger()

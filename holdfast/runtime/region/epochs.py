@@ -66,6 +66,7 @@ class RegionEpochs:
         self._token = token
         self.live = live
         settings = region.settings
+        self._keep = settings.keep
         self._collector = Collector(store, region.name, Retention(settings.keep, settings.keep_for_s))
         self._positions = KeptPositions(plan, region, store, self.read)
         self.savepoints = Savepoints(store, region.name)
@@ -74,7 +75,7 @@ class RegionEpochs:
         self._withdrawn: Epoch | None = None
         self._fetched = itertools.count()
         members = set(region.members)
-        self._fingerprint = fingerprint_of(plan, region)
+        self._fingerprint, self._numbers = fingerprint_of(plan, region), numbers_of(plan, region)
         self._sinks = {
             op.name: op.spec.sink
             for op in plan.graph.operators.values()
@@ -138,6 +139,14 @@ class RegionEpochs:
             return None
         return TopologyChanged(self.region, INITIAL_EPOCH, tuple(sorted(self._fingerprint)))
 
+    @property
+    def is_outdated(self) -> bool:
+        """The newest epoch is not one of this program as it is, or sources have to hear of one more like it. The first one comes in any case."""
+        if self.current is None:
+            return False
+        is_another = self.current.origin is not None or self.change() is not None
+        return is_another or self.current.numbers != self._numbers or self._positions.are_owed(self._keep)
+
     # --- what elements ask ----------------------------------------------------------------------------------------
 
     def upload(self, pinned: Pinned, worker: Worker) -> ElementPart:
@@ -192,7 +201,7 @@ class RegionEpochs:
             fingerprint=self._fingerprint,
             parts=dict(parts),
             previous=previous,
-            numbers=numbers_of(self._plan, self._region),
+            numbers=self._numbers,
         )
         data = manifests.encode(manifest)
         try:
@@ -233,8 +242,22 @@ class RegionEpochs:
         for name, sink in self._sinks.items():
             sink.commit(epoch, codec.decode(get_blob(self.store, operators[name].blob)))
         self.store.check_owner()
-        self._collector.collect(self.current.wall)
-        self._positions.tell_sources(epoch)
+        self.let_old_go(self.current.wall)
+
+    def let_old_go(self, now: float) -> None:
+        """Delete epochs whose time is over; no epoch may be under way. Then sources hear of what is left."""
+        assert self.current is not None
+        self._collector.collect(now)
+        self._positions.tell_sources(self.current.epoch)
+
+    def until_next_goes(self, now: float) -> float | None:
+        """Seconds until the time of an epoch is over that stays for that alone; None: there is none."""
+        return self._collector.until_next_goes(now)
+
+    @property
+    def owes_positions(self) -> bool:
+        """Another epoch would let sources let go of more."""
+        return self._positions.are_owed(self._keep)
 
 
 def _accepts_writes(live: Path) -> bool:

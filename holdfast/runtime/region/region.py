@@ -13,7 +13,7 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.parts import ElementPart
 from holdfast.clock import Clock
 from holdfast.compiler.plan import RegionPlan
-from holdfast.errors import ConfigError, NoSpaceError, RegionParkedError
+from holdfast.errors import NoSpaceError, RegionParkedError
 from holdfast.failpoints import fp
 from holdfast.ids import INITIAL_EPOCH, Attempt, ElementName, Epoch
 from holdfast.language.annotations import TIMED
@@ -35,10 +35,13 @@ from holdfast.runtime.region.savepoint_requests import Naming, Request
 from holdfast.runtime.region.space import Space
 from holdfast.runtime.region.standing import standing, tell_overdue, tell_visible, who_holds_up
 from holdfast.runtime.region.timers import EpochTime, Timers
+from holdfast.runtime.region.triggers import IdleTime
 from holdfast.runtime.telling import events
 from holdfast.runtime.telling.feed import Announce
 
 MAX_BACKOFF_S = 30.0
+WAIT_S = 1.0
+"""At most, for the next event; whoever has one tells it."""
 
 
 class Region:
@@ -81,8 +84,11 @@ class Region:
         self.change: events.TopologyChanged | None = None
         self.naming = Naming(plan.name, epochs.savepoints, announce)
         self._space = Space(plan.name, epochs, announce, partial(self._timers.set, "space"))
-        wake = partial(self._timers.set, "period")
-        self.trigger = trigger_of(plan, clock, announce, self.epoch_wanted, wake)
+        due, wake = partial(self.tell, messages.EpochDue(if_new=True)), partial(self._timers.set, "period")
+        self.trigger = trigger_of(plan, clock, announce, due, wake, lambda: self.controller.is_idle)
+        later = partial(self._timers.set, "retention")
+        told = (self.controller, epochs, self.lives, self.restoring.budget)
+        self._idle = IdleTime(*told, clock, self.tell, later)
         self.done = threading.Event()
 
     # --- RegionSide: what loops ask -----------------------------------------------------------------------------
@@ -127,7 +133,7 @@ class Region:
             self.announce(events.EpochWithdrawn(self.plan.name, found.withdrawn, found.epoch, found.reason))
         self.metrics.epoch = found.epoch
         self.change = self._epochs.change()
-        self._start = messages.Start(found.epoch, found.record)
+        self._start = messages.Start(found.epoch, found.record, outdated=self._epochs.is_outdated)
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
@@ -180,15 +186,6 @@ class Region:
     def resume(self) -> None:
         self.tell(messages.ResumeRequested())
 
-    def refuse_savepoint(self, name: str) -> None:
-        """ConfigError if none can come."""
-        self.naming.refuse(name)
-        if self.parked:
-            raise ConfigError(
-                f"region {self.plan.name!r} is parked and establishes no epoch.",
-                cure="Resume it first, or end the run and name its newest epoch.",
-            )
-
     def savepoint(self, name: str, id: str) -> Request:
         """Establish an epoch with nothing in flight, and name it."""
         request = self.naming.ask(name, id)
@@ -213,7 +210,7 @@ class Region:
         with self._signals.condition:
             what = self._events.popleft() if self._events else self._timers.due()
             if what is None:
-                self._clock.wait(self._signals.condition, self._timers.wait_s(0.1))
+                self._clock.wait(self._signals.condition, self._timers.wait_s(WAIT_S))
         if callable(what):
             what()
             return None
@@ -302,6 +299,7 @@ class Region:
             told = self.restoring.done(command.epoch)
             self.announce(events.Restored(self.plan.name, command.epoch, command.attempt, **told))
             self.trigger.go_on()
+            self._idle.went_on(command.epoch, command.attempt)
             if self.naming.waiting:
                 self.tell(messages.EpochDue(drained=True))
         self._send(command)
@@ -363,6 +361,7 @@ class Region:
             self.tell(messages.CommitFailed(epoch, story_of(error), may_pass(error)))
             return
         tell_visible(self, epoch)
+        self._idle.shown(epoch)
         self.trigger.epoch_over()
         self.tell(messages.Committed(epoch))
 

@@ -61,6 +61,14 @@ class RestoreBudget:
         all_are = self.bound_s is not None and sum(chooser.base_s for chooser in stored) > self.bound_s
         return [chooser.operator for chooser in stored if all_are or chooser.base_is_too_large]
 
+    @property
+    def wants_bases(self) -> bool:
+        """Restoring takes longer than it may, as was learned since, and bases in the place of deltas would change that."""
+        late = [
+            c for c in self._choosers if c.limits.seconds is not None and c.predicted_s > c.limits.seconds
+        ]
+        return any(chooser.base_s < chooser.predicted_s for chooser in late)
+
     def learn(self, measured_s: float) -> None:
         """Restoring the newest checkpoints really took so long."""
         restored = sum(chooser.history.base is not None for chooser in self._choosers)

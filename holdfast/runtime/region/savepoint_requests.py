@@ -156,7 +156,12 @@ def answer(
 def _ask(regions: Sequence[Region], name: str, id: str) -> dict[RegionName, Request]:
     """Ask all of them, or none if one refuses."""
     for region in regions:
-        region.refuse_savepoint(name)
+        region.naming.refuse(name)
+        if region.parked:
+            raise ConfigError(
+                f"region {region.plan.name!r} is parked and establishes no epoch.",
+                cure="Resume it first, or end the run and name its newest epoch.",
+            )
     return {region.plan.name: region.savepoint(name, id) for region in regions}
 
 

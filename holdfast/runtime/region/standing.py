@@ -26,7 +26,7 @@ def standing(region: Region, now: float, reason: str) -> dict[str, Any]:
         "mode": region.plan.settings.mode,
         "trigger": region.plan.settings.trigger,
         "sinks": sorted(str(run.name) for life in lives for run in life.loop.worker.sinks),
-        **region.metrics.as_dict(now, region.controller.phase.value, reason),
+        **region.metrics.as_dict(now, region.controller.phase.value, region.controller.is_idle, reason),
         **region.restoring.status(),
         **({"waits_for": unready} if unready else {}),
         **({"kept_rows": _kept(region)} if region.parked else {}),

@@ -82,6 +82,8 @@ class SourceRun(Remembering):
         self.closed = False
         self._behind: int | None = None
         """Where the slice before ended, of sources whose positions are numbers."""
+        self._known: Any = None
+        """Where the newest pin, or the restore, has it."""
         self._finishing = self._is_over = False
         """The run ends in order, and the source has nothing that another run would not find."""
 
@@ -140,8 +142,14 @@ class SourceRun(Remembering):
         self._behind = None
         self.source.seek(snapshot)
 
+    @property
+    def has_moved(self) -> bool:
+        """It is elsewhere than an epoch knows, perhaps without having given a row."""
+        return bool(self.source.snapshot() != self._known)
+
     def pin(self, epoch: Epoch) -> Any:
-        return self.source.snapshot()
+        self._known = self.source.snapshot()
+        return self._known
 
     def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
         return Prepared(blob=codec.encode(pinned, path=f"position of source {self.name!r}"))
@@ -152,6 +160,7 @@ class SourceRun(Remembering):
         fp("reset.source.seek")
         self.dry = self.closed = False
         self.seek(self.beginning if part is None else codec.decode(blob_of(pairs or store, part)))
+        self._known = self.source.snapshot()
 
 
 def _short(position: Any) -> str:

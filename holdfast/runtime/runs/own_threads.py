@@ -195,6 +195,11 @@ class ThreadedRun(HostedRun):
         called, held = super().busy(now), self.permits.held_for()
         return called if called is not None and called[1] >= held else ("a permit", held)
 
+    @property
+    def has_worked(self) -> bool:
+        """A thread has had a permit since the last pin or restore: it may have changed the state."""
+        return self.permits.used
+
     # --- as every Python operator, while no thread has a permit -------------------------------------------------------
 
     def _call(self, method: str, work: Callable[[], T]) -> T:
@@ -270,7 +275,7 @@ class ThreadedRun(HostedRun):
 
     def pin(self, epoch: Epoch) -> Any:
         with self.permits.seized(self.give_up):
-            self._epoch_asked = self._epoch_told = False
+            self._epoch_asked = self._epoch_told = self.permits.used = False
             return super().pin(epoch)
 
     def remember(self) -> None:
@@ -294,7 +299,7 @@ class ThreadedRun(HostedRun):
         if self.instance is not None and not (is_quiet and self.thread.is_alive):
             self._leave_behind()
         self._failure = None
-        self._epoch_asked = self._epoch_told = False
+        self._epoch_asked = self._epoch_told = self.permits.used = False
         super().restore(epoch, part, store, pairs)
         with self.permits.condition:
             self.permits.generation += 1

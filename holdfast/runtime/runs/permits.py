@@ -29,6 +29,8 @@ class Permits:
         self.ended = False
         self.backlog = 0
         """Rows submitted by threads and not taken yet."""
+        self.used = False
+        """A thread has had one; reset by whoever takes notice, while he has all."""
         self._machine = PermitMachine(operator)
         self._since: dict[Hashable, float] = {}
         self._watch: Callable[[], bool] | None = None
@@ -69,6 +71,7 @@ class Permits:
     def release(self) -> None:
         who = threading.get_ident()
         with self.condition:
+            self.used = True
             try:
                 self._look()
             finally:

@@ -73,6 +73,7 @@ def _of_regions(regions: Mapping[str, Plain]) -> Iterator[Metric]:
             "epoch": ("last_epoch", "The newest published epoch."),
             "published_wall": ("last_epoch_timestamp_seconds", "When the newest epoch was published."),
             "parked": ("region_parked", "1 if it waits for a person."),
+            "idle": ("region_idle", "1 if nothing is new since the newest epoch: none is overdue."),
         }.items()
     }
     pause = _gauge(
@@ -95,6 +96,7 @@ def _of_regions(regions: Mapping[str, Plain]) -> Iterator[Metric]:
         for what in ("epoch", "published_wall"):
             _add(plain[what], [name], region[what])
         plain["parked"].add_metric([name], float(region["phase"] == "parked"))
+        plain["idle"].add_metric([name], float(region.get("idle_since") is not None))
         _add(restore, [name, "real"], region.get("restore_s"))
         _add(restore, [name, "predicted"], region.get("restore_next_s"))
         pause.add_metric([name], region["longest_pause_ms"] / 1000)

@@ -84,6 +84,13 @@ class Waiting:
         return [self.path, self.directory, self.number, self.size, self.crc, self.since, self.shape]
 
 
+def are_complete(waiting: Sequence[Waiting], roll: Roll | None, shape: int, now: float) -> bool:
+    """Whether some of what waits would be shown by an epoch without new rows. `shape`: of what this program writes."""
+    if roll is None or any(each.shape != shape for each in waiting):
+        return bool(waiting)
+    return roll.seconds is not None and any(now - each.since >= roll.seconds for each in waiting)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A part, since when it waits, and whether a step has just written it."""

@@ -37,6 +37,8 @@ logger = logging.getLogger("holdfast")
 class ObjectStore(Store):
     """A store in an object store. Readers need neither `open` nor `acquire`."""
 
+    pays_for_writes = True
+
     def __init__(self, where: str | Place) -> None:
         self._where = where if isinstance(where, Place) else parse(where)
         self.url = self.place = self._where.url

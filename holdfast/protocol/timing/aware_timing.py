@@ -11,9 +11,10 @@ Events in, decisions out: no clock, no I/O. Time is cut into *periods*; each has
     patience     as soon as enough minima are remembered, they say at each minimum, and when a period begins, whether a lower one is to be
                  expected in what is left of the period (`waiting.py`): below `s_max` it may be worth waiting for, above it may be in vain.
     otherwise    the epoch comes at the end of the period.
+    idle         nothing is new since the newest epoch: no epoch comes, and a period that ends so is not profiled.
 
-Must hold: no period has two epochs; none ends without one; in alert none comes while the sum is foreseen to fall, but at the
-end of the period.
+Must hold: no period has two epochs; none ends without one, unless it is idle; in alert none comes while the sum is foreseen to
+fall, but at the end of the period.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from typing import Literal
 
 from holdfast.ids import ElementName
 from holdfast.protocol.size_curves import Point, average, between, lowest, settled, total
+from holdfast.protocol.timing.waiting import Patience, patience_of
 from holdfast.protocol.turning_points import Size, Turn
-from holdfast.protocol.waiting import Patience, patience_of
 
 Sizes = Mapping[ElementName, Size]
 """What the elements answer when they are asked for their sizes."""
@@ -66,6 +67,7 @@ class Began:
 
     at: float
     sizes: Sizes
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Turned:
     element: ElementName
     turn: Turn
     sizes: Sizes
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class PeriodOver:
 
     at: float
     sizes: Sizes
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +178,21 @@ class AwareTiming:
     def handle(self, event: TimingEvent) -> list[Decision]:
         match event:
             case Began(at, sizes):
-                self._begins, self._curves, self._occasions, self._periods_since = [], {}, [], 0
                 self._began = at
-                self._note(sizes)
-                return self._begin_period(at, sizes, look=True)
+                self._forget(sizes)
+                return self._begin_period(at, sizes, look=not event.idle)
             case Turned():
                 return self._on_turn(event)
-            case PeriodOver(at, sizes):
-                return self._on_period_over(at, sizes)
+            case PeriodOver():
+                return self._on_period_over(event)
             case EpochBegun():
                 self._taken, self.alert = True, False
                 return []
+
+    def _forget(self, sizes: Sizes) -> None:
+        """What was before says nothing about the periods that come; what profiling found stays."""
+        self._begins, self._curves, self._occasions, self._periods_since = [], {}, [], 0
+        self._note(sizes)
 
     def curves(self) -> dict[ElementName, list[Point]]:
         """Sizes of the elements over the last periods, for people; any thread may ask."""
@@ -192,16 +200,22 @@ class AwareTiming:
 
     # --- periods --------------------------------------------------------------------------------------------------
 
-    def _on_period_over(self, at: float, sizes: Sizes) -> list[Decision]:
+    def _on_period_over(self, event: PeriodOver) -> list[Decision]:
+        at, sizes = event.at, event.sizes
         if at < self.period_ends:
             return []
+        if event.idle and not self._taken:
+            self._forget(sizes)
+            return self._begin_period(at, sizes, look=False)
         self._note(sizes)
         self._periods_since += 1
         forced: list[Decision] = []
         if not self._taken:
             forced = [self._checkpoint(at, sizes, "profiling" if self.profile is None else "end of period")]
         # Right behind an epoch another one would store the same again: the next turning point decides.
-        return forced + self._profile_if_due(at) + self._begin_period(at, sizes, look=not forced)
+        return (
+            forced + self._profile_if_due(at) + self._begin_period(at, sizes, look=not (forced or event.idle))
+        )
 
     def _begin_period(self, at: float, sizes: Sizes, look: bool) -> list[Decision]:
         self._begins = [*self._begins[-self._settings.remembered :], at]
@@ -232,6 +246,8 @@ class AwareTiming:
             # The minimum counts, not what has grown since: it became known a sample later.
             least = {**event.sizes, event.element: Size(turn.at, turn.size)}
             self._check_alert(least, self.period_ends - event.at if turn.halved else None)
+        if event.idle:
+            return []
         return self._decide(event.at, {**event.sizes, event.element: _after(turn, event)})
 
     def _check_alert(self, sizes: Sizes, left_s: float | None = None) -> None:
