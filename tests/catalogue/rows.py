@@ -23,18 +23,18 @@ LMDB = "there is no LMDB: the embedded store is SQLite"
 FAULTS: dict[str, tuple[Row, ...]] = {
     "Processes": (
         Row("P01", "a Python worker is killed while it works on rows"),
-        Row("P02", "an idle Python worker is killed between steps", open="no test kills a worker between two steps"),
+        Row("P02", "an idle Python worker is killed between steps"),
         Row("P03", "the daemon that forks the workers is killed"),
         Row("P04", "the user's code exits, or crashes the interpreter"),
         Row("P05", "the user's code never returns"),
-        Row("P06", "a worker is stopped, replaced, and goes on", open="drivers are stopped and continued, workers not yet"),
+        Row("P06", "a worker is stopped, replaced, and goes on"),
         Row("P07", "an executor is killed"),
         Row("P08", "a worker is killed for its memory, or its state is larger than what it may have"),
         Row("P09", "the driver's Python is killed, its JVM may live on"),
         Row("P10", "the driver's JVM is killed"),
         Row("P11", "everything is killed at once"),
         Row("P12", "SIGTERM or Ctrl-C, at each failpoint"),
-        Row("P13", "master and worker daemons of a standalone cluster are killed", open="the standalone cluster of the tests keeps its daemons"),
+        Row("P13", "master and worker daemons of a standalone cluster are killed"),
         Row("P14", "a fork with what its parent had open"),
     ),
     "Bursts, and failures while recovering": (
