@@ -109,7 +109,7 @@ class Listing:
         for path in glob.iglob(self._pattern, recursive=True):
             if os.path.isdir(path):
                 found.update(self._walk(os.path.realpath(path), visited))
-            elif not hidden(os.path.basename(path)):
+            elif not hidden(os.path.basename(path)) and os.path.isfile(path):
                 found.add(self._canonical(path, directories))
         return found
 
@@ -161,12 +161,16 @@ class Listing:
         for item in found:
             if hidden(item.name):
                 continue
-            if item.is_dir():
+            if item.is_symlink():
+                # One that leads nowhere, or in circles, is not there: nor does it raise, as item.is_dir() would.
+                if self.recursive and os.path.isdir(item.path):
+                    yield from self._walk(os.path.realpath(item.path), visited)
+                elif os.path.isfile(item.path):
+                    yield os.path.relpath(os.path.realpath(item.path), self.root)
+            elif item.is_dir():
                 if self.recursive:
                     yield from self._walk(os.path.realpath(item.path), visited)
-            elif item.is_symlink():
-                yield os.path.relpath(os.path.realpath(item.path), self.root)
-            else:
+            elif item.is_file():  # no pipe or socket, whose reader would wait for ever
                 yield prefix + item.name
 
 

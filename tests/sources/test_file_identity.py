@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from holdfast.language.connectors import Stamp
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
+from holdfast.sources.file_listing import Listing
 from holdfast.sources.file_memory import pack
 from holdfast.testing import run_local
 from holdfast.testing.source_conformance import read_all, rows_of
@@ -152,3 +154,15 @@ def test_exactly_once_sink_gets_no_row_twice_from_another_spelling(place: Path) 
     with pytest.raises(MismatchError, match="moved_from"):
         run(place / "copy")
     assert run(place / "copy", moved_from=str(place / "in")) == ['{"a":1}']
+
+
+@pytest.mark.parametrize("path", ["{}", "{}/*"], ids=["directory", "glob"])
+def test_what_is_no_file_is_not_read(tmp_path: Path, path: str) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    (tmp_path / "circle.csv").symlink_to("circle.csv")
+    (tmp_path / "nowhere.csv").symlink_to("gone.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    listing = Listing(path.format(tmp_path))
+    assert listing.names() == {"a.csv"}
+    (tmp_path / "gone.csv").write_text("n\n2\n")
+    assert listing.names() == {"a.csv", "gone.csv"}
