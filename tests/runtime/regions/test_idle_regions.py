@@ -16,6 +16,7 @@ import holdfast as hf
 from holdfast.clock import ManualClock
 from holdfast.runtime.job import Job
 from holdfast.runtime.telling import events as e
+from holdfast.store.objects.bucket import Bucket
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, arm, disarm, submit_local
 
@@ -399,6 +400,31 @@ def test_consumers_of_logs_move_on_to_the_end_and_then_nothing_happens(
     assert me.positions == {0: 5}
     assert runs.epochs == 1 + 3
     runs.stays_idle(job)
+
+
+def test_an_idle_run_writes_nothing_into_a_store_of_objects_but_its_sign_of_life(
+    runs: Runs, tmp_path: Path, shelf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every request is paid for there."""
+    written: list[str] = []
+    write = Bucket._write
+
+    def noting(self: Bucket, name: str, *given: Any, **how: Any) -> None:
+        written.append(name)
+        write(self, name, *given, **how)
+
+    runs.store = f"objects+file://{tmp_path}/objects"
+    lines = Lines(tmp_path / "in")
+    lines.put(1)
+    job = runs.start(plain(lines, shelf))
+    runs.to_rest(job)
+    runs.stays_idle(job)  # rates of rows fall, and that is told
+    monkeypatch.setattr(Bucket, "_write", noting)
+    runs.stays_idle(job)
+    assert [name for name in written if not name.startswith("alive/")] == []
+    lines.put(2)
+    wait(lambda: numbers(shelf) == [1, 2], "the row to be visible")
+    assert any(name.startswith("blobs/") for name in written)
 
 
 # --- what people see ----------------------------------------------------------------------------------------------------
