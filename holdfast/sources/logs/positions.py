@@ -11,11 +11,15 @@ import pyarrow as pa
 from holdfast.errors import InputError
 from holdfast.language.connectors import POSITION_COLUMNS, POSITION_FIELDS, Stamp
 from holdfast.log.log import Log
+from holdfast.log.place import LogFacts
+from holdfast.log.query.choose import Chosen, Selection
 from holdfast.log.query.wanted import Wanted
 from holdfast.log.rows import LogBatch
 from holdfast.log.segments import SegmentRange, read_range
 from holdfast.sources.schemas import spark_type
 
+PART_ROWS = 250_000
+"""A task reads about so many."""
 PATIENCE_S = 60.0
 PAUSE_S = 0.002
 TRIES = 5
@@ -123,3 +127,21 @@ class PositionsReader:
     def _empty(self, columns: Sequence[str]) -> pa.Table:
         fields = pa.schema([*self.schema, *POSITION_FIELDS])
         return pa.schema([fields.field(name) for name in columns]).empty_table()
+
+
+def readers_of(selection: Selection, chosen: Sequence[Chosen]) -> list[PositionsReader]:
+    """What reads the wanted rows of chosen segments, in parts that are worth a task."""
+    schema = schema_of(selection.facts.schema)
+    return [
+        PositionsReader(part, schema, None, selection.wanted)
+        for each in chosen
+        for run in each.runs
+        for part in _positions(selection.facts, each, run)
+    ]
+
+
+def _positions(facts: LogFacts, chosen: Chosen, run: tuple[int, int]) -> list[Positions]:
+    start, end = run
+    where = SegmentRange(chosen.where.path, chosen.where.log, start, end, chosen.where.withdrawn)
+    whole = Positions(facts.root, facts.id, chosen.partition, start, end, (where,))
+    return whole.cut(-(-(end - start) // PART_ROWS))

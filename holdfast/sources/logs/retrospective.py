@@ -21,17 +21,15 @@ from holdfast.log.query import choose as choosing
 from holdfast.log.query.choose import Chosen, Selection
 from holdfast.log.query.wanted import Wanted
 from holdfast.log.rows import TIME_COLUMN, TIME_TYPE
-from holdfast.log.segments import SegmentRange
 from holdfast.sources.logs import held_files
 from holdfast.sources.logs.log_source import DRIVER_ROWS, ReadParts
-from holdfast.sources.logs.positions import Positions, PositionsReader, schema_of
+from holdfast.sources.logs.positions import PART_ROWS, readers_of, schema_of
+from holdfast.sources.logs.pushed import narrower
 from holdfast.sources.schemas import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PART_ROWS = 250_000
-"""A task reads about so many."""
 OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
     "datetimeRebaseMode": "CORRECTED",
@@ -39,6 +37,7 @@ OPTIONS = {
     "ignoreCorruptFiles": "false",
 }
 """Whatever the session says: damage is told, nothing is left out in silence, old dates are what was written."""
+VIEW = "log"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000_000
 
@@ -147,14 +146,8 @@ def _is_alike(kind: pa.DataType) -> bool:
 
 
 def _by_tasks(session: SparkSession, selection: Selection, chosen: Sequence[Chosen]) -> DataFrame:
-    facts = selection.facts
-    schema = schema_of(facts.schema)
-    readers = [
-        PositionsReader(part, schema, None, selection.wanted)
-        for each in chosen
-        for run in each.runs
-        for part in _positions(facts, each, run)
-    ]
+    schema = schema_of(selection.facts.schema)
+    readers = readers_of(selection, chosen)
     rows = sum(each.rows for each in chosen)
     if rows <= DRIVER_ROWS:
         empty = schema.empty_table()
@@ -166,27 +159,24 @@ def _by_tasks(session: SparkSession, selection: Selection, chosen: Sequence[Chos
     return numbers.mapInArrow(ReadParts(tuple(readers), tuple(schema.names)), spark_schema(schema))
 
 
-def _positions(facts: LogFacts, chosen: Chosen, run: tuple[int, int]) -> list[Positions]:
-    start, end = run
-    where = SegmentRange(chosen.where.path, chosen.where.log, start, end, chosen.where.withdrawn)
-    whole = Positions(facts.root, facts.id, chosen.partition, start, end, (where,))
-    return whole.cut(-(-(end - start) // PART_ROWS))
-
-
 # --- SQL ---
 
 
 def query(log: Log, sql: str, wanted: Wanted, spark: SparkSession, limit: int) -> tuple[pa.Table, bool]:
-    """What a query over the view `log` answers: at most `limit` rows, and whether there are more."""
+    """What a query over the view `log` answers: at most `limit` rows, and whether there are more. Segments are left out by its own conditions on
+    the time column, too."""
     from pyspark.errors import PySparkException
 
-    frame_of(log, wanted, spark).createOrReplaceTempView("log")
+    from holdfast.sources.logs.asked_times import asked_times
+
     try:
+        asked = narrower(wanted, asked_times(log, sql, VIEW, spark))
+        frame_of(log, asked, spark).createOrReplaceTempView(VIEW)
         found = spark.sql(sql).limit(limit + 1).toArrow()
     except PySparkException as error:
         said = (error.getMessage() or str(error)).strip().splitlines()[0]
         raise ConfigError(
             f"the query cannot be answered: {said}",
-            cure=f"The columns of the view log are: {', '.join(log.schema.names)}.",
+            cure=f"The columns of the view {VIEW} are: {', '.join(log.schema.names)}.",
         ) from error
     return found.slice(0, limit), found.num_rows > limit

@@ -9,6 +9,8 @@ from pyspark.sql import datasource
 
 from holdfast.errors import ConfigError
 
+HAS_PUSHDOWN = hasattr(datasource.DataSourceReader, "pushFilters")
+"""Since 4.1 readers may hear of conditions, where a session allows it."""
 HAS_ARROW_STREAMS = hasattr(datasource, "DataSourceStreamArrowWriter")
 
 if TYPE_CHECKING:
