@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from idle_program import is_at_rest
+from rest_program import is_at_rest
 
 import holdfast as hf
 from holdfast.clock import ManualClock

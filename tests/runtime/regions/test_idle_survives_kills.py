@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import idle_program as program
 import pytest
+import rest_program as program
 from killed import lived, undisturbed, written
 
 FILE = Path(program.__file__)

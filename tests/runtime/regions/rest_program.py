@@ -1,6 +1,6 @@
 """Child of test_idle_survives_kills: rows come in bursts, and before each burst the region comes to rest.
 
-idle_program.py MODE KILLED_AT_REST DIRECTORY
+rest_program.py MODE KILLED_AT_REST DIRECTORY
 
 KILLED_AT_REST: the process kills itself when its region is at rest for so many times; 0: never.
 """
