@@ -43,7 +43,9 @@ class Books:
         new = [{"id": n, "user": f"u{n % 3}", "amount": n * 7 % 11} for n in range(begin, begin + count)]
         self.rows += new
         path = self.input / f"orders-{begin:05}.json"
-        path.write_text("".join(json.dumps(row) + "\n" for row in new))
+        written = path.with_name(f".{path.name}")  # a run that is under way shall not find half of it
+        written.write_text("".join(json.dumps(row) + "\n" for row in new))
+        written.rename(path)
 
     def topology(self, out: str = "out", **parts: Any) -> hf.Topology:
         settings = {"trigger": "manual", **parts.get("settings", {})}  # one epoch per run, the final one

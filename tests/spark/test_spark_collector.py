@@ -34,10 +34,10 @@ def test_objects_are_spared_when_modules_came_and_only_then(monkeypatch: pytest.
     assert spared > 10_000
     made = [[] for _ in range(50_000)]  # type: ignore[var-annotated]
     collector.spare_modules()
-    assert gc.get_freeze_count() < spared + len(made)
+    assert gc.get_freeze_count() < spared + len(made) // 2
     monkeypatch.setitem(sys.modules, "holdfast_a_new_module", sys)
     collector.spare_modules()
-    assert gc.get_freeze_count() >= spared + len(made)
+    assert gc.get_freeze_count() > spared + len(made) // 2
 
 
 @pytest.mark.usefixtures("thawed")

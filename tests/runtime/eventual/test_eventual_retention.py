@@ -32,7 +32,7 @@ def check_bounded(here: Path, what: str) -> None:
     middle, out = hf.Log(here / "middle").bounds(), hf.Log(here / "out").bounds()
     assert middle.end == program.ROWS
     assert needed(here / "middle") > program.ROWS - 500
-    assert middle.low > program.ROWS // 2
+    assert middle.low > 0  # whole segments go, and how many rows one holds depends on what was merged when
     assert program.stored(here / "middle") < 5 * program.SEGMENT_BYTES
     if what != "unchecked":
         assert needed(here / "out") > out.end // 2
