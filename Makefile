@@ -22,7 +22,7 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PYTHON)
 WITH_JAVA = if [[ -s .venv/holdfast-java-home ]]; then \
 	export JAVA_HOME="$$(<.venv/holdfast-java-home)"; fi;
 
-.PHONY: help setup demo docs test again check catalogue format chaos mutants fuzz soak compat bench clean
+.PHONY: help setup demo docs test again check catalogue format chaos mutants fuzz soak compat flink bench clean
 
 help: ## list these targets
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,7 +80,7 @@ format: setup ## format the code and repair what lint can repair
 
 chaos: setup $(CLASSES) ## break things for hours, with a table of it in build/chaos.md
 	@scripts/test_tools.sh
-	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on) \
+	@$(WITH_JAVA) $(PYTHON) -m pytest -m chaos --timeout 3600 --chaos-table $(CHAOS_TABLE) $(if $(GO_ON),--go-on --passed-before docs/reliability.md) \
 		--tables build/chaos-tables.txt tests $(PYTEST_ARGS)
 
 mutants: setup ## plant every defect and see a test turn red, with a table of it in build/mutants.txt
@@ -99,10 +99,15 @@ soak: setup $(CLASSES) ## run a mixed application under faults for HOURS=2, with
 compat: setup ## a sample of the tests with each version of Spark from 4.0 on
 	@$(WITH_JAVA) SPARK_SUBMIT_OPTS="$(JVM)" $(PYTHON) scripts/compat.py $(VERSIONS)
 
+# Beside which `bench text` measures; nothing else needs it, and it takes a gigabyte.
+flink: setup ## make .venv-flink with Flink, for `holdfast bench text`
+	@test -x .venv-flink/bin/python || $(PYTHON) -m venv .venv-flink
+	@.venv-flink/bin/python -m pip --disable-pip-version-check --no-input install --quiet apache-flink==2.3.0
+
 bench: setup ## measure the stateless pipeline
 	@$(WITH_JAVA) .venv/bin/holdfast bench stateless
 
 clean: ## remove everything that can be made again
-	@rm -rf .venv .venv-docs .venv-compat .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
+	@rm -rf .venv .venv-docs .venv-compat .venv-flink .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info \
 		spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

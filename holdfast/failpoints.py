@@ -5,8 +5,9 @@ the environment variable HOLDFAST_FP, which reaches Spark's workers too:
 
     HOLDFAST_FP="ckpt.manifest.renamed=kill@2;sink.commit.begin=raise"
 
-Actions: kill (SIGKILL to self), exit, raise, sleep:SECONDS, stop (SIGSTOP to self), eio, enospc, drop (the caller
-sees True and leaves its work undone), log (count only).
+Actions: kill (SIGKILL to self), exit, raise, sleep:SECONDS, late:SECONDS (goes on when another thread next stores an
+element's part of an epoch, or so long after), stop (SIGSTOP to self), eio, enospc, drop (the caller sees True and leaves
+its work undone, where it asks), log (count only).
 `@n` fires at the n-th hit (default 1), `@n+` at every hit from the n-th on.
 
 With HOLDFAST_FP_LOG set to a path, every hit of any failpoint appends a line "name pid"; every firing a line
@@ -50,7 +51,10 @@ NAMES: tuple[str, ...] = (
 )  # fmt: skip
 """Every failpoint of the product. `fp()` refuses other names, so that a test cannot wait for a typo."""
 
-ACTIONS = ("kill", "exit", "raise", "sleep", "stop", "eio", "enospc", "drop", "log")
+MAY_DROP = ("gc.delete", "ckpt.op.put")
+"""Whose caller asks whether to leave its work undone."""
+
+ACTIONS = ("kill", "exit", "raise", "sleep", "late", "stop", "eio", "enospc", "drop", "log")
 
 _PART = re.compile(
     r"(?P<name>[a-z_.]+)="
@@ -76,6 +80,10 @@ class _Armed:
 _armed: dict[str, _Armed] | None = None
 _known = frozenset(NAMES)
 _lock = threading.Lock()
+_PART_BEGINS = "ckpt.op.serialize"
+_parts_begun = 0
+_next_part = threading.Condition()
+"""What `late` waits for."""
 
 
 def parse(text: str) -> dict[str, _Armed]:
@@ -131,6 +139,8 @@ def fp(name: str) -> bool:
 
 
 def _hit(name: str) -> bool:
+    if name == _PART_BEGINS:
+        _tell_the_late()
     with _lock:
         armed = (_armed or {}).get(name)
         if armed is None:
@@ -154,6 +164,8 @@ def _act(name: str, armed: _Armed) -> bool:
             os.kill(os.getpid(), signal.SIGSTOP)
         case "sleep":
             time.sleep(float(armed.argument or 1))
+        case "late":
+            _be_late(float(armed.argument or 1))
         case "raise":
             raise FaultInjected(f"failpoint {name} raised on purpose (hit {armed.hits})")
         case "eio":
@@ -163,6 +175,19 @@ def _act(name: str, armed: _Armed) -> bool:
         case "drop":
             return True
     return False
+
+
+def _tell_the_late() -> None:
+    global _parts_begun
+    with _next_part:
+        _parts_begun += 1
+        _next_part.notify_all()
+
+
+def _be_late(seconds: float) -> None:
+    with _next_part:
+        before = _parts_begun
+        _next_part.wait_for(lambda: _parts_begun > before, seconds)
 
 
 def _log(line: str) -> None:

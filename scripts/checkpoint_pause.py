@@ -17,7 +17,7 @@ from typing import Any
 
 import holdfast as hf
 from holdfast.runtime.job import Job
-from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
 from holdfast.testing import MemorySink, Rows, submit_local
 
 TEXT_BYTES = 200

@@ -4,7 +4,8 @@ ended, how long it took.
 Tests and their helpers tell `faults.fired` what broke; of tests that tell nothing the name says what they break. The file
 is written anew after each test: what a run of hours has found out is there, however the run ends. Beside it lies FILE with the suffix
 `.json`: a line per case. With `--go-on` a run leaves out the cases that passed according to it, and its table tells of both runs;
-each case with the version of the program that it ran on.
+each case with the version of the program that it ran on. `--passed-before PAGE` leaves out tests that have passed whole by a page's table
+(chaos_page.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chaos_page import passed_whole, place_of
 from faults import FIRED
 from sampling import SEED
 
@@ -33,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--go-on", action="store_true", help="leave out chaos tests that passed by the table's file"
     )
+    parser.addoption("--passed-before", metavar="PAGE", type=Path, help="leave out those that its table has")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -52,10 +55,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Every process leaves out the same cases: those that had passed when the run began."""
-    path = config.getoption("--chaos-table")
-    if path is None or not config.getoption("--go-on"):
-        return
-    done = config.workerinput["done"] if hasattr(config, "workerinput") else passed(read_cases(path))
+    path, page = config.getoption("--chaos-table"), config.getoption("--passed-before")
+    done: set[str] = set()
+    if path is not None and config.getoption("--go-on"):
+        done |= set(
+            config.workerinput["done"] if hasattr(config, "workerinput") else passed(read_cases(path))
+        )
+    if page is not None:
+        done |= passed_whole(
+            page.read_text("utf-8"), [i.nodeid for i in items if i.get_closest_marker("chaos")]
+        )
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
     items[:] = [item for item in items if item.nodeid not in done]
 
@@ -141,8 +150,7 @@ class Table:
             tests[node.partition("[")[0]].append(node)
         for test, nodes in tests.items():
             cases = [self._cases[node] for node in nodes]
-            path, _, name = test.partition("::")
-            where = path.removeprefix("tests/").removesuffix(".py").replace("test_", "")
+            where, what = place_of(test)
             faults = sum((case.faults for case in cases), Counter[str]())
             told = ", ".join(f"{count} × {what}" for what, count in faults.items()) or "–"
             bad = [
@@ -150,7 +158,6 @@ class Table:
             ]
             failed = f"; failed: {', '.join(bad)}" if bad else ""
             seconds = sum(case.seconds for case in cases)
-            what = name.removeprefix("test_").replace("_", " ")
             yield f"| {where} | {what} | {told} | {results(cases)}{failed} | {seconds:.0f} |\n"
 
 

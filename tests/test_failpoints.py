@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,3 +123,32 @@ def test_stop_waits_for_somebody_to_go_on() -> None:
     os.kill(pid, signal.SIGCONT)
     _, status = os.waitpid(pid, 0)
     assert os.WEXITSTATUS(status) == 7
+
+
+def test_late_goes_on_when_another_thread_begins_to_store_a_part() -> None:
+    failpoints.arm(f"{NAME}=late:30@1+")
+    late = threading.Thread(target=fp, args=(NAME,))
+    late.start()
+    while not failpoints.fired()[NAME]:
+        time.sleep(0.001)
+    fp("step.end")
+    late.join(0.2)
+    assert late.is_alive(), "another failpoint does not let it go on"
+    while late.is_alive():  # it may have fired and not wait yet
+        fp("ckpt.op.serialize")
+        late.join(0.01)
+
+
+def test_late_waits_no_longer_than_it_is_told() -> None:
+    failpoints.arm(f"{NAME}=late:0.01")
+    assert fp(NAME) is False
+    assert failpoints.fired() == {NAME: 1}
+
+
+def test_what_can_be_dropped_is_known() -> None:
+    """A failpoint whose caller ignores the answer would be dropped in vain."""
+    asks = re.compile(r'(?:if|while|not|return|=) *(?:not )?fp\("([a-z_.]+)"\)')
+    found = {
+        name for path in (REPOSITORY / "holdfast").rglob("*.py") for name in asks.findall(path.read_text())
+    }
+    assert found == set(failpoints.MAY_DROP)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chaos_page import passed_whole, with_rows
 from chaos_table import FAULTS, Table, passed, read_cases
 from long_tests import DRAWN_S, drawn_tests, merged
 from sampling import SEED, Extent
@@ -135,6 +136,41 @@ def test_a_run_goes_on_with_what_an_earlier_one_has_told(tmp_path: Path) -> None
             table.pytest_runtest_logreport(report(node, "teardown", killed=1))
     assert passed(read_cases(path)) == nodes[:2]
     assert "1 failed, 2 passed, 3 faults counted" in path.read_text()
+
+
+PAGE = """Words.
+
+| where | what | faults that fired | result | seconds |
+|---|---|---|---|---:|
+| a/one | it holds | 2 × killed | 2 passed | 3 |
+| a/two | it holds | – | 1 passed | 1 |
+| a/three | it holds | – | 1 failed, 1 passed; failed: x | 1 |
+
+| bench | figure |
+|---|---|
+| keyed | 1 |
+"""
+
+
+def test_a_page_knows_which_tests_have_passed_whole() -> None:
+    nodes = [
+        f"tests/a/test_{name}.py::test_it_holds[{case}]"
+        for name in ("one", "two", "three", "four")
+        for case in "xy"
+    ]
+    assert passed_whole(PAGE, nodes) == set(nodes[:2]), "two has a case more than its row, three has failed"
+
+
+def test_rows_of_a_run_take_the_place_of_those_on_the_page() -> None:
+    new = "| a/three | it holds | 1 × killed | 2 passed | 2 |"
+    further = "| b/one | it is told | – | 1 passed | 2 |"
+    page = with_rows(PAGE, f"{new}\n{further}\n")
+    assert (
+        page.replace(f"\n{new}", "").replace(f"\n{further}", "")
+        == "\n".join(line for line in PAGE.splitlines() if "a/three" not in line) + "\n"
+    )
+    rows = [line for line in page.splitlines() if "it " in line]
+    assert rows == sorted(rows)
 
 
 def test_what_has_passed_is_left_out_when_a_run_goes_on(tmp_path: Path) -> None:

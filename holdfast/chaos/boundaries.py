@@ -116,6 +116,10 @@ class Lulls:
         """An epoch is visible: the next one will be due."""
         self._rung = False
 
+    def asked_by_name(self) -> None:
+        """An epoch comes whatever is new: nothing follows from it for the row of those that came in turn."""
+        self._rings = 0
+
     def ring(self) -> bool:
         """The period is over. False if it was, and nothing came of it."""
         if self._rung or self._due is None:

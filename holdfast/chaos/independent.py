@@ -236,7 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
     return command_line(
         "independent",
         about,
-        lambda seed, trace: IndependentSimulator(seed, trace=trace).run(),
+        lambda seed, trace, _: IndependentSimulator(seed, trace=trace).run(),
         Outcome(),
         arguments,
     )

@@ -51,8 +51,8 @@ class SinkLosses:
 
     def line(self) -> str:
         figures = (self.kills, self.golden, self.found, self.repeated, self.missing, self.counted)
-        told = " | ".join(map(str, (*figures, self.counted - self.missing, self.held)))
-        return f"| {self.graph} | {self.sink} | {told} |"
+        line = " | ".join(map(str, (*figures, self.counted - self.missing, self.held)))
+        return f"| {self.graph} | {self.sink} | {line} |"
 
 
 def markdown(losses: Iterable[SinkLosses]) -> str:

@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from holdfast.protocol.autonomous import AutonomousPhase
 from holdfast.protocol.controller import ControllerPhase
 from holdfast.protocol.element_phases import ElementPhase
+from holdfast.protocol.shape import Mode
 
 ElementMove = tuple[ElementPhase, ElementPhase]
 ControllerMove = tuple[ControllerPhase, ControllerPhase]
@@ -22,14 +23,15 @@ F = TypeVar("F", bound="Figures")
 class SimulationFailed(AssertionError):
     """A schedule broke an invariant or did not end. Says how to see it again."""
 
-    def __init__(self, seed: int, reason: str, module: str = "simulator") -> None:
-        super().__init__(seed, reason, module)
+    def __init__(self, seed: int, reason: str, simulator: str = "simulator") -> None:
+        """`simulator`: its module, and what else its command line was told beside the seed."""
+        super().__init__(seed, reason, simulator)
         self.seed = seed
         self.reason = reason
-        self.module = module
+        self.simulator = simulator
 
     def __str__(self) -> str:
-        again = f"python -m holdfast.chaos.{self.module} --seed {self.seed}"
+        again = f"python -m holdfast.chaos.{self.simulator} --seed {self.seed}"
         return f"seed {self.seed}: {self.reason}\nre-run: {again}"
 
 
@@ -101,8 +103,8 @@ class Teller:
             self.trace(line % values)
 
 
-Run = Callable[[int, Callable[[str], None] | None], F]
-"""One schedule by its seed, told line by line if somebody listens."""
+Run = Callable[[int, Callable[[str], None] | None, Mode | None], F]
+"""One schedule by its seed, told line by line if somebody listens, in one mode if that is not the seed's choice."""
 
 
 def added_up(total: F, outcomes: Iterable[F]) -> F:
@@ -112,18 +114,23 @@ def added_up(total: F, outcomes: Iterable[F]) -> F:
     return total
 
 
-def command_line(module: str, about: str, run: Run[F], total: F, arguments: list[str] | None) -> int:
+def command_line(
+    module: str, about: str, run: Run[F], total: F, arguments: list[str] | None, modes: Iterable[Mode] = ()
+) -> int:
     """Run one schedule and tell it, or many and print their figures; returns the exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m holdfast.chaos.{module}", description=about)
     parser.add_argument("--seed", type=int, default=0, help="the schedule to tell, or the first one to count")
     parser.add_argument("--count", type=int, default=0, help="run that many schedules and print figures only")
+    parser.set_defaults(mode=None)
+    if choices := tuple(modes):
+        parser.add_argument("--mode", choices=choices, help="of all schedules; without it each seed chooses")
     options = parser.parse_args(arguments)
     try:
         if options.count:
             seeds = range(options.seed, options.seed + options.count)
-            print(added_up(total, (run(seed, None) for seed in seeds)).figures())
+            print(added_up(total, (run(seed, None, options.mode) for seed in seeds)).figures())
         else:
-            print(run(options.seed, print).figures())
+            print(run(options.seed, print, options.mode).figures())
     except SimulationFailed as failed:
         print(f"FAILED {failed}", file=sys.stderr)
         return 1

@@ -55,6 +55,7 @@ class Simulator(Teller):
         self.random = rng.random
         self.trace = trace
         self.scene = random_scene(rng)
+        self.name = "simulator" if mode is None else f"simulator --mode {mode}"
         self.mode: Mode = mode or rng.choices(TOGETHER, (3, 4, 9))[0]
         if rng.random() < 0.4:
             self.scene = with_points(self.scene, rng)
@@ -90,7 +91,7 @@ class Simulator(Teller):
             self._run()
             self.checkers.ended(self.store.sinks)
         except (InvariantBroken, ProtocolViolation) as broken:
-            raise SimulationFailed(self.seed, str(broken)) from broken
+            raise SimulationFailed(self.seed, str(broken), self.name) from broken
         self._close_account()
         for element in self.elements:
             self.world.retire(element)
@@ -163,6 +164,7 @@ class Simulator(Teller):
             self.faults.left -= 1
             self.outcome.faults += 1
         if not (in_turn and not final and not drained and self.lulls.ring()):
+            self.lulls.asked_by_name()
             self.tell_controller(messages.EpochDue(final, self.is_sticky, drained))
 
     def _ask_at_boundary(self) -> None:
@@ -389,10 +391,10 @@ def simulate(seeds: Iterable[int]) -> Outcome:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    about = __doc__.split("\n")[0]
-    return command_line(
-        "simulator", about, lambda seed, trace: Simulator(seed, trace=trace).run(), Outcome(), arguments
-    )
+    def run(seed: int, trace: Callable[[str], None] | None, mode: Mode | None) -> Outcome:
+        return Simulator(seed, mode=mode, trace=trace).run()
+
+    return command_line("simulator", __doc__.split("\n")[0], run, Outcome(), arguments, TOGETHER)
 
 
 if __name__ == "__main__":

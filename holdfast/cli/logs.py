@@ -30,12 +30,19 @@ def to_stderr(level: str | None, as_json: bool, live: bool) -> Iterator[None]:
     ours.addHandler(handler)
     ours.setLevel(name.upper())
     ours.propagate = False
+    logging.getLogger().addFilter(_is_no_interrupt_of_py4j)
     try:
         yield
     finally:
+        logging.getLogger().removeFilter(_is_no_interrupt_of_py4j)
         ours.removeHandler(handler)
         ours.setLevel(before)
         ours.propagate = propagated
+
+
+def _is_no_interrupt_of_py4j(record: logging.LogRecord) -> bool:
+    """Who presses Ctrl-C while Spark is asked something is not to read Py4J's traceback, which it writes to the root logger."""
+    return record.module != "java_gateway" or not record.getMessage().startswith("KeyboardInterrupt")
 
 
 class _Stderr(logging.StreamHandler[Any]):

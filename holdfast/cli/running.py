@@ -181,13 +181,15 @@ def _run(wanted: Wanted) -> dict[str, Any]:
 def explain(
     file: File, mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False
 ) -> None:
-    """Print regions, elements, and what each sink guarantees and why."""
+    """Print regions, elements, and what each sink guarantees and why. Spark is started for programs with its expressions only."""
     from holdfast.cli.load import load_topology
+    from holdfast.operators.kinds import needs_spark
 
     session = LazySession("holdfast explain", "local[1]")
     try:
         topology = load_topology(file, session.start)
-        print(topology.explain("mermaid" if mermaid else "text", spark=session.start()))
+        spark = session.start() if needs_spark(topology.graph()) else None
+        print(topology.explain("mermaid" if mermaid else "text", spark=spark))
     finally:
         session.stop()
 

@@ -115,12 +115,12 @@ def _behind(graph: Graph, op: Operator) -> tuple[str, ...]:
 # --- two programs ---------------------------------------------------------------------------------------------------
 
 
-def differences(then: Description, now: Description, told: Iterable[str] = ()) -> list[str]:
-    """What is another than it was, a sentence each. `told`: operators whose changes are told elsewhere."""
+def differences(then: Description, now: Description, elsewhere: Iterable[str] = ()) -> list[str]:
+    """What is another than it was, a sentence each. `elsewhere`: operators whose changes are told there."""
     if then.version != now.version:
         return []
     pairs, new, gone = _matched(then.operators, now.operators)
-    known, codes = set(told), then.python == now.python
+    known, codes = set(elsewhere), then.python == now.python
     said: list[str] = []
     for name, (before, after) in pairs.items():
         if name not in known:

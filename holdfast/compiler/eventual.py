@@ -11,6 +11,7 @@ from holdfast.language.graph import Graph, Operator, SinkSpec, SourceSpec, Strea
 from holdfast.language.operators.aggregates import WindowSpec
 from holdfast.language.operators.values import CountWindow, TimeWindow
 from holdfast.operators.kinds import kind_of
+from holdfast.state.eventual.records import RECORD_COLUMNS
 
 EXAMPLE = "source.aggregate(…, window=…).checkpoint(form=hf.eventual(…)).sink(hf.LogSink(path))"
 
@@ -20,9 +21,7 @@ def is_eventual(operator: Operator) -> bool:
     return form is not None and form.kind == "eventual"
 
 
-def check_eventual(
-    graph: Graph, elements: Sequence[ElementPlan], clocked: Collection[OperatorName] = ()
-) -> None:
+def check_eventual(graph: Graph, elements: Sequence[ElementPlan], clocked: Collection[OperatorName]) -> None:
     """What is replayed must be there again, reach nobody else, and its results a log. `clocked`: those that hand event time on."""
     for element in elements:
         for operator in element.operators:
@@ -40,6 +39,12 @@ def check_windows(operator: Operator) -> None:
             "is no aggregate over windows of a fixed length or number of rows",
             "Use hf.tumbling(…) or hf.sliding(…) over time or rows=…; elsewhere hf.incremental(…).",
         )
+    if taken := sorted(set(spec.by) & RECORD_COLUMNS):
+        raise _refused(
+            operator,
+            f"its key {taken[0]!r} has the name of a column of the records of windows",
+            f"Call it otherwise before: .rename({taken[0]}='…').",
+        )
     if spec.late:
         raise _refused(
             operator, "sends late rows to a stream of their own", "Leave late=True out: they are counted."
@@ -52,7 +57,7 @@ def check_windows(operator: Operator) -> None:
         raise _refused(operator, "loses nothing that may_lose() could be about", "Leave may_lose() out.")
 
 
-def check_sink(graph: Graph, operator: Operator, clocked: Collection[OperatorName] = ()) -> None:
+def check_sink(graph: Graph, operator: Operator, clocked: Collection[OperatorName]) -> None:
     """One reader: a log."""
     streams = {StreamRef(operator.name, port) for port in range(operator.outputs)}
     readers = [op for op in graph.operators.values() for port in op.inputs if streams & set(port.streams)]

@@ -88,7 +88,7 @@ def _walk(
             made: list[Timing | None] = [_declared(op.spec, _ordered(graph, op, origins))]
         else:
             if isinstance(op.spec, UsesTime):
-                op = operators[name] = replace(op, spec=_told(op, given, graph, timings))
+                op = operators[name] = replace(op, spec=_with_times(op, given, graph, timings))
                 for port, timing, column in _followed(graph.operators[name], given):
                     ports.follow(name, port, timing, column)
             made = kind_of(op).timings(op, given)
@@ -145,7 +145,7 @@ def _declared(spec: EventTimeSpec, origins: frozenset[OperatorName]) -> Timing:
     return Timing(spec.on, delays, spec.idle_us, direct=True)
 
 
-def _told(op: Operator, given: Sequence[Timing | None], graph: Graph, timings: Timings) -> Any:
+def _with_times(op: Operator, given: Sequence[Timing | None], graph: Graph, timings: Timings) -> Any:
     """The spec with what the streams know."""
     spec = op.spec
     assert isinstance(spec, UsesTime)
@@ -184,12 +184,12 @@ def _told(op: Operator, given: Sequence[Timing | None], graph: Graph, timings: T
         if column == DECLARED and timing is not None and timing.column is not None:
             columns[port] = timing.column
     if not spec.follows():
-        return spec.told(tuple(columns), None, None)
+        return spec.with_times(tuple(columns), None, None)
     delays = {
         str(name): us for timing in given if timing is not None for name, us in timing.delays_us.items()
     }
     idle = [timing.idle_us for timing in given if timing is not None and timing.idle_us is not None]
-    return spec.told(tuple(columns), tuple(sorted(delays.items())), min(idle, default=None))
+    return spec.with_times(tuple(columns), tuple(sorted(delays.items())), min(idle, default=None))
 
 
 def _where_lost(graph: Graph, port: InputPort, timings: Timings) -> Operator | None:
@@ -236,17 +236,17 @@ def _timed(
         if not known and not knows_time(producer):
             todo += [(before, producer.name) for before in producer.inputs[0].streams]
             continue
-        told = graph.operators[_told_by(graph, producer)]
-        if told.name in handing and told.name not in clocked:
-            clocked[told.name] = handing[told.name]
-            for port, timing in handing[told.name].items():
-                ports.follow(told.name, port, timing, None if timing.column is None else DECLARED)
-                if (told.name, port) in ports.taking:
-                    todo += [(before, told.name) for before in told.inputs[port].streams]
+        teller = graph.operators[_whose_clock(graph, producer)]
+        if teller.name in handing and teller.name not in clocked:
+            clocked[teller.name] = handing[teller.name]
+            for port, timing in handing[teller.name].items():
+                ports.follow(teller.name, port, timing, None if timing.column is None else DECLARED)
+                if (teller.name, port) in ports.taking:
+                    todo += [(before, teller.name) for before in teller.inputs[port].streams]
     return timed, clocked
 
 
-def _told_by(graph: Graph, producer: Operator) -> OperatorName:
+def _whose_clock(graph: Graph, producer: Operator) -> OperatorName:
     """Whose clock tells the times where they begin: the operator's itself, or, behind a log, that of the end where rows enter it."""
     if isinstance(producer.spec, EventTimeSpec) and producer.spec.beside:
         source = producer.inputs[0].streams[0].operator

@@ -136,8 +136,8 @@ def check_errors_read(graph: Graph) -> None:
         if not has_letters(operator.spec):
             continue
         if StreamRef(name, operator.outputs - 1) not in read:
-            is_told = getattr(operator.spec, "on_error", "fail") == "stream"
-            asked = 'on_error="stream"' if is_told else 'poison="quarantine"'
+            has_errors = getattr(operator.spec, "on_error", "fail") == "stream"
+            asked = 'on_error="stream"' if has_errors else 'poison="quarantine"'
             raise TopologyError(
                 f"{name!r} was told {asked}, and nobody reads its errors.",
                 cure=f"Give them a sink, as .errors.sink(…, name='…'), or leave {asked.partition('=')[0]}= out.",

@@ -15,6 +15,7 @@ from holdfast.runtime.telling.stored_events import decode
 from holdfast.store.base import Event
 
 EPOCHS_KEPT = 100
+RESTORES_KEPT = 20
 MOMENTS_KEPT = 300
 POINTS_KEPT = 600
 
@@ -38,6 +39,10 @@ class Story:
         self.status: Plain | None = None
         self.epochs: dict[str, deque[Plain]] = {}
         """By region, the newest at the end."""
+        self.restores: dict[str, deque[Plain]] = {}
+        """By region: how long each took, and as how long it was foreseen. The newest at the end."""
+        self._because: dict[str, str] = {}
+        """By region, why it went back last."""
         self.moments: deque[Plain] = deque(maxlen=MOMENTS_KEPT)
         """What people want to know about, the newest at the end."""
         self.points: deque[Plain] = deque(maxlen=POINTS_KEPT)
@@ -59,6 +64,7 @@ class Story:
             "number": self.number,
             "status": self.status,
             "epochs": {region: list(epochs) for region, epochs in self.epochs.items()},
+            "restores": {region: list(restores) for region, restores in self.restores.items()},
             "moments": list(self.moments),
             "points": list(self.points),
         }
@@ -76,13 +82,25 @@ class Story:
             return None
         if isinstance(known, e.RunStarted):
             self.points.clear()  # curves are those of one run
+        if isinstance(known, e.ResetBegun):
+            self._because[known.region] = known.reason or "the run begins, or somebody resumed it"
         if isinstance(known, e.RunEnded) and self.status is not None:
             self.status["state"] = known.state
         moment = moment_of(event.wall, known)
         if moment is None:
             return None
         self.moments.append(moment)
-        return {"moment": moment}
+        restore = {"restore": self._restored(event.wall, known)} if isinstance(known, e.Restored) else {}
+        return {"moment": moment, **restore}
+
+    def _restored(self, wall: float, event: e.Restored) -> Plain:
+        restore = {
+            "region": event.region, "epoch": event.epoch, "wall": wall, "s": event.restore_s,
+            "predicted_s": event.restore_predicted_s, "within_s": event.restore_within_s,
+            "because": self._because.pop(event.region, ""),
+        }  # fmt: skip
+        self.restores.setdefault(event.region, deque(maxlen=RESTORES_KEPT)).append(restore)
+        return restore
 
     def _summary(self, wall: float, status: Plain) -> Plain:
         self.status = {**status, "wall": wall}

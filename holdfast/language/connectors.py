@@ -6,7 +6,7 @@ A *position* is any value made of int, str, bool, None, list and dict: it is wri
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -90,18 +90,6 @@ class Declined(Exception):
 TaskReader = Callable[[Sequence[str]], pa.Table]
 """Reads the named columns of a slice (positions among them if it is stamped) in any process. Picklable. One that has a method
 `tables(columns)` can read the same rows in tables of bounded size, one that has `parts()` gives several readers that read them together."""
-
-
-def tables_of(reader: TaskReader, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """What a reader reads, in several tables if it can; at least one, in the order of the rows."""
-    several: Callable[[Sequence[str]], Iterator[pa.Table]] | None = getattr(reader, "tables", None)
-    return iter([reader(columns)]) if several is None else several(columns)
-
-
-def parts_of(reader: TaskReader) -> list[TaskReader]:
-    """Readers for several tasks, which together read what this one does; itself alone, if it cannot be divided."""
-    divide: Callable[[], list[TaskReader]] | None = getattr(reader, "parts", None)
-    return [reader] if divide is None else divide()
 
 
 TaskWriter = Callable[[pa.Table, int, int], Any]
@@ -238,6 +226,11 @@ class Source(ABC):
         """What waits behind the position, for `status` and metrics. Asked about once a second: be quick, look at nothing outside."""
         return Lag()
 
+    def came_since(self) -> Lag:
+        """What waits besides and `lag` could not know of, since the source was asked for nothing while a step takes long. Unlike all others this may
+        be called by any thread at any time: be quick, and wait for nobody."""
+        return Lag()
+
     def count_rows(self, piece: Slice) -> int | None:
         """How many rows a slice has, found with some work if `piece.rows` does not say; None if nobody knows. For counts of losses."""
         return piece.rows
@@ -307,6 +300,8 @@ class Sink(ABC):
     """The operator of the same topology that reads what is written: this is one end of a persisted stream."""
     only_outages: ClassVar[bool] = False
     """Rows go by memory to that operator, and are written only while nobody takes them."""
+    let_spark_count: bool = False
+    """True if `write_spark` is one action of Spark SQL over all rows, which may count them on their way."""
     wants_positions: bool = False
     """True if rows should come with their positions, where they have any: it keeps the last row of a key."""
 

@@ -176,8 +176,8 @@ def progress_of(status: Mapping[str, Any]) -> Progress:
 
 
 def _state(name: str, of: Mapping[str, Any], counts: Mapping[str, int]) -> StateOperatorProgress:
-    told = {what: of[what] for what in ("watermark", "closed") if what in of}
-    return StateOperatorProgress(name, of.get("rows", 0), of["bytes"], counts.get("late", 0), told)
+    time = {what: of[what] for what in ("watermark", "closed") if what in of}
+    return StateOperatorProgress(name, of.get("rows", 0), of["bytes"], counts.get("late", 0), time)
 
 
 def _source(name: str, element: Mapping[str, Any], lag: Mapping[str, Any]) -> SourceProgress:

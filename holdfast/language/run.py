@@ -50,17 +50,17 @@ class Told(Mapping[str, Any]):
     more: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False)
 
     @classmethod
-    def of(cls: type[T], told: Mapping[str, Any], **typed: Any) -> T:
+    def of(cls: type[T], data: Mapping[str, Any], **typed: Any) -> T:
         """From plain data; `typed`: fields that hold more than that."""
         names = {each.name for each in fields(cls)} - {"more"}
-        known = {name: value for name, value in told.items() if name in names}
-        rest = {name: value for name, value in told.items() if name not in names}
+        known = {name: value for name, value in data.items() if name in names}
+        rest = {name: value for name, value in data.items() if name not in names}
         return cls(**{**known, **typed}, more=rest)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        told = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"}
-        return {name: _plain(value) for name, value in {**told, **self.more}.items()}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"}
+        return {name: _plain(value) for name, value in {**values, **self.more}.items()}
 
     def __getitem__(self, name: str) -> Any:
         return self.as_dict()[name]
@@ -200,6 +200,8 @@ class Run(ABC):
             raise hints.no_such_name("A Run", name, hints.RUN, dir(Run))
 
     def __repr__(self) -> str:
-        told = self.status()
-        regions = [f"region {name!r} at epoch {region.epoch}" for name, region in told.regions.items()]
-        return f"<Run of {told.topology!r}: {', '.join([told.state, f'{told.uptime_s:g} s', *regions])}>"
+        status = self.status()
+        regions = [f"region {name!r} at epoch {region.epoch}" for name, region in status.regions.items()]
+        return (
+            f"<Run of {status.topology!r}: {', '.join([status.state, f'{status.uptime_s:g} s', *regions])}>"
+        )

@@ -1,14 +1,16 @@
-"""Data that users have at hand: an Arrow table, a pandas DataFrame or a Spark DataFrame, as an Arrow table with columns that
-streams can have. Neither pandas nor Spark is imported: whoever has such an object has done so."""
+"""Data as Arrow tables: what users have at hand (an Arrow table, a pandas DataFrame or a Spark DataFrame), with columns that
+streams can have; what readers of tasks read. Neither pandas nor Spark is imported: whoever has such an object has done so."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from holdfast.errors import TopologyError
+from holdfast.language.connectors import TaskReader
 from holdfast.language.schema import check_columns
 
 
@@ -53,3 +55,15 @@ def _type(type_: pa.DataType) -> pa.DataType:
     if pt.is_large_string(type_):
         return pa.string()
     return pa.binary() if pt.is_large_binary(type_) else type_
+
+
+def tables_of(reader: TaskReader, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """What a reader reads, in several tables if it can; at least one, in the order of the rows."""
+    several: Callable[[Sequence[str]], Iterator[pa.Table]] | None = getattr(reader, "tables", None)
+    return iter([reader(columns)]) if several is None else several(columns)
+
+
+def parts_of(reader: TaskReader) -> list[TaskReader]:
+    """Readers for several tasks, which together read what this one does; itself alone, if it cannot be divided."""
+    divide: Callable[[], list[TaskReader]] | None = getattr(reader, "parts", None)
+    return [reader] if divide is None else divide()

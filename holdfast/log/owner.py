@@ -93,16 +93,20 @@ class Owner:
             pass
         while not self._stop.wait(every_s):
             try:
-                self.retain()
-                with self._at_work:
-                    for each in self.appenders:
-                        if upkeep.is_worth_merging(each, MERGE_FROM_BYTES, MERGE_FROM_SEGMENTS):
-                            upkeep.compact(each, self._lease)
+                self.look_after()
             except HoldfastError as error:
                 logger.warning("upkeep of the log %s: %s", self.facts.root, error)
             except OSError as error:
                 if not self._lease.is_fenced():
                     logger.warning("upkeep of the log %s: %s", self.facts.root, error)
+
+    def look_after(self) -> None:
+        """Let go what may go, then merge what is worth it."""
+        decided = self.retain()
+        with self._at_work:
+            for each, found in zip(self.appenders, decided, strict=True):
+                if upkeep.is_worth_merging(each, MERGE_FROM_BYTES, MERGE_FROM_SEGMENTS):
+                    upkeep.compact(each, self._lease, unneeded=found.unneeded)
 
     def close(self) -> None:
         """In order: what was appended is written, and the next owner needs no proof of death."""

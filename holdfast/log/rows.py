@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from holdfast.errors import ConfigError, InputError
 from holdfast.log.format.frame import NO_TIME
+from holdfast.state.columns.from_python import Unfit, column_of, near
 
 TIME_COLUMN = "__hf_time"
 """In Parquet segments of logs whose rows have no time of their own: when they were appended."""
@@ -110,9 +111,24 @@ def _refuse_unfit(name: str, kind: pa.DataType) -> None:
         )
 
 
-def fitted(rows: Rows, schema: pa.Schema, required: Sequence[int]) -> pa.RecordBatch:
-    """The rows as one batch of exactly this schema. InputError names the column that does not fit. `required`: as
-    `required_columns` says."""
+class _Misfit(Exception):
+    """What about rows does not go with a log: the end of a sentence that begins with it."""
+
+
+def fitted(rows: Rows, schema: pa.Schema, required: Sequence[int], log: object) -> pa.RecordBatch:
+    """The rows as one batch of exactly this schema. InputError names the log and the column that does not fit. `required`:
+    as `required_columns` says."""
+    try:
+        return _fitted(rows, schema, required)
+    except _Misfit as misfit:
+        told = str(misfit)
+        raise InputError(
+            f"the log {log} {told}{'' if told.endswith('?') else '.'}",
+            cure="Append rows of the log's schema, or begin another log.",
+        ) from misfit.__cause__
+
+
+def _fitted(rows: Rows, schema: pa.Schema, required: Sequence[int]) -> pa.RecordBatch:
     if isinstance(rows, pa.Table):
         table = rows
     elif isinstance(rows, pa.RecordBatch):
@@ -124,16 +140,16 @@ def fitted(rows: Rows, schema: pa.Schema, required: Sequence[int]) -> pa.RecordB
     given = set(table.column_names)
     for name in table.column_names:
         if name not in schema.names:
-            raise _misfit(f"has no column {name!r}, and rows to be appended do")
+            raise _Misfit(f"has no column {name!r}, and rows to be appended do.{near(name, schema.names)}")
     columns = []
     for field in schema:
         if field.name not in given:
-            raise _misfit(f"has a column {field.name!r}, and rows to be appended do not")
+            raise _Misfit(f"has a column {field.name!r}, and rows to be appended do not")
         column = table.column(field.name)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if not column.type.equals(field.type):
-            raise _misfit(
+            raise _Misfit(
                 f"has column {field.name!r} as {field.type}, and rows to be appended as {column.type}"
             )
         whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
@@ -149,18 +165,43 @@ def fitted(rows: Rows, schema: pa.Schema, required: Sequence[int]) -> pa.RecordB
 
 def _from_python(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     for row in rows:
+        if not isinstance(row, Mapping):
+            raise _Misfit(f"takes dicts, and a row to be appended is a {type(row).__name__}")
         unknown = next((name for name in row if name not in schema.names), None)
         if unknown is not None:
-            raise _misfit(f"has no column {unknown!r}, and rows to be appended do")
-    columns = []
-    for field in schema:
-        try:
-            columns.append(pa.array([row.get(field.name) for row in rows], field.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise _misfit(
-                f"has column {field.name!r} as {field.type}; a value does not fit: {error}"
-            ) from error
+            known = schema.names
+            raise _Misfit(f"has no column {unknown!r}, and rows to be appended do.{near(unknown, known)}")
+    try:
+        columns = [column_of([row.get(field.name) for row in rows], field) for field in schema]
+    except Unfit as error:
+        raise _Misfit(f"cannot take row {error.row + 1} of the append: {error}") from error
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def inferred(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    """The columns of the first rows of a log that nobody gave a schema: all name those of the first row, and no others, for they
+    are the log's for good."""
+    if not all(isinstance(row, Mapping) for row in rows):
+        raise InputError("rows that a log has no schema for must be dicts.", cure="Give Log a schema.")
+    names = list(rows[0])
+    for number, row in enumerate(rows):
+        unknown = next((name for name in row if name not in names), None)
+        if unknown is not None:
+            raise InputError(
+                f"row {number + 1} of a log's first append has a column {unknown!r}, which the first row does not "
+                f"have.{near(unknown, names)}",
+                cure="Correct the name, name all columns in the first row, or give Log a schema.",
+            )
+    fields = []
+    for name in names:
+        try:
+            fields.append(pa.field(name, pa.array([row.get(name) for row in rows]).type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"the values of column {name!r} in a log's first append have no type in common: {error}.",
+                cure="Give them one, or give Log a schema.",
+            ) from error
+    return pa.schema(fields)
 
 
 def required_columns(schema: pa.Schema) -> tuple[int, ...]:
@@ -172,12 +213,8 @@ def _without_nulls(batch: pa.RecordBatch, required: Sequence[int]) -> pa.RecordB
     for number in required:
         if batch.column(number).null_count:
             name = batch.schema.names[number]
-            raise _misfit(f"has column {name!r} without nulls, and rows to be appended have some")
+            raise _Misfit(f"has column {name!r} without nulls, and rows to be appended have some")
     return batch
-
-
-def _misfit(what: str) -> InputError:
-    return InputError(f"the log {what}.", cure="Append rows of the log's schema, or begin another log.")
 
 
 # --- times ---

@@ -45,6 +45,22 @@ class SegmentRange:
             raise DamagedError(f"{self.path} is not the name of a segment.", cure="Restore its name.")
         return found
 
+    @property
+    def held_bytes(self) -> int:
+        """Of a Parquet segment, by the share of its positions that are in the range; 0: nobody knows."""
+        first, end = self.name.first, self.name.end
+        try:
+            return 0 if end is None else os.path.getsize(self.path) * (self.end - self.start) // (end - first)
+        except OSError:
+            return 0
+
+    def group_starts(self) -> list[int]:
+        """The positions in a Parquet segment at which it can be cut for nothing. Empty: it is a tail, or was merged meanwhile."""
+        try:
+            return [] if self.name.is_tail else parquet_segment.group_starts(Path(self.path), self.log)
+        except FileNotFoundError:
+            return []
+
 
 def read_range(where: SegmentRange, columns: list[str] | None = None) -> Iterator[LogBatch]:
     """The rows in order, as batches. DamagedError tells the position from which on they are not what was written;

@@ -74,14 +74,16 @@ def plan_merges(sizes: Sequence[tuple[bool, int]], target: int) -> list[range]:
     return plans[::-1]
 
 
-def compact(appender: Appender, lease: Lease, target: int = MERGED_BYTES) -> Merged:
-    """Merge what is closed and decided. Readers may read meanwhile, and rows be appended."""
+def compact(appender: Appender, lease: Lease, target: int = MERGED_BYTES, unneeded: int = 0) -> Merged:
+    """Merge what is closed and decided. Readers may read meanwhile, and rows be appended. `unneeded`: what begins before this
+    position is left as it is, to be let go as a whole: merged with what is needed it would stay as long as that."""
     facts, partition = appender.facts, appender.partition
     now = appender.facts_for(committed=True)
     closed = [
         each
         for each in recovery.layout(facts, partition)
         if each.end is not None and each.end <= now.end and each.name != appender.tail_name
+        if each.start >= unneeded
     ]
     sizes = [(each.name.is_tail, _bytes(facts, partition, each.name)) for each in closed]
     done = Merged()

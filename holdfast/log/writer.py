@@ -15,7 +15,7 @@ from holdfast.ids import is_safe_name
 from holdfast.log.appender import Appender
 from holdfast.log.format.frame import NO_EPOCH, NO_TIME
 from holdfast.log.pending import Appended, Pending
-from holdfast.log.rows import Rows, bounds_of, fitted, microseconds, times_of
+from holdfast.log.rows import Rows, bounds_of, fitted, inferred, microseconds, times_of
 
 if TYPE_CHECKING:
     from holdfast.log.log import Log
@@ -68,10 +68,10 @@ class LogWriter:
             )
         given = rows.schema if isinstance(rows, pa.Table | pa.RecordBatch) else None
         if given is None and self._log._facts is None:
-            rows = pa.Table.from_pylist(list(rows))
-            given = rows.schema
+            rows = list(rows)
+            given = inferred(rows)
         appender = self._appender(given)
-        batch = fitted(rows, appender.facts.schema, appender.required)
+        batch = fitted(rows, appender.facts.schema, appender.required, self._log.path)
         if note is not None and not batch.num_rows:
             if epoch != NO_EPOCH:
                 raise ConfigError("a note without rows belongs to no epoch.", cure="Leave epoch= out.")

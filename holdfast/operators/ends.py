@@ -1,5 +1,5 @@
 """What the driver hosts: the ends of a graph, whose work is in their `Source` or `Sink`, and Python operators, which
-`runtime/runs/hosted_run.py` runs."""
+`runtime/runs/hosted/hosted_run.py` runs."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.errors import TopologyError
-from holdfast.language.graph import Operator
+from holdfast.language.graph import Graph, Operator
 from holdfast.operators import ends as ends
 from holdfast.operators import lookup as lookup
 from holdfast.operators import persisted as persisted
@@ -54,6 +54,11 @@ def only_spark_knows(op: Operator) -> bool:
     """Whether the operator is made of Spark expressions."""
     kind = kind_of(op)
     return isinstance(kind, StatelessKind) and kind.expressions
+
+
+def needs_spark(graph: Graph) -> bool:
+    """Whether nobody but Spark knows the columns of some stream, and runs need it."""
+    return any(map(only_spark_knows, graph.operators.values()))
 
 
 def stored_rows(fingerprint: Fingerprint, meta: Mapping[str, Any]) -> StoredRows:

@@ -314,8 +314,8 @@ class ElementMachine(Machine[ElementPhase]):
         self._uploading = None
         commands = self._stored(event.epoch) if self.is_storing else []
         if isinstance(event, messages.UploadFinished):
-            told = messages.Acked(self._element, event.epoch, event.attempt, event.part)
-            return [*commands, messages.Tell(told)]
+            message = messages.Acked(self._element, event.epoch, event.attempt, event.part)
+            return [*commands, messages.Tell(message)]
         failure = (event.epoch, event.attempt, event.no_space, event.reason, event.may_pass)
         return [*commands, messages.Tell(messages.UploadFailed(self._element, *failure))]
 

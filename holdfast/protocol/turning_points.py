@@ -56,8 +56,7 @@ class TurnDetector:
     """Samples of one element in the order of time; `sample` returns a turning point when one has become known, `foreseen` is the newest
     sample if it is a minimum already."""
 
-    def __init__(self, noise: float = NOISE) -> None:
-        self._noise = noise
+    def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
@@ -98,7 +97,7 @@ class TurnDetector:
             # An extreme that lasts ends where it is left: from there on the rate counts.
             self._extreme = (at, size)
             return None
-        if abs(moved) <= self._noise * max(self._extreme[1], self._before):
+        if abs(moved) <= NOISE * max(self._extreme[1], self._before):
             return None
         return self._turn(at, size, moved)
 

@@ -15,7 +15,7 @@ from holdfast.compiler.plan import Plan
 from holdfast.errors import BudgetExceededError, PoisonFound
 from holdfast.language.run import RunStatus, Until
 from holdfast.language.topology import Format, Topology, set_runner
-from holdfast.operators.kinds import only_spark_knows
+from holdfast.operators.kinds import needs_spark
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.job import Job
 from holdfast.store.base import Store
@@ -67,7 +67,7 @@ class SparkRunner:
 def _plan(topology: Topology, spark: SparkSession | None) -> Plan:
     """Spark is started only for graphs with expressions, whose columns nobody else knows."""
     graph = topology.graph()
-    if not any(only_spark_knows(operator) for operator in graph.operators.values()):
+    if not needs_spark(graph):
         return compile_graph(graph, ArrowAnalyser())
     engine = engine_for(topology, spark)
     try:
@@ -78,9 +78,9 @@ def _plan(topology: Topology, spark: SparkSession | None) -> Plan:
 
 def check_graph(topology: Topology) -> None:
     """Raise what can be known to be wrong without Spark, which takes seconds to start."""
-    operators = topology.graph().operators.values()
-    if not any(only_spark_knows(operator) for operator in operators):
-        compile_graph(topology.graph(), ArrowAnalyser())
+    graph = topology.graph()
+    if not needs_spark(graph):
+        compile_graph(graph, ArrowAnalyser())
 
 
 def run_and_restart(

@@ -7,25 +7,25 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.clock import Clock, Every, SystemClock
+from holdfast.clock import Clock, SystemClock
 from holdfast.compiler.compile import compile_graph
 from holdfast.durations import Duration, seconds
 from holdfast.errors import ConfigError, FencedError, HoldfastError
 from holdfast.ids import ElementName, OwnerToken, RegionName
 from holdfast.language.graph import Graph
 from holdfast.language.run import ElementStatus, RegionStatus, Run, RunState, RunStatus, Until
+from holdfast.runtime.correspondence import Correspondence
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import REST_S, ElementLoop
 from holdfast.runtime.ending import Ending, ending_last
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.loss_budgets import become_consistent
-from holdfast.runtime.metrics import ended_event
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.region.savepoint_requests import answer, establish
 from holdfast.runtime.source_schemas import store_schemas, use_stored_schemas
 from holdfast.runtime.telling.event_log import EventLog
-from holdfast.runtime.telling.events import MailArrived, RunFailed, RunRefused, Summary
+from holdfast.runtime.telling.events import RunFailed, RunRefused
 from holdfast.runtime.telling.feed import Feed, Subscriber
 from holdfast.runtime.telling.listener import Listener
 from holdfast.runtime.telling.plan_record import remember_plan
@@ -36,10 +36,6 @@ from holdfast.store.base import Identity, Store
 
 MONITOR_S = 0.05
 JOIN_S = 30.0
-SUMMARY_S = 1.0
-MAIL_S = 0.25
-DEAR_MAIL_S = 2.0
-"""Where each look costs money."""
 PAGE = "holdfast.dashboard.server"
 """Lies above this layer: it is found by its name, when somebody asks for it."""
 
@@ -92,9 +88,7 @@ class Job(Run):
         self.regions: dict[RegionName, Region] = {}
         self.loops: dict[ElementName, ElementLoop] = {}
         self._started_at = self._clock.monotonic()
-        self._summaries = Every(self._clock, SUMMARY_S, at_once=False)
-        self._is_dear = store is not None and store.pays_for_writes
-        self._mail = Every(self._clock, DEAR_MAIL_S if self._is_dear else MAIL_S)
+        self._correspondence = Correspondence(store, self._clock, self.feed, self._event_log)
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -267,7 +261,7 @@ class Job(Run):
                 self._watch_regions()
                 self._ending.end_cycles()
                 self._read_mail()
-                self._report()
+                self._correspondence.report(self.loops.values(), self.status)
                 if all(r.done.is_set() for r in self.regions.values()) and self._autonomous_over():
                     self._ended.set()
                 is_steady = self._until is None and not self._stop_asked
@@ -283,19 +277,6 @@ class Job(Run):
         if self._wiring.budgets.wants_restart and self.can_restart and not self._stop_asked:
             self.wants_restart = True
             self._stop_all()
-
-    def _report(self, final: bool = False) -> None:
-        """Rows that were left out and a summary, each second and at the end; then the event log is written."""
-        is_time = final or self._summaries.due()
-        if is_time:
-            for event in (event for loop in self.loops.values() for event in loop.left_out()):
-                self.feed.announce(event)
-            status = self.status().as_dict()
-            self.feed.announce(Summary(status))
-            if final:
-                self.feed.announce(ended_event(status, self._failure))
-        if is_time or not self._is_dear:
-            self._event_log.flush()
 
     def _watch_regions(self) -> None:
         for region in self.regions.values():
@@ -319,10 +300,7 @@ class Job(Run):
         return all(loop.finished for loop in self.loops.values() if isinstance(loop.life, OutsideLife))
 
     def _read_mail(self) -> None:
-        if self._store is None or not self._mail.due():
-            return
-        for command, data in self._store.collect_mail():
-            self.feed.announce(MailArrived(command, str(data.get("by", ""))[:200]))
+        for command, data in self._correspondence.commands():
             match command:
                 case "stop":
                     self.ask_to_stop()
@@ -356,7 +334,7 @@ class Job(Run):
         self._threads.clear()
         self._wiring.close_connectors()
         self._wiring.close_books()
-        self._report(final=True)
+        self._correspondence.report_end(self.loops.values(), self.status, self._failure)
         self.watchers.close()
         self._let_go_of_store()
         self._engine.stop()

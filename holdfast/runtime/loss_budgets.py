@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from holdfast.checkpoint.stored_names import BUDGETS
@@ -80,6 +80,15 @@ def parked_by(plan: Plan, operator: OperatorName) -> list[ElementName]:
     return parked
 
 
+@dataclass(frozen=True, slots=True)
+class OfTheRun:
+    """What budgets ask of the run they belong to."""
+
+    use_of: Callable[[OperatorName], Use]
+    park: Park
+    keep_all: Callable[[], None]
+
+
 class LossBudgets:
     """Of one run. `check`, `resume` and `status` may be called from any thread."""
 
@@ -89,15 +98,13 @@ class LossBudgets:
         plan: Plan,
         store: Store | None,
         announce: Announce,
-        use_of: Callable[[OperatorName], Use],
-        park: Park,
-        keep_all: Callable[[], None],
+        run: OfTheRun,
     ) -> None:
         now = budgets_of(plan.graph)
         self._budgets = budgets_of(graph)
         self.became_consistent = tuple(name for name in self._budgets if name not in now)
         self._plan, self._store, self._announce = plan, store, announce
-        self._use_of, self._park, self._keep_all = use_of, park, keep_all
+        self._run = run
         self._lock = threading.RLock()
         self._standings = load_standings(store)
         self.wants_restart = False
@@ -111,7 +118,7 @@ class LossBudgets:
                     self._check(name, budget)
 
     def _check(self, name: OperatorName, budget: LossBudget) -> None:
-        known, use = self._standings.get(name, Standing()), self._use_of(name)
+        known, use = self._standings.get(name, Standing()), self._run.use_of(name)
         found = judge(budget, known, use)
         if found.standing == known:
             return
@@ -120,23 +127,23 @@ class LossBudgets:
             return
         self._save()
         spent = use.since(known.before)
-        told = (spent.lost, spent.passed, round(spent.seconds, 3))
-        self._announce(BudgetExceeded(name, found.then, found.reasons, *told))
+        figures = (spent.lost, spent.passed, round(spent.seconds, 3))
+        self._announce(BudgetExceeded(name, found.then, found.reasons, *figures))
         if found.then == "park":
             self._park_all(name, True)
         if found.then == "consistent":
-            self._keep_all()
+            self._run.keep_all()
             self.wants_restart = True
 
     def _park_all(self, name: OperatorName, now: bool) -> None:
         for element in parked_by(self._plan, name):
-            self._park(element, now)
+            self._run.park(element, now)
 
     def resume(self) -> None:
         """Go on with what is parked: what is lost by now does not count any more."""
         with self._lock:
             for name in self.parked:
-                self._standings[name] = self._standings[name].resumed(self._use_of(name))
+                self._standings[name] = self._standings[name].resumed(self._run.use_of(name))
                 self._save()
                 self._park_all(name, False)
                 self._announce(BudgetResumed(name))
@@ -150,7 +157,7 @@ class LossBudgets:
     def error(self) -> BudgetExceededError:
         """For whoever waits for a run in which something is parked."""
         name = self.parked[0]
-        use = self._use_of(name).since(self._standings[name].before)
+        use = self._run.use_of(name).since(self._standings[name].before)
         return BudgetExceededError(
             f"the stream of operator {name!r} is parked: {'; '.join(exceeded(self._budgets[name], use))}.",
             cure="Mend the cause, then run again with a larger may_lose(…), or `holdfast resume` while the run waits.",
@@ -159,11 +166,11 @@ class LossBudgets:
     def status(self) -> dict[str, dict[str, Any]]:
         """For people: budgets and what is used of them."""
         with self._lock:
-            return {str(name): self._told(name, budget) for name, budget in self._budgets.items()}
+            return {str(name): self._as_data(name, budget) for name, budget in self._budgets.items()}
 
-    def _told(self, name: OperatorName, budget: LossBudget) -> dict[str, Any]:
+    def _as_data(self, name: OperatorName, budget: LossBudget) -> dict[str, Any]:
         standing = self._standings.get(name, Standing())
-        use = self._use_of(name).since(standing.before)
+        use = self._run.use_of(name).since(standing.before)
         state = f"exceeded, {budget.then}" if standing.is_over else "within"
         return {
             "may_lose": budget.words(),

@@ -15,7 +15,7 @@ from holdfast.store.base import Store
 
 
 def compare_program(
-    store: Store | None, graph: Graph, plan: Plan, told: Iterable[TopologyChanged]
+    store: Store | None, graph: Graph, plan: Plan, announced: Iterable[TopologyChanged]
 ) -> ProgramChanged | None:
     """What is another than in the run before, which is remembered no more: from now on this program is. None: nothing is, or
     nothing is known of one before."""
@@ -28,6 +28,6 @@ def compare_program(
     store.save_record(PROGRAM, data)
     if raw is None:
         return None
-    known = {name for change in told for name in change.changed}
+    known = {name for change in announced for name in change.changed}
     said = differences(Description.from_json(json.loads(raw)), now, known)
     return ProgramChanged(tuple(said)) if said else None

@@ -40,7 +40,7 @@ from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.links.connection import Connection, Signals
 from holdfast.runtime.links.preserved_queue import PreservedQueue, WhenParked
 from holdfast.runtime.links.queue import Queue
-from holdfast.runtime.loss_budgets import LossBudgets
+from holdfast.runtime.loss_budgets import LossBudgets, OfTheRun
 from holdfast.runtime.persisted.recovering_life import RecoveringLife
 from holdfast.runtime.persisted.streams import PersistedStreams
 from holdfast.runtime.poisoned_elements import PoisonedElements
@@ -48,7 +48,7 @@ from holdfast.runtime.program_memory import compare_program
 from holdfast.runtime.region.aware_trigger import AwareTrigger
 from holdfast.runtime.region.epochs import RegionEpochs, regions_gone, sources_of_regions
 from holdfast.runtime.region.region import Region
-from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import SourceRun
 from holdfast.runtime.source_positions import SourceNow, beginnings
@@ -90,9 +90,8 @@ class Wiring:
         }
         self._persisted = PersistedStreams(plan, around.store)
         self._repeated: list[tuple[ConnectionPlan, int]] = []
-        self.budgets = LossBudgets(
-            graph, plan, around.store, around.feed.announce, self._use_of, self._park, self._keep_all
-        )
+        run = OfTheRun(self._use_of, self._park, self._keep_all)
+        self.budgets = LossBudgets(graph, plan, around.store, around.feed.announce, run)
         self._parked_for: dict[ElementName, set[str]] = {}
         park = partial(self._park, why="poison")
         self.poisoned = PoisonedElements(plan, around.feed.announce, park)
@@ -135,9 +134,7 @@ class Wiring:
         for element in self.plan.elements:
             budget = None if element.region is None else self.regions[element.region].restoring.budget
             worker = Worker(self.plan, element, around.engine, around.clock, budget)
-            loop = ElementLoop(
-                element, worker, around.engine, self._ends(element), around.clock, around.rest_s
-            )
+            loop = ElementLoop(worker, self._ends(element), around.rest_s)
             self.loops[element.name] = loop
             around.feed.subscribe(loop.metrics.on_event)
             if element.region is not None:
@@ -195,7 +192,7 @@ class Wiring:
         is_kept = any(isinstance(queue, PreservedQueue) for queue in loop.ends.inputs.values())
         loop.worker.hurries = repeating is None and not is_kept
         log = self._carried.log_of(loop.name) if is_kept else None
-        life = RegionLife(loop, machine, side, self._around.engine, driven, repeating, log)
+        life = RegionLife(loop, machine, side, driven, repeating, log)
         side.lives[loop.name] = life
         with_state = [run for run in loop.worker.runs.values() if isinstance(run, KeyedRun | HostedRun)]
         if isinstance(side.trigger, AwareTrigger) and with_state:
@@ -226,8 +223,8 @@ class Wiring:
         self._number_rows()
         self._carried.begin(self.connections, self.in_regions)
         # First: what it reads may be damaged, and then nothing may have been changed.
-        told = [region.change for region in self.regions.values() if region.change is not None]
-        self.program_change = compare_program(self._around.store, self._graph, self.plan, told)
+        changed = [region.change for region in self.regions.values() if region.change is not None]
+        self.program_change = compare_program(self._around.store, self._graph, self.plan, changed)
         self._books.begin()
         self._persisted.remember()
         self._create_entries()
@@ -254,13 +251,13 @@ class Wiring:
 
     def _live_alone(self, loop: ElementLoop, bounded: bool) -> None:
         around = self._around
-        seam = (around.engine, around.feed.announce, around.fail)
+        report = (around.feed.announce, around.fail)
         if (recording := recording_of(loop.worker)) is not None:
-            EventualLife(loop, recording, self._books.account_of(loop.name), *seam).bounded = bounded
+            EventualLife(loop, recording, self._books.account_of(loop.name), *report).bounded = bounded
             return
         own = OwnCheckpoints(loop.worker, around.store, around.clock, around.feed.announce)
         made = RecoveringLife if recovers_from_log(loop.plan) else AloneLife
-        made(loop, self._books, own, *seam).bounded = bounded
+        made(loop, self._books, own, *report).bounded = bounded
 
     def _epochs(self) -> dict[ElementName, Epoch]:
         """The newest epochs of the elements' regions."""
@@ -321,8 +318,8 @@ class Wiring:
     def more_status(self) -> dict[str, Any]:
         """For the status: how the program differs from the one before, and loss budgets."""
         change, budgets, logs = self.program_change, self.budgets.status(), self._persisted.status()
-        told: dict[str, Any] = {} if change is None else {"program_changed": list(change.changes)}
-        return {**told, **({"loss_budgets": budgets} if budgets else {}), **({"logs": logs} if logs else {})}
+        new: dict[str, Any] = {} if change is None else {"program_changed": list(change.changes)}
+        return {**new, **({"loss_budgets": budgets} if budgets else {}), **({"logs": logs} if logs else {})}
 
     def how_it_begins(self, until: str | None) -> Iterator[RunEvent]:
         """What is told when all is found and the threads start."""

@@ -50,17 +50,17 @@ def from_worker(error: Exception, element: str) -> Exception:
     found = _frames(lines[:begin])
     frames = frames_of(found)
     if _LOADING.match(message[0]) and all(f.name == "<module>" for f in found if is_users(f.filename)):
-        told = [
+        parts = [
             f"workers cannot load what element {element!r} works with: {message[0]}",
             *message[1:],
             frames,
         ]
-        return errors.TopologyError("\n".join(filter(None, told)), cure=_ABSENT)
+        return errors.TopologyError("\n".join(filter(None, parts)), cure=_ABSENT)
     is_absent = message[0].startswith("ModuleNotFoundError: ")
     if not frames and not is_absent:
         return error
-    told = [f"a function in element {element!r}: {message[0]}", *message[1:], *filter(None, [frames])]
-    return errors.OperatorFailed("\n".join(told), cure=_ABSENT if is_absent else "")
+    parts = [f"a function in element {element!r}: {message[0]}", *message[1:], *filter(None, [frames])]
+    return errors.OperatorFailed("\n".join(parts), cure=_ABSENT if is_absent else "")
 
 
 def _unsendable(error: Exception, element: str) -> errors.TopologyError:

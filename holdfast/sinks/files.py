@@ -27,10 +27,11 @@ from holdfast.durable import (
 )
 from holdfast.errors import ConfigError, NoSpaceError
 from holdfast.failpoints import fp
+from holdfast.ids import local_path
 from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, SinkContext, StepId, TaskWriter
 from holdfast.sinks.arrow_files import write_table
 from holdfast.sinks.epoch_files import EpochFileSink, partition_of, suffix_of
-from holdfast.sinks.merge import data_files, has_rows
+from holdfast.sinks.merge import data_files, has_rows, parquet_rows
 from holdfast.sinks.output.bad_rows import FileRowCheck
 from holdfast.sinks.output.compaction import finish_if_alone, visible_files
 from holdfast.sinks.output.form import Form
@@ -106,17 +107,18 @@ class FileSink(EpochFileSink):
                 cure="Write parquet, or leave these options or roll out.",
             )
         super().__init__(
-            Path(os.fspath(path).removeprefix("file://")).absolute(),
+            _directory(path),
             Form(format, header and format == "csv", by, joinable),
             partition_files,
             None if roll is None else Roll.of(roll),
         )
+        self.let_spark_count = format != "parquet"  # of Parquet the files say it, which costs less
 
     @staticmethod
-    def files(path: str) -> list[str]:
+    def files(path: str | os.PathLike[str]) -> list[str]:
         """The files of an output whose rows are visible now, each row once: also amid a compaction, and after one that died.
         One that is gone when it is opened was compacted since: list again."""
-        return [str(file) for file in visible_files(Path(path.removeprefix("file://")).absolute())]
+        return [str(file) for file in visible_files(_directory(path))]
 
     # --- in a trial ---
 
@@ -174,8 +176,9 @@ class FileSink(EpochFileSink):
                     f"no space left while writing {directory}.", cure="Free some space."
                 ) from error
             raise
+        rows = None if self.let_spark_count else parquet_rows(directory)
         self._written(directory, step)
-        return None
+        return rows
 
     def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
         directory = self._step_directory(step)
@@ -251,3 +254,8 @@ class FileSink(EpochFileSink):
         if self._roll is None:
             return epoch
         return f"{epoch}, in which {self._roll.said} of rows is complete; the rest when the run ends"
+
+
+def _directory(path: str | os.PathLike[str]) -> Path:
+    cure = "Mount it and give its path, or let Spark write: hf.ForeachBatch(lambda frame, n: frame.write.save(…))."
+    return Path(local_path(path, "FileSink writes into", cure)).absolute()

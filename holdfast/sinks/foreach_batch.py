@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError, DamagedError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch
 from holdfast.language.connectors import POSITION_COLUMNS, RowCheck, SinkContext, StepId
-from holdfast.sinks.merge import MergeTask, data_files, merge
+from holdfast.sinks.merge import MergeTask, data_files, merge, parquet_rows
 from holdfast.sinks.staged_files import StagedFileSink
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class ForeachBatch(StagedFileSink):
         directory = self._staging.step(step)
         frame.write.mode("error").parquet(f"file://{directory}")
         self.stage(self._staging.relative(directory))
-        return None
+        return parquet_rows(directory)
 
     def write_arrow(self, table: pa.Table, step: StepId) -> int | None:
         fp("sink.write")

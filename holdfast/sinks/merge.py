@@ -226,6 +226,11 @@ def part_number(name: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
+def parquet_rows(directory: Path) -> int:
+    """How many rows the Parquet files of a step have, as their footers say."""
+    return sum(pq.read_metadata(path).num_rows for path in data_files(directory))
+
+
 def data_files(directory: Path) -> list[Path]:
     """What a step wrote, also in directories of partitions, without Spark's side files; an absent directory holds nothing."""
     found: list[Path] = []

@@ -23,6 +23,7 @@ from holdfast.sources.line_tasks import MALFORMED, read_lines
 from holdfast.sources.parquet_tasks import ParquetReader, read_pieces, with_positions
 from holdfast.sources.small.certain_text import rows_of
 from holdfast.sources.text.exact_strings import exact_strings
+from holdfast.sources.text.odd_lines import odd
 from holdfast.sources.text.values import column_of_texts, fields_of, json_row
 from holdfast.state.columns.hashing import plain
 
@@ -95,6 +96,8 @@ def _parse(lines: pa.Table, plan: FilePlan) -> tuple[pa.Table, Any]:
         bad |= texts.is_null().to_numpy()
     if plan.format == "text":
         return pa.table([texts], schema=plan.schema), bad
+    if (broken := odd(texts, plan.format, plan.options)) is not None:
+        bad |= broken.to_numpy(zero_copy_only=False) if isinstance(broken, pa.Array) else broken.to_numpy()
     if plan.format == "json":
         strings = exact_strings(plan.schema)
         lines = (texts if strings is None else strings.quoted(plain(texts))).to_pylist()

@@ -23,15 +23,21 @@ _LOOK_BYTES = 1024
 _COLUMNS = (("size", 8), ("time", 2), ("check", 4))
 
 
-def pack(values: list[Any]) -> str:
+_QUICK, _SMALL = 1, 6
+"""Levels of compression: of what is packed in each pin, between two steps, and of what is packed once."""
+_BASE64 = ":"
+"""Text in base64 begins with it, which base85 does not have: that is how text was made before, at twice the time."""
+
+
+def pack(values: list[Any], once: bool = False) -> str:
     """A list of plain data as compressed text."""
-    return base64.b85encode(zlib.compress(json.dumps(values).encode(), 6)).decode("ascii")
+    return _text(json.dumps(values).encode(), once)
 
 
 def unpack(text: str) -> list[Any]:
     """What `pack` packed. Raises StateError if it is something else."""
     try:
-        return list(json.loads(zlib.decompress(base64.b85decode(text))))
+        return list(json.loads(_bytes(text)))
     except (ValueError, zlib.error) as error:
         raise StateError(
             "a file source's snapshot cannot be read.", cure="Restore an earlier epoch."
@@ -54,7 +60,18 @@ def time_of(mtime_ns: int) -> int:
     return zlib.crc32(mtime_ns.to_bytes(8, "little", signed=True)) % 0xFFFF + 1
 
 
-def pack_facts(facts: list[Fact]) -> str:
+def _text(data: bytes, once: bool) -> str:
+    compressed = zlib.compress(data, _SMALL if once else _QUICK)
+    return _BASE64 + base64.b64encode(compressed).decode("ascii")
+
+
+def _bytes(text: str) -> bytes:
+    if text.startswith(_BASE64):
+        return zlib.decompress(base64.b64decode(text[len(_BASE64) :], validate=True))
+    return zlib.decompress(base64.b85decode(text))
+
+
+def pack_facts(facts: list[Fact], once: bool = False) -> str:
     """Facts as compressed text: column by column, sizes as differences."""
     columns = np.array(facts, dtype=np.int64).reshape(-1, 3).T
     steps = np.diff(columns[0], prepend=0)
@@ -63,13 +80,13 @@ def pack_facts(facts: list[Fact]) -> str:
         column.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T.tobytes()
         for column, (_, width) in zip(columns, _COLUMNS, strict=True)
     ]
-    return base64.b85encode(zlib.compress(b"".join(planes), 6)).decode("ascii")
+    return _text(b"".join(planes), once)
 
 
 def unpack_facts(text: str, count: int) -> list[Fact]:
     """What `pack_facts` packed. Raises StateError if it is something else."""
     try:
-        data = np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype=np.uint8)
+        data = np.frombuffer(_bytes(text), dtype=np.uint8)
         planes = data.reshape(sum(width for _, width in _COLUMNS), count).astype(np.int64)
     except (ValueError, zlib.error) as error:
         raise StateError(

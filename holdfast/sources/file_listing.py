@@ -7,13 +7,21 @@ the same directory and a symbolic link to it find the same files under the same 
 from __future__ import annotations
 
 import glob
+import logging
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from holdfast.errors import InputError, MismatchError
+from holdfast.errors import ConfigError, InputError, MismatchError
+from holdfast.ids import local_path
+
+logger = logging.getLogger("holdfast.sources")
+
+_BRACES = re.compile(r"\{[^{}/]*,[^{}/]*\}")
+"""As Spark's globs have them."""
 
 GRAIN_NS = 2_000_000_000
 """A directory that changed so shortly before it was listed may have changed again since, at the same time as file systems count it."""
@@ -73,9 +81,15 @@ class Listing:
         """What `names` looked at last."""
 
     def check(self) -> None:
-        """Refuse a directory that is not there."""
-        if not self._is_glob and not os.path.isdir(self.root):
+        """Refuse a directory that is not there, also below a glob. A glob that finds nothing yet is told."""
+        if not os.path.isdir(self.root):
+            if _BRACES.search(self._given):
+                raise _braces(self._given)
             raise _no_directory(self.root)
+        if self._is_glob and next(glob.iglob(self._pattern, recursive=True), None) is None:
+            if _BRACES.search(self._given):
+                raise _braces(self._given)
+            logger.warning("no file is called %s yet", self._given)
 
     def path(self, name: str) -> str:
         """Where a file lies."""
@@ -174,6 +188,13 @@ class Listing:
                 yield prefix + item.name
 
 
+def _braces(path: str) -> ConfigError:
+    return ConfigError(
+        f"nothing is called {path}, and globs have no braces.",
+        cure="Write * or [ab], or a source for each and a.union(b).",
+    )
+
+
 def _no_directory(path: str) -> InputError:
     what = "is not a directory" if os.path.exists(path) else "does not exist"
     return InputError(f"the directory {path} {what}.", cure="Create it, or correct the path.")
@@ -185,7 +206,8 @@ def hidden(name: str) -> bool:
 
 
 def _absolute(path: str) -> str:
-    return os.path.abspath(path.removeprefix("file://"))
+    cure = "Mount it and give its path, or let Spark read it: hf.from_spark(spark.readStream…load({!r}), 'name')."
+    return os.path.abspath(local_path(path, "Files reads", cure.format(path)))
 
 
 def _fixed(path: str, is_file: bool) -> str:

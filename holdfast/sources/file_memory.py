@@ -81,7 +81,7 @@ class FileMemory:
 
     def forget(self) -> None:
         """Nothing was seen yet."""
-        self._first = 0  # ordinal of entries[0]; of the ones before only facts are known
+        self._first = self._turn = 0  # ordinal of entries[0]; of the ones before only facts are known
         self._entries: list[FileEntry] = []
         self._names: list[str] = []  # by ordinal
         self._last: dict[str, int] = {}  # by name, the last ordinal
@@ -89,7 +89,6 @@ class FileMemory:
         self._sealed: list[str] = []
         self._sealed_facts: dict[int, str] = {}
         self._seen: dict[str, tuple[int, int]] = {}  # of files that may grow, size and time
-        self._turn = 0
         self._homes = Homes(self._listing.path, self._may_grow)
 
     @property
@@ -115,8 +114,10 @@ class FileMemory:
         if not entries:
             return Lag(0, 0, 0.0)
         size = sum(entry.size - entry.begin for entry in entries) - max(0, offset - entries[0].begin)
-        oldest_s = min(entry.mtime_ns for entry in entries) / 1e9
-        return Lag(bytes=max(0, size), seconds=max(0.0, time.time() - oldest_s))
+        return Lag(None, max(0, size), max(0.0, time.time() - min(e.mtime_ns for e in entries) / 1e9))
+
+    def knows(self, name: str) -> bool:
+        return name in self._last
 
     def begin(self, ordinal: int) -> Mark:
         """Where the rows of an ordinal begin in its file."""
@@ -139,8 +140,7 @@ class FileMemory:
             self.follow_renamed(found)
         found = found if self._only is None else self._only
         self._add(sorted(name for name in found if name not in self._last))
-        is_all = self._only is None and all(name in self._last for name in found)
-        return self._listing.seen if is_all else Seen()
+        return self._listing.seen if self._only is None and all(map(self.knows, found)) else Seen()
 
     def freeze(self) -> None:
         """From now on only files that exist now are ever seen."""
@@ -354,9 +354,9 @@ class FileMemory:
         for block in range(full):
             stretch = slice(block * BLOCK_FILES, (block + 1) * BLOCK_FILES)
             if block == len(self._sealed):
-                self._sealed.append(pack(self._names[stretch]))
+                self._sealed.append(pack(self._names[stretch], once=True))
             if block not in self._sealed_facts:
-                self._sealed_facts[block] = pack_facts(self._facts[stretch])
+                self._sealed_facts[block] = pack_facts(self._facts[stretch], once=True)
         loose = slice(full * BLOCK_FILES, consumed)
         facts = [*(self._sealed_facts[block] for block in range(full)), pack_facts(self._facts[loose])]
         tail = self._entries[consumed - self._first :]

@@ -10,7 +10,7 @@ that are asked for, so unless malformed="null" a condition that mentions every c
 left out, the job that reads the others counts them: only if some are missing are the malformed ones counted, one by one.
 
 Spark's csv and text readers replace bytes that are not UTF-8. So files go to them only if all their bytes are; compressed
-ones, which would have to be uncompressed to know, are read as lines.
+ones, which would have to be uncompressed to know, are read as lines. So are files with lines that it would take for rows (`odd_lines`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from holdfast.sources.lines import blocks, is_decodable
 from holdfast.sources.parquet_tasks import read_groups
 from holdfast.sources.schemas import spark_schema
 from holdfast.sources.text.exact_strings import exact_strings
+from holdfast.sources.text.odd_lines import may_have
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -74,21 +75,28 @@ def _read(
         return _stamped(session.createDataFrame([], spark_schema(plan.schema)), stamp, F.lit(0), F.lit(0))
     if plan.format == "parquet":
         return _native(session, plan) if stamp is None and plan.whole else _parquet_rows(session, plan, stamp)
-    if stamp is None and plan.whole and (plan.format == "json" or all(map(_is_plain, plan.pieces))):
+    if stamp is None and plan.whole and all(_is_plain(piece, plan) for piece in plan.pieces):
         return _native_lines(session, plan, counters)
     frame = _parsed(_lines(session, plan), plan)
     if plan.malformed == "fail":
         frame = frame.filter(_or_raise(F.col(_CORRUPT).isNull()))
     elif plan.malformed != "null":
-        frame = _counted(frame.filter(F.col(_CORRUPT).isNull()), counters)
+        frame = counted(frame.filter(F.col(_CORRUPT).isNull()), counters)
     return _stamped(frame, stamp, F.col(_ORDINAL), F.col(_ROW), plan.schema.names)
 
 
-def _is_plain(piece: FilePiece) -> bool:
-    return not piece.path.endswith(".gz") and is_decodable(piece.path)
+def _is_plain(piece: FilePiece, plan: FilePlan) -> bool:
+    """Whether Spark's own reader may have a file: nothing in it is replaced, nor read although it is malformed."""
+    if piece.path.endswith(".gz"):
+        return False
+    if plan.format != "json" and not is_decodable(piece.path):
+        return False
+    return (plan.format, plan.malformed) == ("csv", "null") or not may_have(
+        piece.path, plan.format, plan.options
+    )
 
 
-def _counted(frame: DataFrame, counters: list[Observation]) -> DataFrame:
+def counted(frame: DataFrame, counters: list[Observation]) -> DataFrame:
     """The same rows; whatever job reads them counts them."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -165,7 +173,7 @@ def _native_lines(session: SparkSession, plan: FilePlan, counters: list[Observat
     if plan.malformed == "null" or plan.format == "text":
         return frame
     frame = frame.filter(_mentions_all(plan.schema.names))
-    return frame if plan.malformed == "fail" else _counted(frame, counters)
+    return frame if plan.malformed == "fail" else counted(frame, counters)
 
 
 def _mentions_all(names: list[str]) -> Column:
@@ -219,7 +227,9 @@ def _lines(session: SparkSession, plan: FilePlan) -> DataFrame:
     total = sum((p.end.offset if p.end else p.size) - p.begin.offset for p in plan.pieces)
     ranges = plan.ranges(max(RANGE_BYTES_MIN, total // cores))
     groups = balance(ranges, cores)
-    read = ReadRanges(groups, plan.rules, exact_strings(plan.schema) if plan.format == "json" else None)
+    read = ReadRanges(
+        groups, plan.rules, dict(plan.options), exact_strings(plan.schema) if plan.format == "json" else None
+    )
     return session.range(0, len(groups), 1, len(groups)).mapInArrow(read, TASK_DDL)
 
 

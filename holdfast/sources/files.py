@@ -20,6 +20,7 @@ from holdfast.language.connectors import Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
+from holdfast.sources.file_lag import Unlisted
 from holdfast.sources.file_listing import SPARE, Listing, Seen
 from holdfast.sources.file_memory import RENAMED, Changed, FileMemory
 from holdfast.sources.file_plan import (
@@ -63,7 +64,7 @@ class Files(Source):
     these names. `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
     "drop" leaves it out and counts it (`holdfast status`), "stream" does so too and gives it, with file, line, reason and
     text, as a stream of its own: `stream.malformed`; "null" keeps it with nulls, as Spark's PERMISSIVE does. A line that is
-    not UTF-8 is malformed. `options` go to Spark's reader.
+    not UTF-8, a csv line on which a quoted field does not end, and a json array are malformed. `options` go to Spark's reader.
     A step that ends with a file's end is a boundary (trigger="operator"; max_files_per_step=1 makes every file one).
     A file is known by its real path below the directory, so a glob of the directory or a link to it finds the same files.
     A position belongs to its directory: if that was moved, say `moved_from=` with the path it had.
@@ -106,6 +107,11 @@ class Files(Source):
         for limit in (max_rows_per_step, max_bytes_per_step, max_files_per_step):
             if limit is not None and limit < 1:
                 raise ConfigError(f"a step cannot be limited to {limit}.", cure="Give at least 1.")
+        if isinstance(path, list | tuple | set):
+            raise ConfigError(
+                f"Files takes one path, not {len(path)}.",
+                cure="Give a glob that finds them all, or write a source for each and a.union(b).",
+            )
         path = os.fspath(path)
         self._path, self._format, self._malformed, self._header = path, format, malformed, header
         self._options = check_options(dict(options or {}))
@@ -116,6 +122,7 @@ class Files(Source):
         self._limits = Limits(max_rows_per_step, max_bytes_per_step, max_files_per_step)
         self._listing = Listing(path, recursive, moved_from)
         self._memory = FileMemory(self._listing, changed)
+        self._unlisted = Unlisted(self._listing, lambda name: self._memory.knows(name))
         self._cutter = self._new_cutter()
         self._place = Place(0, BEGINNING)
         self._bounded = False
@@ -155,6 +162,7 @@ class Files(Source):
             self._schema = schema
 
     def _infer(self) -> pa.Schema:
+        self._listing.check()
         look = FileMemory(self._listing)
         look.refresh()
         for ordinal in range(look.count):
@@ -219,6 +227,7 @@ class Files(Source):
 
     def _look_around(self) -> None:
         """Nothing is left: find new files, and what happened to those that were read."""
+        self._unlisted.put_off()
         if not self._bounded:
             if not self._seen.still_holds():
                 self._seen = self._memory.refresh(self._place.ordinal)
@@ -248,8 +257,10 @@ class Files(Source):
         return state | ({"malformed": self._malformed_rows} if self._malformed_rows else {})
 
     def lag(self) -> Lag:
-        """Of the files that are known. Those that came since are found when these are read."""
         return self._memory.lag(self._place.ordinal, self._place.mark.offset)
+
+    def came_since(self) -> Lag:
+        return Lag() if self._bounded else self._unlisted.lag()
 
     # --- rows ---
 

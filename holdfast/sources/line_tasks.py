@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.sources.lines import Block, LineRules, Mark, blocks, count_line_ends, row_texts
 from holdfast.sources.text.exact_strings import ExactStrings
+from holdfast.sources.text.odd_lines import odd
 from holdfast.sources.text.values import reason_of
 
 LINE_SCHEMA = pa.schema(
@@ -63,6 +65,7 @@ class ReadRanges:
 
     groups: tuple[tuple[LineRange, ...], ...]
     rules: LineRules
+    options: dict[str, str]
     strings: ExactStrings | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,7 +73,16 @@ class ReadRanges:
             for group in batch.column(0).to_pylist():
                 for piece in self.groups[group]:
                     for lines in read_range(piece, self.rules):
+                        lines = self._marked(lines)
                         yield lines.append_column("__hf_exact", self._exact(lines.column(0)))
+
+    def _marked(self, lines: pa.RecordBatch) -> pa.RecordBatch:
+        """Lines that are no rows although they can be parsed have something to be shown, like those that are not UTF-8."""
+        texts = lines.column(0)
+        found = odd(texts, self.rules.kind, self.options)
+        if found is None:
+            return lines
+        return lines.set_column(4, LINE_SCHEMA.field(4), pc.if_else(found, texts, lines.column(4)))
 
     def _exact(self, texts: pa.Array) -> pa.Array:
         quoted = texts if self.strings is None else self.strings.quoted(texts)

@@ -13,6 +13,8 @@ from holdfast.language.schema import to_arrow
 from holdfast.language.tables import as_table, is_tabular
 from holdfast.sources.schemas import spark_frame
 from holdfast.sources.small.sizes import if_small
+from holdfast.state.columns.from_python import Unfit, column_of, near
+from holdfast.state.columns.kept_casts import cast_to
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,26 +94,44 @@ def _tabular(rows: Any, schema: pa.Schema | None) -> pa.Table:
     if missing:
         raise InputError(f"the table has no column {missing[0]!r}.", cure="Correct the table or the schema.")
     try:
-        return table.select(schema.names).cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return cast_to(table, schema)
+    except Unfit as error:
         raise InputError(
             f"the table does not fit the schema: {error}.", cure="Correct the table or the schema."
         ) from error
 
 
 def _table(rows: Sequence[Any], schema: pa.Schema) -> pa.Table:
-    values = [row if isinstance(row, Mapping) else _named(row, schema) for row in rows]
+    known = frozenset(schema.names)
+    values = [
+        _checked(row, known, number) if isinstance(row, Mapping) else _named(row, schema)
+        for number, row in enumerate(rows)
+    ]
     try:
-        return pa.Table.from_pylist(values, schema=schema)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        columns = [column_of([row.get(field.name) for row in values], field) for field in schema]
+    except Unfit as error:
         raise InputError(
-            f"a row does not fit the schema: {error}.", cure="Correct the row or the schema."
+            f"row {error.row + 1} does not fit the schema: {error}.", cure="Correct the row or the schema."
         ) from error
+    return pa.table(columns, schema=schema)
+
+
+def _checked(row: Mapping[str, Any], known: frozenset[str], number: int) -> Mapping[str, Any]:
+    """A row without columns that the schema does not have. Those that it does not name are null."""
+    if row.keys() <= known:
+        return row
+    unknown = next(name for name in row if name not in known)
+    raise InputError(
+        f"row {number + 1} has a column {unknown!r}, which the schema does not have.{near(unknown, known)}",
+        cure="Correct the name, or add the column to the schema.",
+    )
 
 
 def _named(row: Sequence[Any], schema: pa.Schema) -> dict[str, Any]:
+    """A tuple in the schema's order; one with names, if it has the same in another order, by those."""
     if len(row) != len(schema):
         raise InputError(
             f"the row {row!r} has {len(row)} values, not {len(schema)}.", cure="Correct the row."
         )
-    return dict(zip(schema.names, row, strict=True))
+    own = getattr(row, "_fields", None) or getattr(row, "__fields__", None) or ()
+    return dict(zip(own if set(own) == set(schema.names) else schema.names, row, strict=True))

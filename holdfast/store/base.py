@@ -73,8 +73,13 @@ class Store(OwnedPlace):
     """True if tasks on executors can write segments (`segment_writer`); else the driver writes them."""
     pays_for_writes = False
     """True if every request costs money: the run writes and asks less often what only people look at."""
+    commands_s = 10.0
+    """Where requests cost money: so long an idle run may wait until it looks for commands."""
     events_dropped = 0
     """Events of this owner that could not be written."""
+
+    def rest(self, is_idle: bool) -> None:
+        """The owner tells, again and again, whether anything happens. A store that pays for signs of life may show fewer meanwhile."""
 
     # --- entries and pairs ---
     def create_entry(self, entry: str) -> None:

@@ -84,18 +84,25 @@ class Heart:
     """Beats several times per lease until it is stopped. A beat that fails is logged; the next one comes soon. It refers to
     nothing but what it is given: an owner object that nobody refers to any more can go, and stops it."""
 
-    def __init__(self, lease_s: float, beat: Callable[[], None], end: Callable[[], None]) -> None:
-        """`beat` shows a sign of life; `end` takes it away."""
+    def __init__(self, lease_s: float, beat: Callable[[float], None], end: Callable[[], None]) -> None:
+        """`beat` shows a sign of life for a lease of so many seconds; `end` takes it away."""
         self._lease_s = lease_s
         self._beat = beat
         self._end = end
-        self._stopped = threading.Event()
+        self._stopped, self._woken = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdfast-lease", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """No further beats. The lease ends by itself."""
         self._stopped.set()
+        self._woken.set()
+
+    def keep(self, lease_s: float) -> None:
+        """From now on leases are so long; if they were not, the next beat comes at once, and says so."""
+        if lease_s != self._lease_s:
+            self._lease_s = lease_s
+            self._woken.set()
 
     def let_go(self) -> None:
         """Stop, and let the lease end now if the store can be reached."""
@@ -108,8 +115,12 @@ class Heart:
             logger.info("the lease ends by itself: %s", error.message)
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._lease_s / _BEATS_PER_LEASE):
+        while True:
+            self._woken.wait(self._lease_s / _BEATS_PER_LEASE)
+            self._woken.clear()
+            if self._stopped.is_set():
+                return
             try:
-                self._beat()
+                self._beat(self._lease_s)
             except HoldfastError as error:
                 logger.warning("the lease could not be renewed: %s", error.message)

@@ -30,11 +30,10 @@ def holdfast_run(request: pytest.FixtureRequest) -> Any:
     """`holdfast.testing.run`; topologies that need Spark run on `holdfast_spark`."""
 
     def run(topology: Any, *arguments: Any, **options: Any) -> Trial:
-        from holdfast.operators.kinds import only_spark_knows
+        from holdfast.operators.kinds import needs_spark
         from holdfast.testing.trial import run as run_here
 
-        needs = any(only_spark_knows(op) for op in topology.graph().operators.values())
-        if needs and options.get("spark") is None:
+        if needs_spark(topology.graph()) and options.get("spark") is None:
             options["spark"] = request.getfixturevalue("holdfast_spark")
         return run_here(topology, *arguments, **options)
 

@@ -11,7 +11,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -77,8 +77,25 @@ def of_kind(tag: str, kind: Kind) -> list[Process]:
 
 
 def with_kinds(tag: str) -> list[tuple[Kind, Process]]:
-    """All processes of the run. A worker is forked from a daemon and looks like it: its parent tells."""
-    found = members(tag)
+    """All processes of the run."""
+    return kinds_of(members(tag))
+
+
+def below(pid: int) -> list[Process]:
+    """A process and all that it began, directly or not, as far as who began them lives."""
+    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    there = {number: found for number in numbers if (found := look(number)) is not None}
+    begun_by: dict[int, list[Process]] = {}
+    for process in there.values():
+        begun_by.setdefault(process.parent, []).append(process)
+    below = [there[pid]] if pid in there else []
+    for process in below:  # grows while it is walked
+        below += begun_by.get(process.pid, [])
+    return below
+
+
+def kinds_of(found: Collection[Process]) -> list[tuple[Kind, Process]]:
+    """What each of them is. A worker is forked from a daemon and looks like it: its parent tells."""
     pyspark = {process.pid for process in found if process._is_pyspark}
     return [(_kind_of(process, pyspark), process) for process in found]
 

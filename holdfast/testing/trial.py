@@ -5,8 +5,8 @@
 
 `kill_at` names failpoints (`holdfast.testing.FAILPOINTS`); `@n` is the n-th time it is reached. The run happens in a process of its own, which gets
 SIGKILL there; another one goes on from its store, up to the next kill; the last one comes to the end. A kill that never came is an error: then
-the test shows nothing. Topologies that need Spark (filter, select, sql) run on the session that is given, or the active one; there the fault is raised in
-the driver instead, and the region resets.
+the test shows nothing. Topologies that need Spark (filter, select, sql) run on the session that is given, or the active one; the process that is killed
+is a driver that shares its JVM, which survives: what was under way there when the driver died comes to its end by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from holdfast.errors import ConfigError
 from holdfast.language.graph import Graph, SinkSpec
 from holdfast.language.run import RunStatus
 from holdfast.language.topology import Topology
-from holdfast.operators.kinds import only_spark_knows
+from holdfast.operators.kinds import needs_spark
 from holdfast.runtime.api import run_and_restart
 from holdfast.runtime.engines.engine import Engine
 from holdfast.runtime.engines.local import LocalEngine
@@ -85,17 +85,60 @@ def run(
     replaced, sources that read from outside must be fed. `options` as of `topology.run`."""
     graph, kills = topology.graph(), [kill_at] if isinstance(kill_at, str) else list(kill_at)
     for each in kills:
-        failpoints.parse(_armed(each, "kill"))
-    needs_spark = spark is not None or any(only_spark_knows(op) for op in graph.operators.values())
-    with tempfile.TemporaryDirectory(prefix="holdfast-test-") as place:
+        failpoints.parse(_armed(each))
+    on_spark = spark is not None or needs_spark(graph)
+    engines: _Engines = _OnSpark(spark) if on_spark else _Local(partitions)
+    with tempfile.TemporaryDirectory(prefix="holdfast-test-", ignore_cleanup_errors=True) as place:
         life = _Life(graph, feed or {}, Path(place), rows_per_step, {"close": close, **options})
-        if needs_spark:
-            status = life.on_spark(spark, kills)
-        else:
+        try:
             for each in kills:
-                life.killed_at(each, partitions)
-            status = life.to_the_end(LocalEngine(partitions))
+                life.killed_at(each, engines.forked)
+        except BaseException:
+            engines.last().stop()
+            raise
+        status = life.to_the_end(engines.last())
         return Trial(dict(life.caught()), status, len(kills))
+
+
+class _Local:
+    """Engines of runs without Spark."""
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
+
+    def forked(self) -> Engine:
+        """In a process that is going to be killed."""
+        return LocalEngine(self._partitions)
+
+    last = forked
+
+
+class _OnSpark:
+    """Engines of runs on one session: that of the test, or the active one, or one of their own."""
+
+    def __init__(self, session: Any) -> None:
+        from holdfast.runtime.engines.spark.session import active_or_new
+
+        self._session: Any
+        self._session, self._owned = (
+            (session, False) if session is not None else active_or_new("holdfast test")
+        )
+
+    def forked(self) -> Engine:
+        from holdfast.runtime.engines.spark.engine import SparkEngine
+        from holdfast.runtime.engines.spark.session import take_own_connections
+
+        take_own_connections(self._session)
+        return SparkEngine(self._session)
+
+    def last(self) -> Engine:
+        """It ends a session of its own."""
+        from holdfast.runtime.engines.spark.engine import SparkEngine
+
+        return SparkEngine(self._session, owned=self._owned)
+
+
+_Engines = _Local | _OnSpark
 
 
 class _Life:
@@ -122,39 +165,24 @@ class _Life:
         finally:
             engine.stop()
 
-    def killed_at(self, kill: str, partitions: int) -> None:
+    def killed_at(self, kill: str, engine: Callable[[], Engine]) -> None:
         """A life in a process of its own, which must end by the kill."""
         sys.stdout.flush()
         sys.stderr.flush()
         child = os.fork()
         if child == 0:
-            self._die(kill, partitions)
+            self._die(kill, engine)
         _await_death(child, kill, self._place / "error")
 
-    def _die(self, kill: str, partitions: int) -> None:
+    def _die(self, kill: str, engine: Callable[[], Engine]) -> None:
         """The child; never returns."""
         try:
-            failpoints.arm(_armed(kill, "kill"))
-            self.to_the_end(LocalEngine(partitions))
+            failpoints.arm(_armed(kill))
+            self.to_the_end(engine())
             os._exit(0)
         except BaseException:
             (self._place / "error").write_text(traceback.format_exc())
             os._exit(1)
-
-    def on_spark(self, session: Any, kills: Sequence[str]) -> RunStatus:
-        from holdfast.runtime.engines.spark.engine import SparkEngine
-        from holdfast.runtime.engines.spark.session import active_or_new
-
-        session, owned = (session, False) if session is not None else active_or_new("holdfast test")
-        if len(kills) > 1:
-            raise ConfigError("on Spark one fault is injected at a time.", cure="Write a test for each.")
-        if kills:
-            failpoints.arm(_armed(kills[0], "raise"))
-        try:
-            return self.to_the_end(SparkEngine(session, owned=owned))
-        finally:
-            if kills and not failpoints.disarm().get(kills[0].split("@")[0]):
-                raise AssertionError(_never(kills[0]))
 
     def caught(self) -> Iterator[tuple[str, pa.Table]]:
         """The rows of each sink."""
@@ -166,9 +194,9 @@ class _Life:
                 yield str(name), pa.concat_tables(tables) if tables else pa.table({})
 
 
-def _armed(kill: str, action: str) -> str:
+def _armed(kill: str) -> str:
     name, _, number = kill.partition("@")
-    return f"{name}={action}@{number or 1}"
+    return f"{name}=kill@{number or 1}"
 
 
 def _never(kill: str) -> str:

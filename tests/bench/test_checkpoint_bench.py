@@ -1,4 +1,4 @@
-"""Parts of the checkpoint benchmarks that need no Spark: cycles of bases and deltas, keys in slices, pictures."""
+"""The checkpoint benchmarks: cycles of bases and deltas, keys in slices, pictures; and on Spark two of them at a small size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from holdfast.bench.checkpoints.all import FIGURES, PARTS
 from holdfast.bench.checkpoints.bytes_stored import EpochBytes, count_cycles, report
 from holdfast.bench.checkpoints.filled_run import SlicedInputs
+from holdfast.bench.checkpoints.pause import bench_checkpoint_pause
 from holdfast.bench.checkpoints.plots import PICTURES, draw
+from holdfast.bench.checkpoints.restore import bench_checkpoint_bound
 
 
 def epochs(forms: str) -> list[EpochBytes]:
@@ -84,3 +86,22 @@ def test_the_figures_on_top_are_those_that_parts_have() -> None:
     for figure in FIGURES:
         if figure not in ("pause_ms_p99", "restore_ratio_vs_spark", "bound_met"):
             assert any(field.startswith(figure) for field in fields), figure
+
+
+@pytest.mark.spark
+@pytest.mark.chaos
+@pytest.mark.usefixtures("shared_session")
+def test_a_small_pause_benchmark_runs_through() -> None:
+    """The run is at rest when its state is filled: epochs that it waits for must be asked for."""
+    result = bench_checkpoint_pause(1, 3, seconds=1.0, quiet=True)
+    assert result["epochs"] >= 3
+    assert result["pause_ms_p99"] > 0
+    assert result["state_bytes"] > 0
+
+
+@pytest.mark.spark
+@pytest.mark.chaos
+def test_a_small_bound_benchmark_runs_through() -> None:
+    result = bench_checkpoint_bound(1, (5.0,), 1, quiet=True)
+    assert result["restores"] == 1
+    assert result["predicted_s"]["5"]

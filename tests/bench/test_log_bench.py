@@ -41,7 +41,13 @@ def test_parts_on_spark_compare_what_they_find(
     found = run_bench("log", pairs=1, seconds=0.01, quiet=True, only=chosen, scale=0.0005)
     assert found["preserve_rows"] == 2000
     assert found["query_rows"] == round(found["query_log_rows"] / 100)
-    for name in ("preserve_ratio", "query_over_all", "query_over_parquet", "stream_ratio"):
+    for name in (
+        "preserve_ratio",
+        "query_over_all",
+        "query_over_parquet",
+        "stream_ratio",
+        "stream_rows_ratio",
+    ):
         assert found[name] > 0
         assert len(found[f"{name}_interval"]["pairs"]) == 1
     assert len(found["large_writer_peak_mb"]) == len(found["large_reader_peak_mb"]) == 8

@@ -16,11 +16,12 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 import pytest
 
+from holdfast.bench.measure.cpu import OTHERS, WORKERS, spent
 from holdfast.bench.registry import BENCHES, run_bench
 from holdfast.bench.subjects.changelog import COLUMNS, Totals
-from holdfast.bench.whole import child, cold, duel
-from holdfast.bench.whole.cpu import OTHERS, WORKERS, spent
-from holdfast.bench.whole.duel import Done, best_of, near_the_best
+from holdfast.bench.whole import child, cold, duel, flink
+from holdfast.bench.whole.duel import Done, Ground, best_of, configuration, look, near_the_best
+from holdfast.bench.whole.flink import FLINK
 from holdfast.bench.whole.many_rows import BULK, TEXT, bench_many_rows, parts_of
 from holdfast.bench.whole.processes import started
 from holdfast.bench.whole.rows import Format, Size, WholeInputs, size_of
@@ -138,6 +139,51 @@ def test_a_side_that_writes_wrong_rows_makes_the_benchmark_fail() -> None:
     assert bulk_of(launch, pairs=2)["plain.whole_ratio_vs_spark.10k"] == 2.0
     with pytest.raises(HoldfastError, match="wrote wrong rows: key 7"):
         bulk_of(lambda config, directory: launch(config, directory, off=1), pairs=1)
+
+
+def test_flink_takes_part_where_it_is_and_what_it_writes_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def launch(config: dict[str, Any], directory: Path, off: int = 0) -> Done:
+        totals = WholeInputs(directory / "again", "csv", 10_000, size_of(SMALL)).totals(10, expressions=False)
+        out = Path(config["task"]["out"])
+        if config["side"] != FLINK:
+            written(totals, out)
+            return Done(2.0, 4, 2)
+        totals.n[7] += off
+        out.mkdir()
+        rows = zip(range(10_000), totals.total, totals.n, totals.top, strict=True)
+        (out / "part-1-0").write_text("".join(f"{k},{t},{n},{top}\n" for k, t, n, top in rows if n))
+        return Done(3.0, 0, 0)
+
+    def text_of(launch: Any) -> dict[str, Any]:
+        chosen = ["csv.whole.10k"]
+        return bench_many_rows("text", pairs=1, quiet=True, only=chosen, scale=SMALL, launch=launch)
+
+    monkeypatch.setattr(flink, "is_there", lambda: True)
+    found = text_of(launch)
+    assert found["text.csv.whole_ratio_vs_flink.10k"] == 1.5
+    assert found["text.csv.whole_ratio_vs_spark.10k"] == 1.0
+    assert found["parts"]["text.csv.whole.10k"]["best_of_theirs"].startswith("spark")
+    assert "TO_CHANGELOG" in found["configuration"]["flink"]["query"]
+    with pytest.raises(HoldfastError, match="wrote wrong rows: key 7"):
+        text_of(lambda config, directory: launch(config, directory, off=1))
+    monkeypatch.setattr(flink, "is_there", lambda: False)
+    assert not any("flink" in key for key in text_of(launch))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_flink_gives_what_the_input_comes_to(format: Format, tmp_path: Path) -> None:
+    if not flink.is_there():
+        pytest.skip("Flink is not there; `make flink` puts it into .venv-flink")
+    size = size_of(SMALL)
+    inputs = WholeInputs(tmp_path / "rows", format, 10_000, size)
+    part = next(part for part in TEXT if part.name == f"text.{format}.whole.10k")
+    config = configuration(part, Ground(inputs, inputs, size, (), duel.launch, True), FLINK, tmp_path)
+    duel.launch(config, tmp_path)
+    wanted = inputs.totals(size.files, expressions=False)
+    assert look(part, Ground(inputs, inputs, size, (), duel.launch), tmp_path / "out") == wanted.summary()
 
 
 def test_a_run_without_an_epoch_is_no_result() -> None:

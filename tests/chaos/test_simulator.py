@@ -13,9 +13,10 @@ from faults import fired
 from many_schedules import WORKERS, in_processes
 from sampling import Extent
 
-from holdfast.chaos.outcome import Outcome, added_up
+from holdfast.chaos.outcome import Outcome, SimulationFailed, added_up
 from holdfast.chaos.shapes import LANES_MAX, NAMED, random_scene
 from holdfast.chaos.simulator import Simulator
+from holdfast.chaos.store import SimStore
 from holdfast.protocol.controller import CONTROLLER_MOVES
 from holdfast.protocol.element_phases import ELEMENT_MOVES
 from holdfast.protocol.phases import legal_moves
@@ -61,6 +62,21 @@ def test_no_schedule_breaks_an_invariant_and_every_legal_move_is_taken(
     assert total.schedules == CHUNK * len(chunks)
     assert element_taken == element_legal
     assert controller_taken == controller_legal
+
+
+def test_epochs_asked_for_by_name_do_not_count_as_epochs_that_come_for_ever() -> None:
+    """In this lull each period is over just before somebody asks for an epoch: seven in a row, and nothing wrong."""
+    assert Simulator(81661, mode="token").run().rests
+
+
+def test_a_failure_says_how_to_see_it_again_in_the_mode_that_was_chosen() -> None:
+    class NeverPublishes(SimStore):
+        def publish(self, *_: object) -> bool:
+            return False
+
+    with pytest.raises(SimulationFailed) as failed:
+        Simulator(7, mode="token", store_class=NeverPublishes).run()
+    assert "python -m holdfast.chaos.simulator --mode token --seed 7" in str(failed.value)
 
 
 def test_every_schedule_has_enough_to_break() -> None:

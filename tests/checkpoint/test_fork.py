@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import fabricated
@@ -237,9 +238,13 @@ def test_a_new_source_must_not_change_the_numbers_that_stored_rows_carry(books: 
 
     def topology(*more: str, out: str) -> hf.Topology:
         made = hf.Topology("sorted")
-        rows = made.source(hf.Rows([(3, "c"), (1, "a")], "at timestamp, v string"), name="m").consistent(
-            REGION
-        )
+        rows = made.source(
+            hf.Rows(
+                [(datetime.fromtimestamp(3, UTC), "c"), (datetime.fromtimestamp(1, UTC), "a")],
+                "at timestamp, v string",
+            ),
+            name="m",
+        ).consistent(REGION)
         rows.sort("at", name="in_order", delay=0).sink(hf.MemorySink(f"{books.root.name}-{out}"), name="out")
         for name in more:
             other = made.source(hf.Rows([(1,)], "n long"), name=name).consistent("other")

@@ -83,6 +83,6 @@ def test_nothing_is_chosen_before_something_was_measured() -> None:
     for files, size in ((1, 100_000), (3, 120_000), (2, 500_000), (5, 90_000)):
         profile.stored(Sample(files, size, 0.0001 * files + 1e-6 * size))
         profile.stepped()
-    assert profile.chosen(100_000, 1_000, 10_000_000) < LARGEST
+    assert profile.chosen(100_000, 2_000, 10_000_000) < LARGEST
     assert list(profile.news()) == [profile.rows]
     assert list(profile.news()) == []

@@ -76,3 +76,15 @@ def test_nothing_is_installed_when_the_command_is_over() -> None:
     run_command(["run", "nothing.py", "--log-json"])
     ours = logging.getLogger("holdfast")
     assert (ours.handlers, ours.level, ours.propagate) == ([], before, True)
+
+
+def test_an_interrupt_while_spark_is_asked_something_is_not_told_by_py4j(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = "import logging\ntry:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt:\n"
+    py4j = compile(text + "    logging.exception(said)\n", "py4j/java_gateway.py", "exec")
+    with logs.to_stderr("info", False, False):
+        exec(py4j, {"said": "KeyboardInterrupt while sending command."})
+        exec(py4j, {"said": "something else"})
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
+    assert logging.getLogger().filters == []

@@ -51,6 +51,23 @@ def test_errors_survive_the_way_between_processes() -> None:
     assert (str(error), error.cure, type(error)) == ("it is wrong. Mend it.", "Mend it.", ConfigError)
 
 
+def test_explain_needs_no_java_where_no_expression_is_sparks(tmp_path: Path) -> None:
+    program = tmp_path / "simple.py"
+    program.write_text(LOCAL)
+    told = explained_without_java(program)
+    assert told.returncode == 0, told.stderr
+    assert "topology numbers: 2 operators" in told.stdout
+    program.write_text(LOCAL.replace("rows.sink", 'rows.filter("n > 1").sink'))
+    assert explained_without_java(program).returncode != 0, "or there was one, and the test shows nothing"
+
+
+def explained_without_java(program: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from holdfast.cli.main import run; run()", "explain", str(program)],
+        env={**os.environ, "PATH": "/nowhere", "JAVA_HOME": "/nowhere"}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
 def test_a_missing_file_is_one_sentence_and_a_next_step(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

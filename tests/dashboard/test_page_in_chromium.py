@@ -52,6 +52,8 @@ def test_the_page_says_by_itself_that_a_run_is_killed_recovers_and_parks(tmp_pat
             run = start(tmp_path)
             browser.await_text("#state", "running")
             browser.await_text("#moments", "region 'heart' has its state of epoch")
+            browser.await_text("article[data-region=heart]", "predicted")
+            browser.await_text("article[data-region=heart]", "the run begins, or somebody resumed it")
             newest = browser.ask(
                 "Number(document.querySelector('[data-region=heart] button[data-key]').textContent)"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from holdfast.testing import arm, disarm, run_local
 
 def numbers(name: str) -> hf.Topology:
     topology = hf.Topology("numbers")
-    rows = [(n % 5, n * 1_000_000) for n in range(100)]
+    rows = [(n % 5, datetime.fromtimestamp(n, UTC)) for n in range(100)]
     source = topology.source(hf.Rows(rows, "k long, at timestamp", rows_per_step=10), name="rows")
     timed = source.consistent("a-region-with-a-name-that-is-quite-long", period=0.02).event_time(
         "at", delay=0
@@ -111,6 +112,19 @@ def test_it_does_not_matter_how_a_log_is_read(store: str) -> None:
         "plain",
         "costs",
     ]
+
+
+def test_restores_stand_beside_what_was_foreseen_of_them(store: str) -> None:
+    story = Story()
+    told = story.add(open_store(store).events())
+    (restores,) = story.as_dict()["restores"].values()
+    assert [change["restore"] for change in told if "restore" in change] == restores
+    assert len(restores) == 2
+    begun, back = restores
+    assert begun["because"].startswith("the run begins")
+    assert "FaultInjected" in back["because"]
+    assert all(restore["s"] >= 0 and restore["predicted_s"] >= 0 for restore in restores)
+    assert back["within_s"] is None, "the program allows any"
 
 
 def test_a_story_is_bounded_and_takes_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,13 +91,17 @@ def computed(root: Path) -> dict[str, list[Row]]:
     """What the sinks must show in the end."""
     rows = rows_of(root / "input", "*.json")
     return {
-        "register": _register(rows),
-        "totals": _totals(rows),
-        "tally": [{"n": n, "seen": n + 1} for n in range(12)],
+        "register": register_of(rows),
+        "totals": totals_by_user(rows),
+        "tally": tally_of(),
     }
 
 
-def _register(rows: list[Row]) -> list[Row]:
+def tally_of() -> list[Row]:
+    return [{"n": n, "seen": n + 1} for n in range(12)]
+
+
+def register_of(rows: list[Row]) -> list[Row]:
     found: list[Row] = []
     for seen in range(1, len(rows) + 1):
         so_far, row = rows[:seen], rows[seen - 1]
@@ -116,7 +120,7 @@ def _register(rows: list[Row]) -> list[Row]:
     return found
 
 
-def _totals(rows: list[Row]) -> list[Row]:
+def totals_by_user(rows: list[Row]) -> list[Row]:
     amounts: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         amounts[row["user"]].append(row["amount"])

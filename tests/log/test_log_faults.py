@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -291,25 +291,39 @@ def test_a_lost_word_of_the_owner_shows_less_never_something_else(tmp_path: Path
 @pytest.mark.fault("D01")
 def test_two_processes_open_a_log_at_once_and_one_writes(tmp_path: Path) -> None:
     opened(tmp_path)
-    outcomes: list[Any] = []
+    racers = [forked.start(race, tmp_path, number) for number in range(RACERS)]
+    while len(list(tmp_path.glob("ready-*"))) < RACERS:
+        time.sleep(0.001)
+    (tmp_path / "go").touch()
+    while len(told := list(tmp_path.glob("outcome-*"))) < RACERS:
+        time.sleep(0.001)
+    outcomes = sorted(path.read_text() for path in told)
+    (tmp_path / "end").touch()
+    assert [forked.finish(racer) for racer in racers] == [0] * RACERS
+    assert outcomes == [*["refused"] * (RACERS - 1), "wrote"]
+    with opened(tmp_path) as log:
+        assert len(numbers(log.reader())) == 1
 
-    def work(number: int) -> None:
-        log = opened(tmp_path)
-        try:
-            log.append(some(number, 1))
-            outcomes.append(log)
-        except StoreError as error:
-            outcomes.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    winners = [each for each in outcomes if isinstance(each, hf.Log)]
-    assert len(winners) == 1
-    assert len(numbers(winners[0].reader())) == 1
-    winners[0].close()
+RACERS = 4
+
+
+def race(root: Path, number: int) -> None:
+    """Body of a child: it lets go of the log when all have tried."""
+    log = opened(root)
+    (root / f"ready-{number}").touch()
+    while not (root / "go").exists():
+        pass
+    try:
+        log.append(some(number, 1))
+        outcome = "wrote"
+    except StoreError:
+        outcome = "refused"
+    (root / f"writing-{number}").write_text(outcome)
+    (root / f"writing-{number}").rename(root / f"outcome-{number}")
+    while not (root / "end").exists():
+        time.sleep(0.001)
+    log.close()
 
 
 def append_in_a_fork(log: hf.Log) -> int:

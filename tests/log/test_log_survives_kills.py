@@ -76,6 +76,19 @@ def test_killed_again_and_again_at_random_places(tmp_path: Path) -> None:
     check(tmp_path)
 
 
+@pytest.mark.fault("S19")
+def test_slow_at_random_places_and_then_killed(tmp_path: Path) -> None:
+    """Threads of a log overtake each other where one of them sleeps."""
+    dice = random.Random(16)
+    for _ in range(4):
+        slow = [
+            f"{name}=sleep:0.05@{dice.randint(1, 4)}" for name in dice.sample(ALL, 5) if name != "log.write"
+        ]
+        lived(PROGRAM, tmp_path, ";".join([*slow, f"log.write=kill@{dice.randint(8, 20)}"]))
+    killed_and_finished(PROGRAM, tmp_path, [])
+    check(tmp_path)
+
+
 def test_the_check_finds_a_missing_row(tmp_path: Path) -> None:
     undisturbed(PROGRAM, tmp_path)
     check(tmp_path)

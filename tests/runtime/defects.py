@@ -7,8 +7,9 @@ from typing import Any
 
 from holdfast.runtime.element import worker
 from holdfast.runtime.region import epochs
-from holdfast.runtime.runs import hosted_run, keyed_run
+from holdfast.runtime.runs import keyed_run
 from holdfast.runtime.runs import operator_runs as operators
+from holdfast.runtime.runs.hosted import hosted_run
 from holdfast.sinks.files import FileSink
 from holdfast.sinks.staged import StagedSink
 from holdfast.store.files.file_store import FileStore

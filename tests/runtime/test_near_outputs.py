@@ -9,7 +9,7 @@ from holdfast.compiler.analyse import ArrowAnalyser
 from holdfast.compiler.compile import compile_graph
 from holdfast.ids import OperatorName
 from holdfast.language.topology import Topology
-from holdfast.runtime.element.deliveries import near_outputs
+from holdfast.runtime.element.element_streams import near_outputs
 from holdfast.sinks import MemorySink
 from holdfast.sources import Files
 

@@ -364,3 +364,15 @@ def test_paths_may_be_path_objects(tmp_path: Path) -> None:
     rows.sink(FileSink(tmp_path / "out", "csv"), name="out")
     run_local(made, store=tmp_path / "store")
     assert [path.read_text() for path in (tmp_path / "out").glob("part-*")] == ["n\n1\n2\n"]
+
+
+@pytest.mark.parametrize("scheme", ["s3", "hdfs", "abfss"])
+def test_an_address_of_somewhere_else_is_no_directory_of_that_name(scheme: str) -> None:
+    with pytest.raises(ConfigError, match=f"is an address of {scheme}, and FileSink writes into directories"):
+        FileSink(f"{scheme}://bucket/out", "csv")
+
+
+def test_files_of_an_output_are_found_by_path_and_address(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n")
+    for place in (tmp_path, str(tmp_path), f"file://{tmp_path}", f"file:{tmp_path}"):
+        assert FileSink.files(place) == [str(tmp_path / "a.csv")]

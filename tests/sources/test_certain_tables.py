@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 from test_certain_text import COLUMNS, NUMBERS, SCHEMA, TEXTS, TIMES, csv_line, json_line
 
-from holdfast.language.connectors import Declined, Stamp, TaskReader, parts_of, tables_of
+from holdfast.language.connectors import Declined, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
+from holdfast.language.tables import parts_of, tables_of
 from holdfast.sources import Files
 from holdfast.sources.text import certain_reader
 from holdfast.sources.text.certain_tables import table_of

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import json
 import logging
 import os
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgpack
+import numpy as np
 import pytest
 
 from holdfast.errors import ConfigError, InputError, StateError
@@ -18,7 +22,7 @@ from holdfast.language.connectors import Stamp
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files, file_memory
-from holdfast.sources.file_facts import Fact, complete_end, pack, pack_facts, unpack_facts
+from holdfast.sources.file_facts import Fact, complete_end, pack, pack_facts, unpack, unpack_facts
 from holdfast.testing import run_local
 from holdfast.testing.source_conformance import read_all, rows_of
 
@@ -205,9 +209,22 @@ def test_changes_among_many_files_are_found_in_turn(tmp_path: Path, monkeypatch:
         assert values(opened(tmp_path, state)) == []
 
 
+def test_text_of_earlier_versions_is_read() -> None:
+    """It was in base85, a column after the other."""
+    names = ["a.csv", "b.csv"]
+    assert unpack(base64.b85encode(zlib.compress(json.dumps(names).encode(), 6)).decode()) == names
+    facts = [Fact(10, 7, 3), Fact(30, 8, 4)]
+    planes = np.array([[20, 0, 0, 0, 0, 0, 0, 0], [40, 0, 0, 0, 0, 0, 0, 0]], np.uint8).T.tobytes()
+    planes += (
+        np.array([[7, 0], [8, 0]], np.uint8).T.tobytes()
+        + np.array([[3, 0, 0, 0], [4, 0, 0, 0]], np.uint8).T.tobytes()
+    )
+    assert unpack_facts(base64.b85encode(zlib.compress(planes, 6)).decode(), 2) == facts
+
+
 def test_facts_cost_a_few_bytes_per_file(tmp_path: Path) -> None:
     facts = [Fact(10_000 + 37 * n % 1000, 1 + n * 7919 % 65535, 0) for n in range(100_000)]
-    blocks = [pack_facts(facts[n : n + 1000]) for n in range(0, len(facts), 1000)]
+    blocks = [pack_facts(facts[n : n + 1000], once=True) for n in range(0, len(facts), 1000)]
     assert sum(map(len, blocks)) < 5 * len(facts)
     assert [fact for block in blocks for fact in unpack_facts(block, 1000)] == facts
     for odd in ([], [Fact()], [Fact(0, 1, 0xFFFFFFFF), Fact(1 << 50, 65535, 1), Fact()]):

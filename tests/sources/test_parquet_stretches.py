@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
-from holdfast.language.connectors import POSITION_COLUMNS, Stamp, tables_of
+from holdfast.language.connectors import POSITION_COLUMNS, Stamp
+from holdfast.language.tables import tables_of
 from holdfast.sources import parquet_tasks
 from holdfast.sources.file_plan import FilePiece
 from holdfast.sources.lines import BEGINNING

@@ -227,6 +227,55 @@ def test_missing_directory_and_foreign_compression_are_refused(tmp_path: Path) -
         opened(tmp_path).next_slice()
 
 
+@pytest.mark.parametrize("below", ["*.csv", "*/deep/*.csv", "**"])
+def test_a_glob_below_a_directory_that_is_not_there_is_refused_like_the_directory(
+    tmp_path: Path, below: str
+) -> None:
+    with pytest.raises(InputError, match=f"the directory {tmp_path}/nowhere does not exist"):
+        Files(str(tmp_path / "nowhere" / below), "csv", "a long").check()
+    with pytest.raises(InputError, match=f"the directory {tmp_path}/nowhere does not exist"):
+        Files(str(tmp_path / "nowhere" / below), "csv").schema()
+
+
+def test_a_glob_that_finds_nothing_yet_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = Files(str(tmp_path / "*.csv"), "csv", "a long", header=False)
+    source.check()
+    assert f"no file is called {tmp_path}/*.csv yet" in caplog.text
+    caplog.clear()
+    (tmp_path / "a.csv").write_text("1\n")
+    source.check()
+    assert not caplog.text
+    source.seek(None)
+    assert source.next_slice() is not None
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "hdfs", "gs", "abfss", "https", "dbfs"])
+def test_addresses_are_told_as_what_they_are(scheme: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"is an address of {scheme}, and Files reads directories"
+    ) as caught:
+        Files(f"{scheme}:/" + "/bucket/in", "csv")
+    assert "hf.from_spark" in str(caught.value)
+
+
+def test_an_address_of_a_file_is_its_path(tmp_path: Path) -> None:
+    for address in (f"file://{tmp_path}", f"file:{tmp_path}"):
+        Files(address, "csv", "a long").check()
+
+
+def test_braces_are_refused_by_name_unless_something_is_called_so(tmp_path: Path) -> None:
+    for below in ("{a,b}", "{a,b}/*.csv", "*.{csv,txt}"):
+        with pytest.raises(ConfigError, match="globs have no braces"):
+            Files(str(tmp_path / below), "csv", "a long").check()
+    (tmp_path / "{a,b}").mkdir()
+    Files(str(tmp_path / "{a,b}"), "csv", "a long").check()
+
+
+def test_a_list_of_paths_is_refused_with_a_cure() -> None:
+    with pytest.raises(ConfigError, match=r"one path, not 2\. .*a\.union\(b\)"):
+        Files(["a", "b"], "csv")  # type: ignore[arg-type]
+
+
 def test_a_single_file_will_do(tmp_path: Path) -> None:
     path = tmp_path / "one [1].csv"
     write(path, 1)

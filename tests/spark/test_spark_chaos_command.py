@@ -1,4 +1,4 @@
-"""`holdfast chaos` on Spark: workers and the driver are killed, and a mixed program keeps its promises."""
+"""`holdfast chaos` on Spark: workers, executors and the driver are killed, and a mixed program keeps its promises."""
 
 from __future__ import annotations
 
@@ -35,7 +35,13 @@ clicks.filter("cents % 2 = 0").sink(hf.FileSink("clicks"), name="clicks_out")
 
 
 @pytest.mark.chaos
-def test_killed_workers_and_drivers_break_no_promise(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("faults", "master"), [("worker,driver", "local[2,4]"), ("executor,driver", "local-cluster[2,1,1024]")]
+)
+@pytest.mark.fault("P07")
+def test_killed_workers_executors_and_drivers_break_no_promise(
+    faults: str, master: str, tmp_path: Path
+) -> None:
     (tmp_path / "orders").mkdir()
     (tmp_path / "shop.py").write_text(PROGRAM)
     for file in range(3):
@@ -45,11 +51,11 @@ def test_killed_workers_and_drivers_break_no_promise(tmp_path: Path) -> None:
         "--kills",
         "2",
         "--faults",
-        "worker,driver",
+        faults,
         "--seed",
         "4",
         "--master",
-        "local[2,4]",
+        master,
         "--json",
         "-",
     )
@@ -60,8 +66,10 @@ def test_killed_workers_and_drivers_break_no_promise(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr + done.stdout
     found = json.loads(done.stdout)
-    assert {each["fault"] for each in found["faults"]} == {"worker", "driver"}
-    assert any(each["in_middle"] for each in found["faults"])
+    assert {each["fault"] for each in found["faults"]} == set(faults.split(","))
+    felt = {each["fault"] for each in found["faults"] if each["in_middle"]}
+    assert felt, found["faults"]
+    assert "executor" in felt or "executor" not in faults, found["faults"]
     assert {each["sink"]: (each["guarantee"], each["verdict"]) for each in found["sinks"]} == {
         "out": ("exactly-once", "kept"),
         "spent_out": ("exactly-once", "kept"),

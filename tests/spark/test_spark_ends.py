@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +235,68 @@ def test_explain_tells_regions_elements_and_guarantees(spark: Any, lines: Path, 
         assert word in told, told
     assert topology.explain(format="mermaid", spark=spark).startswith("flowchart")
     assert not (tmp_path / "out").exists(), "explain() touches nothing"
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
+@pytest.mark.parametrize("region", [True, False])
+def test_sinks_tell_how_many_rows_they_wrote(spark: Any, tmp_path: Path, format: Any, region: bool) -> None:
+    """Whoever writes: tasks, Spark's writer, or the driver where a step is small."""
+    topology = hf.Topology("written")
+    rows = topology.source(hf.Rows([(n, str(n)) for n in range(100)], "n long, w string"), name="rows")
+    rows = rows.consistent("r") if region else rows
+    rows.sink(hf.FileSink(tmp_path / "plain", format), name="plain")
+    some = rows.filter("n % 10 <> 0").with_columns(m="concat(w, '!')")
+    some.sink(hf.FileSink(tmp_path / "some", format), name="some")
+    rows.filter("n < 0").sink(hf.FileSink(tmp_path / "none", format), name="none")
+    rows.aggregate("w", n=hf.count(), name="counts").sink(
+        hf.FileSink(tmp_path / "counts", format), name="counted"
+    )
+    status = topology.run(spark, store=tmp_path / "store", until="available")
+    assert status.progress.sink_rows == {"plain": 100, "some": 90, "none": 0, "counted": 100}
+
+
+def test_an_idle_run_has_no_jobs_and_no_epochs(spark: SparkSession, lines: Path, tmp_path: Path) -> None:
+    """On a store of objects, where every request is paid for too."""
+    topology = hf.Topology("idle")
+    rows = topology.source(hf.Files(lines, "text"), name="rows").consistent("r", period=0.1)
+    rows.filter("value <> ''").aggregate("value", n=hf.count(), name="counts").sink(
+        hf.FileSink(tmp_path / "out", "json"), name="out"
+    )
+    run = topology.submit(spark, store=f"objects+file://{tmp_path}/store")
+    try:
+        wait_until(lambda: run.status().regions["r"].idle_since is not None)
+        assert run.status().regions["r"].epoch >= 1
+        time.sleep(1.0)
+        jobs, epochs = newest_job(spark), run.status().regions["r"].epoch
+        written = stored(tmp_path / "store")
+        steps = sum(element.steps for element in run.status().elements.values())
+        time.sleep(4.0)
+        assert newest_job(spark) == jobs + 1, "the one that counted them before"
+        assert run.status().regions["r"].epoch == epochs
+        assert sum(element.steps for element in run.status().elements.values()) == steps
+        assert stored(tmp_path / "store") == written
+        (lines / ".more.txt").write_text("a new line\n")
+        (lines / ".more.txt").rename(lines / "more.txt")
+        wait_until(lambda: run.status().regions["r"].epoch > epochs)
+    finally:
+        run.close()
+
+
+def stored(store: Path) -> set[str]:
+    """Names of objects; what is told to people apart, since rates fall for some seconds."""
+    return {str(path.relative_to(store)) for path in store.rglob("*") if path.parent.name != "events"}
+
+
+def newest_job(spark: SparkSession) -> int:
+    """The number of a job that is run to know it."""
+    counted = spark.sparkContext.parallelize([1], 1)
+    spark.sparkContext.setJobGroup("newest", "newest")
+    counted.count()
+    return max(spark.sparkContext.statusTracker().getJobIdsForGroup("newest"))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    patience = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < patience
+        time.sleep(0.05)

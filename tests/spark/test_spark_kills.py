@@ -19,7 +19,8 @@ from holdfast.testing import processes
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SEED = 20
-SMALL = Size(files=3, rows_per_file=200, rows_per_step=40, period_s=0.5)
+# Steps have become quick: it must not come to its end before it is killed.
+SMALL = Size(files=8, rows_per_file=200, rows_per_step=40, period_s=0.5, work_s=0.3)
 
 Note = Callable[[list[Kill]], None]
 

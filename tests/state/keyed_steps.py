@@ -11,7 +11,7 @@ from holdfast.state.aggregates.aggregation import Aggregation, combine, finish, 
 from holdfast.state.keyed.keyed_map import advance, last_wins
 from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds
-from holdfast.state.keyed.segment import Place, Segments, opened
+from holdfast.state.keyed.segment import Place, Segments, segment_rows
 
 
 def apply_batch(
@@ -41,4 +41,4 @@ def apply_partial(
 
 def contents(segments: Segments, plan: Aggregation) -> pa.Table:
     """Every key's state row, ascending by hash."""
-    return last_wins(plan, [opened(segment, plan).table for segment in segments])
+    return last_wins(plan, [segment_rows(segment, plan).table for segment in segments])

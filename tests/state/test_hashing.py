@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import subprocess
 import sys
 from decimal import Context, Decimal
 from typing import Any
@@ -53,6 +55,28 @@ GOLDEN: dict[tuple[str, ...], list[int]] = {
 @pytest.mark.fault("I06")
 def test_the_hash_is_what_spark_gave_when_it_was_pinned(columns: tuple[str, ...]) -> None:
     assert key_hash([GOLDEN_INPUT[name] for name in columns]).tolist() == GOLDEN[columns]
+
+
+@pytest.mark.fault("I06")
+def test_other_seeds_of_pythons_hashes_change_no_hash_and_no_stored_byte() -> None:
+    """Two interpreters: what Python's own hash decides differs between them, what is stored does not."""
+    script = (
+        "import pyarrow as pa\n"
+        "from holdfast.state.columns.hashing import key_hash\n"
+        "from holdfast.state.values.codec import encode\n"
+        "names = [f'key {n}' for n in range(50)]\n"
+        "print(list(set(names)))\n"
+        "print(key_hash([pa.array(names)]).tolist(), encode({'a': set(names), 'b': frozenset(names)}))"
+    )
+    told = []
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        told.append(done.stdout.splitlines())
+    (order, stored), (another_order, stored_again) = told
+    assert order != another_order, "both have the same seed"
+    assert stored == stored_again
 
 
 def test_layout_does_not_matter() -> None:

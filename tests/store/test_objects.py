@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,50 @@ def test_an_owner_of_another_machine_is_watched_before_it_is_replaced(tmp_path: 
         first.save_record("r", b"late")
     first.close()
     second.close()
+
+
+@pytest.mark.fault("T02")
+def test_an_owner_at_rest_shows_fewer_signs_of_life_and_is_watched_for_longer(tmp_path: Path) -> None:
+    """Also by one who was told of shorter leases."""
+    first, second = owned(tmp_path, "?lease=0.8"), on_disk(tmp_path, "?lease=0.05")
+    first._change(lambda state: replace(state, owner={**state.owner, "boot": "another", "host": "far"}))
+    first.rest(True)
+    sign = tmp_path / "store/alive" / f"{1:010d}"
+    wait_for(lambda: sign.read_text().endswith(" 2.4"), "the longer lease to be said")
+    with pytest.raises(OwnedError, match="far"):
+        second.acquire()
+    first.rest(False)
+    wait_for(lambda: sign.read_text().endswith(" 0.8"), "the shorter lease to be said")
+    with pytest.raises(OwnedError, match="far"):
+        second.acquire()
+    assert first._heart is not None
+    first._heart.stop()
+    assert second.acquire() == 2
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"a number", b"a number soon", b"a number -1", b"a number nan", b"x 1e99"]
+)
+def test_a_sign_of_life_that_says_no_lease_counts_as_one_of_a_usual_lease(
+    tmp_path: Path, said: bytes
+) -> None:
+    first, second = owned(tmp_path), on_disk(tmp_path, "?lease=0.1")
+    first._change(lambda state: replace(state, owner={**state.owner, "boot": "another", "host": "far"}))
+    assert first._heart is not None
+    first._heart.stop()
+    first._bucket.replace(f"alive/{1:010d}", said)
+    assert second.acquire() == 2
+    first.close()
+    second.close()
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    patience = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < patience, f"waited 60 s for {what}"
+        time.sleep(0.01)
 
 
 # --- answers that are lost, and storage that fails ---

@@ -185,7 +185,7 @@ def test_a_user_with_the_documented_commands_only_can_run_a_job(
     store.delete("entry", ["k", "s"])
     store.delete_entry("entry")
     store.delete_epoch(REGION, Epoch(1))
-    store._heart._beat()  # type: ignore[union-attr]
+    store._heart._beat(20.0)  # type: ignore[union-attr]
     store.release()
     with pytest.raises(ConfigError, match="does not allow"):
         store._link.ask(("FLUSHALL",))
@@ -207,7 +207,7 @@ def test_a_server_without_memory_is_no_space_and_recovers(own_redis: RedisServer
         with pytest.raises(NoSpaceError):
             change()
     assert not store.accepts_writes()
-    store._heart._beat()  # type: ignore[union-attr]
+    store._heart._beat(20.0)  # type: ignore[union-attr]
     assert store.epochs(REGION) == [1]
     assert store.get("entry", "k") == b"v"
     store._link.ask(("CONFIG", "SET", "maxmemory", "0"))

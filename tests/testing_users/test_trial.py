@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ def windows() -> hf.Topology:
     return topology
 
 
-def rows(*seconds: int) -> list[tuple[int, int]]:
-    return [(s * 1_000_000, s % 3) for s in seconds]
+def rows(*seconds: int) -> list[tuple[datetime, int]]:
+    return [(datetime.fromtimestamp(s, UTC), s % 3) for s in seconds]
 
 
 def test_what_sinks_get_is_caught_and_nothing_else_is_touched(
@@ -108,17 +109,23 @@ def test_exactly_once_means_that_each_row_counts_once() -> None:
 
 @pytest.mark.spark
 def test_topologies_that_need_spark_run_on_a_session(spark: Any) -> None:
+    from pyspark.sql import functions
+
     topology = hf.Topology("sql")
     numbers = topology.source(hf.Files("nowhere", "json", "n long"), name="numbers").consistent("r")
-    numbers.filter("n % 2 = 0").with_columns(m="n * 10").aggregate("n", s=hf.sum("m"), name="s").sink(
-        hf.FileSink("x"), name="out"
-    )
+    even = numbers.filter("n % 2 = 0").with_columns(m=functions.col("n") * 10)
+    even.aggregate("n", s=hf.sum("m"), name="s").sink(hf.FileSink("x"), name="out")
     feed = {"numbers": [(n,) for n in range(10)]}
     golden = run(topology, feed=feed, spark=spark)
     assert sorted(row["n"] for row in golden.rows()) == [0, 2, 4, 6, 8]
-    failed = run(topology, feed=feed, spark=spark, kill_at="step.end@2")
-    failed.same_as(golden)
-    assert failed.status.regions["r"].resets == 1
+    killed = run(
+        topology, feed=feed, spark=spark, kill_at=["step.end@2", "sink.write", "ckpt.epoch.published@2"]
+    )
+    killed.same_as(golden)
+    assert killed.kills == 3
+    assert killed.status.regions["r"].resets == 0, "the driver was killed: it did not go back"
+    with pytest.raises(AssertionError, match=r"came to its end before step\.end@9999"):
+        run(topology, feed=feed, spark=spark, kill_at="step.end@9999")
 
 
 def test_a_users_pytest_finds_the_plug_in_by_itself(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from holdfast.bench.measure.inputs import Inputs, write_keyed
 from holdfast.bench.measure.place import Place
 from holdfast.bench.measure.side_holdfast import CountingStore, StepTimes, watch_steps
 from holdfast.bench.subjects.keyed import keyed_topology
-from holdfast.bench.subjects.state_growth import epochs_of, filling_inputs, wait_for_epochs
+from holdfast.bench.subjects.state_growth import establish_epochs, filling_inputs
 from holdfast.errors import HoldfastError
 from holdfast.runtime.job import job_of
 from holdfast.runtime.live_directory import ENV
@@ -74,7 +74,7 @@ class FilledRun:
         self._filling = len(filling.distinct)
         self.times.wait_for(self._filling, self.job)
         if region is not None and region.get("trigger") != "manual":
-            wait_for_epochs(self.job, epochs_of(self.job) + 2)
+            establish_epochs(self.job, 2)
 
     def run(self, inputs: SlicedInputs, steps: int) -> float:
         """Take so many more steps; the seconds from their files appearing to the end of the last."""

@@ -21,7 +21,7 @@ from holdfast.bench.measure.inputs import KEYED_SCHEMA
 from holdfast.bench.measure.place import SETTINGS
 from holdfast.bench.measure.side_holdfast import watch_steps
 from holdfast.bench.subjects.keyed import keyed_topology
-from holdfast.bench.subjects.state_growth import epochs_of, wait_for_epochs
+from holdfast.bench.subjects.state_growth import establish_epochs
 from holdfast.runtime.engines.spark.session import make_session
 from holdfast.runtime.job import job_of
 
@@ -57,7 +57,7 @@ def _ours(session: SparkSession, config: dict[str, Any], begun: float) -> None:
         restored = {k: v for k, v in status.items() if k.startswith("restore")}
         say(first_s=time.monotonic() - begun, **restored)
     times.wait_for(steps, job)
-    wait_for_epochs(job, epochs_of(job) + 2)
+    establish_epochs(job, 2)
     say(filled=True, step_s=median(s for _, s in times.done[-20:]), back_s=_back(times.done, begun, config))
     (status,) = job.status()["regions"].values()
     say(status={k: v for k, v in status.items() if k.startswith("restore")})

@@ -44,9 +44,9 @@ def bench_log(
         with bench_place(quiet) as place:
             for name in (name for name in ON_SPARK if name in chosen):
                 place.console.print(f"{name}:")
-                found, told = ON_SPARK[name](place, scale, pairs, seconds)
+                found, report = ON_SPARK[name](place, scale, pairs, seconds)
                 ratios |= found
-                result |= told
+                result |= report
                 for key, ratio in found.items():
                     result |= figure(key, ratio)
             result["spark_configuration"] = place.configuration()

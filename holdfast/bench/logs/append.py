@@ -80,9 +80,9 @@ def bench_append(work: Work = Work(), *, pairs: int, seconds: float, quiet: bool
     return result
 
 
-def make_batches(width: int, size: int, count: int = 64) -> list[pa.RecordBatch]:
+def make_batches(width: int, size: int) -> list[pa.RecordBatch]:
     """More than a processor's cache holds: what is written has to be fetched, on both sides."""
-    return [make_batch(width, size, seed) for seed in range(count)]
+    return [make_batch(width, size, seed) for seed in range(64)]
 
 
 def make_batch(width: int, size: int, seed: int = 0) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ WANTED = {
     "query_over_all": 0.1,
     "query_over_parquet": 1.1,
     "stream_ratio": 0.5,
+    "stream_rows_ratio": 0.5,
 }
 """What must be reached; for questions at most."""
 

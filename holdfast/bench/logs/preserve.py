@@ -75,14 +75,14 @@ def measure_preserve(
     rows = max(100, round(scale * ROWS))
     sides = {name: partial(_run, place, rows, name) for name in ("preserved", "replayable")}
     rounds = take_turns(place, sides, pairs, seconds)
-    told = {
+    report = {
         "preserve_seconds": seconds_of(rounds),
         "preserve_rows": rows,
         "preserve_rows_per_s": {
             name: round(rows * len(rounds) / sum(each[name] for each in rounds)) for name in sides
         },
     }
-    return {"preserve_ratio": speedup_of(shares(rounds, "replayable", "preserved"))}, told
+    return {"preserve_ratio": speedup_of(shares(rounds, "replayable", "preserved"))}, report
 
 
 def _run(place: Place, rows: int, name: str) -> int:

@@ -39,7 +39,7 @@ def measure_query(
         pq.write_table(log.table(*stretch), here / "same.parquet", compression="zstd")
         rounds = take_turns(place, _sides(place, log, stretch, here / "same.parquet"), pairs, seconds)
         chosen = log.choose(between(*stretch))
-        told = {
+        report = {
             "query_seconds": seconds_of(rounds),
             "query_rows": count,
             "query_log_rows": rows,
@@ -52,7 +52,7 @@ def measure_query(
         "query_over_all": speedup_of(shares(rounds, "query", "all")),
         "query_over_parquet": speedup_of(shares(rounds, "query", "parquet")),
     }
-    return ratios, told
+    return ratios, report
 
 
 def _sides(place: Place, log: Log, stretch: Any, same: Path) -> dict[str, Callable[[], Any]]:

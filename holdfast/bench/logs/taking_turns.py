@@ -26,8 +26,8 @@ def take_turns(place: Place, sides: Mapping[str, Side], pairs: int, seconds: flo
         done = {name: _stretch(place, sides[name], seconds) for name in order}
         _compare({name: found for name, (_, found) in done.items()})
         rounds.append({name: done[name][0] for name in sides})
-        told = ", ".join(f"{name} {took:.3f} s" for name, took in rounds[-1].items())
-        place.console.print(f"pair {number + 1} of {pairs}: {told}")
+        line = ", ".join(f"{name} {took:.3f} s" for name, took in rounds[-1].items())
+        place.console.print(f"pair {number + 1} of {pairs}: {line}")
     return rounds
 
 

@@ -118,20 +118,20 @@ class Bench:
         for number, unit in enumerate(units):
             for side, every in (("with", every_s), ("without", None)):
                 found[side].append(self._killed(f"{engine}-{number}-{side}", golden, unit, every, engine))
-            told = ", ".join(f"{side} {rmse(done[-1].errors):.2f}" for side, done in found.items())
-            console.print(f"{engine}, kill {number + 1} of {len(units)} at unit {unit}: {told}")
+            line = ", ".join(f"{side} {rmse(done[-1].errors):.2f}" for side, done in found.items())
+            console.print(f"{engine}, kill {number + 1} of {len(units)} at unit {unit}: {line}")
         return found
 
     def _killed(self, name: str, golden: Foreseen, unit: int, every: float | None, engine: str) -> Killed:
         here = self._place(name)
         self._live(here, every, unit, engine)
         before = foreseen_in(here)
-        told = self._live(here, every, None, engine)
+        live = self._live(here, every, None, engine)
         found = foreseen_in(here)
         shutil.rmtree(here)
         if any(golden[one] != value for one, value in before.items()) or max(before, default=0) >= unit:
             raise HoldfastError(f"before unit {unit} was reached, the output was not the golden one.")
-        return compared(golden, found, unit, sum(told["lost_rows"].values()))
+        return compared(golden, found, unit, sum(live["lost_rows"].values()))
 
     def _place(self, name: str) -> Path:
         here = self._root / name

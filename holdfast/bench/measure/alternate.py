@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.bench.measure.cpu import Seconds, since, spent_here
 from holdfast.bench.measure.inputs import Inputs
 from holdfast.bench.measure.place import Place
 from holdfast.errors import HoldfastError
@@ -32,6 +33,8 @@ class Stretch:
     """Per step: as the side itself reports it."""
     epochs: int = 0
     bytes_written: int = 0
+    cpu_s: Seconds = field(default_factory=dict)
+    """By kind of process, starting and ending the run included."""
 
     @property
     def rows_per_s(self) -> float:
@@ -113,7 +116,9 @@ class Alternation:
     def _stretch(self, side: Side, inputs: Inputs, steps: int, look: bool = True) -> tuple[Stretch, Any]:
         with self._place.directory("out") as out:
             self._place.settle()
-            done = side.run(inputs.directory(steps), out)
+            files, before = inputs.directory(steps), spent_here()
+            done = side.run(files, out)
+            done = replace(done, cpu_s=since(before, spent_here()))
             return done, self._look(out, steps) if look else None
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.bench.measure.alternate import Round, Stretch
+from holdfast.bench.measure.cpu import per_million_rows
 from holdfast.bench.measure.ratios import Ratio, quantile
 from holdfast.errors import HoldfastError
 
@@ -33,7 +34,13 @@ def side_figures(rounds: Sequence[Round]) -> dict[str, Any]:
         },
         "steps_per_stretch": {name: done[0].steps for name, done in sides.items()},
         "seconds": {name: [round(s.seconds, 2) for s in done] for name, done in sides.items()},
+        "cpu_s_per_million_rows": {name: cpu_of(done) for name, done in sides.items()},
     }
+
+
+def cpu_of(stretches: Sequence[Stretch]) -> dict[str, float]:
+    """Seconds of CPU per million rows, by kind of process."""
+    return per_million_rows([s.cpu_s for s in stretches], stretches[0].rows)
 
 
 def latency_figures(rounds: Sequence[Round]) -> dict[str, Any]:
@@ -67,10 +74,11 @@ def show(console: Console, title: str, ratios: Mapping[str, Ratio], rounds: Sequ
             name, f"{ratio.median:.3f}", f"± {ratio.half_width:.3f}{verdict}", str(len(ratio.pairs))
         )
     console.print(figures)
-    sides = Table("side", "rows/s", "steps", "p50", "p99")
+    sides = Table("side", "rows/s", "steps", "p50", "p99", "CPU s per million rows")
     latencies = latency_figures(rounds)
     for name, done in by_side(rounds).items():
         rate = sum(s.rows for s in done) / sum(s.seconds for s in done)
         times = [f"{latencies[name][q]:.0f} ms" if name in latencies else "—" for q in ("p50", "p99")]
-        sides.add_row(name, f"{rate:,.0f}", str(sum(s.steps for s in done)), *times)
+        cpu = f"{cpu_of(done)['all']:.2f}"
+        sides.add_row(name, f"{rate:,.0f}", str(sum(s.steps for s in done)), *times, cpu)
     console.print(sides)

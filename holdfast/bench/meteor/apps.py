@@ -78,11 +78,11 @@ class MeteorApp:
             table = pq.read_table(path)
             for begin in range(0, table.num_rows, input.rows_per_step):
                 piece = table.slice(begin, input.rows_per_step)
-                told = [row for kernel in kernels for row in kernel.process_batch(piece, 0)]
+                rows = [row for kernel in kernels for row in kernel.process_batch(piece, 0)]
                 if last is not None:
-                    answers = [last.process(SimpleNamespace(**row), 0) for row in told]
-                    told = [answer for answer in answers if answer is not None]
-                said += [tuple(row.values()) for row in told]
+                    answers = [last.process(SimpleNamespace(**row), 0) for row in rows]
+                    rows = [answer for answer in answers if answer is not None]
+                said += [tuple(row.values()) for row in rows]
                 done += piece.num_rows
                 sizes.append((done, sum(self.keeps(kernel) for kernel in kernels)))
         return Walked(tuple(sizes), tuple(said))

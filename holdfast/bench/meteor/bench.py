@@ -79,9 +79,10 @@ def bench_meteor(
     pairs, seconds = (1, QUICK_S) if quick else (pairs, seconds)
 
     def all_of(grounds: Grounds, console: Console) -> list[Found]:
-        told = Progress(console, sum(windows_of(pairs, parts, only) for _ in apps))
+        progress = Progress(console, sum(windows_of(pairs, parts, only) for _ in apps))
         return [
-            AppBench(grounds, APPS[name], scale, seconds, told).measure(pairs, parts, only) for name in apps
+            AppBench(grounds, APPS[name], scale, seconds, progress).measure(pairs, parts, only)
+            for name in apps
         ]
 
     if scale.engine == "local":
@@ -142,13 +143,13 @@ class AppBench:
     """All windows of one application."""
 
     def __init__(
-        self, grounds: Grounds, app: MeteorApp, scale: Scale, seconds: float, told: Progress
+        self, grounds: Grounds, app: MeteorApp, scale: Scale, seconds: float, progress: Progress
     ) -> None:
         self._grounds = grounds
         self._app = app
         self._scale = scale
         self._seconds = seconds
-        self._told = told
+        self._told = progress
         self._outputs = Outputs(app.name, (), app.lane)
 
     def measure(self, pairs: int, parts: Sequence[str], only: Sequence[str] | None) -> Found:

@@ -187,6 +187,6 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(1000 * seconds, 1)
 
 
-def _thin(points: Sequence[tuple[int, int]], most: int = 400) -> list[list[int]]:
-    step = max(1, len(points) // most)
+def _thin(points: Sequence[tuple[int, int]]) -> list[list[int]]:
+    step = max(1, len(points) // 400)
     return [list(point) for point in points[::step]]

@@ -37,8 +37,8 @@ def recoveries(setting: Setting, pairs: int, outputs: Outputs, console: Console)
         moments = [chance.random() for _ in range(min(KILLS_AT_MOST, pairs - len(found)))]
         for recovery in _killed(setting, moments, outputs):
             found.append(recovery)
-            told = ", ".join(f"{name} {took:.2f} s" for name, took in recovery.seconds.items())
-            console.print(f"{setting.app.name}, everything lost, {len(found)} of {pairs}: {told}")
+            line = ", ".join(f"{name} {took:.2f} s" for name, took in recovery.seconds.items())
+            console.print(f"{setting.app.name}, everything lost, {len(found)} of {pairs}: {line}")
     return found
 
 

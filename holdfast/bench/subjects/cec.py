@@ -117,8 +117,8 @@ def measured(
     shutil.rmtree(here)
     rows = steps * work.step_rows
     rates = {side: round(rows * len(each) / sum(each)) for side, each in took.items()}
-    told = {"rows": rows, "steps": steps, "rows_per_s": rates, "log_bytes": sizes}
-    return {"ratios": ratios, "told": told}
+    figures = {"rows": rows, "steps": steps, "rows_per_s": rates, "log_bytes": sizes}
+    return {"ratios": ratios, "told": figures}
 
 
 def fill(here: Path, regime: str, work: Work, steps: int) -> None:

@@ -46,7 +46,7 @@ def worked_example(here: Path, work: Work, engines: Engines, console: Console) -
     replayed = restored.rows + again
     state = state_bytes(here / "store")
     shutil.rmtree(here)
-    told = {
+    report = {
         "windows": restored.windows,
         "rows": rows,
         "state_bytes_read": restored.bytes,
@@ -55,8 +55,8 @@ def worked_example(here: Path, work: Work, engines: Engines, console: Console) -
         "incremental_state_bytes_read": state,
         "incremental_bytes_replayed_at_most": round(min(rows, rate * PERIOD_S) * ROW_BYTES),
     }
-    console.print(f"worked example: {told}")
-    return told
+    console.print(f"worked example: {report}")
+    return report
 
 
 PERIOD_S = 2.0

@@ -148,10 +148,10 @@ def _report(place: Place, kind: Kind, rounds: Sequence[Round], budget: Budget) -
     epochs = sum(done[OURS].epochs for done in rounds)
     if not epochs:
         raise HoldfastError("the region published no epoch: the figures would mean nothing.")
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     for name, ratio in ratios.items():
-        told |= figure(name, ratio)
-    told |= {
+        report |= figure(name, ratio)
+    report |= {
         "step_ms_p50": round(1000 * quantile(steps, 0.5), 1),
         "visible_ms": {
             name: milliseconds([s for done in rounds for s in counted(done[name])]) for name in (OURS, THEIRS)
@@ -162,16 +162,16 @@ def _report(place: Place, kind: Kind, rounds: Sequence[Round], budget: Budget) -
         "budget_step_ms": budget.of(STEP),
         "budget_epoch_ms": budget.of(EPOCH),
     }
-    _show(place, kind, ratios, told)
-    return told
+    _show(place, kind, ratios, report)
+    return report
 
 
-def _show(place: Place, kind: Kind, ratios: Mapping[str, Ratio], told: Mapping[str, Any]) -> None:
+def _show(place: Place, kind: Kind, ratios: Mapping[str, Ratio], report: Mapping[str, Any]) -> None:
     table = Table("side", "p50", "p90", "p99", "steps", "step p50", title=kind.name, title_justify="left")
     for name in (OURS, THEIRS):
-        waited = [f"{told['visible_ms'][name][q]:.0f} ms" for q in ("p50", "p90", "p99")]
-        table.add_row(name, *waited, str(told["steps"][name]), f"{told['step_ms'][name]['p50']:.0f} ms")
+        waited = [f"{report['visible_ms'][name][q]:.0f} ms" for q in ("p50", "p90", "p99")]
+        table.add_row(name, *waited, str(report["steps"][name]), f"{report['step_ms'][name]['p50']:.0f} ms")
     place.console.print(table)
     for name, ratio in ratios.items():
         place.console.print(f"{name}: {ratio}")
-    place.console.print(f"a step: {told['budget_step_ms']}; an epoch: {told['budget_epoch_ms']}")
+    place.console.print(f"a step: {report['budget_step_ms']}; an epoch: {report['budget_epoch_ms']}")

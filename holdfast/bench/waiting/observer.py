@@ -121,9 +121,9 @@ class Observer:
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
+    task = json.loads(sys.argv[1])
     observer = Observer(
-        Pace(**told["pace"]), Path(told["input"]), Path(told["output"]), float(told["timeout_s"])
+        Pace(**task["pace"]), Path(task["input"]), Path(task["output"]), float(task["timeout_s"])
     )
     print("ready", flush=True)
     sys.stdin.readline()

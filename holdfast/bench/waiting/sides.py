@@ -93,8 +93,8 @@ def run_theirs(place: Place, pace: Pace, files: Path, out: Path) -> Waited:
 @contextmanager
 def observer(pace: Pace, files: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that will write and look; it is ready."""
-    told = {"pace": asdict(pace), "input": str(files), "output": str(out), "timeout_s": TIMEOUT_S}
-    command = [sys.executable, "-m", "holdfast.bench.waiting.observer", json.dumps(told)]
+    task = {"pace": asdict(pace), "input": str(files), "output": str(out), "timeout_s": TIMEOUT_S}
+    command = [sys.executable, "-m", "holdfast.bench.waiting.observer", json.dumps(task)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         _line(process.stdout)
@@ -109,8 +109,8 @@ def watched(process: subprocess.Popen[str]) -> Seen:
     assert process.stdin is not None
     process.stdin.write("go\n")
     process.stdin.flush()
-    told = json.loads(_line(process.stdout))
-    return Seen(tuple(told["latencies_s"]), told["seconds"])
+    answer = json.loads(_line(process.stdout))
+    return Seen(tuple(answer["latencies_s"]), answer["seconds"])
 
 
 def _line(stream: IO[str] | None) -> str:

@@ -10,12 +10,13 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from holdfast.bench.measure.cpu import since, spent
+from holdfast.bench.whole.flink import FLINK
 from holdfast.bench.whole.sides import THEIRS, Task, forget_states, session_of, work
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from holdfast.testing.processes import TAG
 
 
 def main(config: dict[str, Any]) -> None:
@@ -23,12 +24,13 @@ def main(config: dict[str, Any]) -> None:
     session = session_of(config["side"])
     say(started_s=time.monotonic() - begun)
     measured(config, session)
-    session.stop()
+    if config["side"] != FLINK:
+        session.stop()
 
 
-def measured(config: dict[str, Any], session: SparkSession) -> None:
+def measured(config: dict[str, Any], session: Any) -> None:
     side, task = config["side"], Task(**config["task"])
-    before: dict[str, float] = {}
+    before: Mapping[str, float] = {}
     if config["warm_up"] is not None:
         begun = time.monotonic()
         work(side, session, Task(**config["warm_up"]))
@@ -37,20 +39,16 @@ def measured(config: dict[str, Any], session: SparkSession) -> None:
         say(warm_up_s=time.monotonic() - begun)
         before = _spent()
     begun = time.monotonic()
-    told = work(side, session, task)
+    answer = work(side, session, task)
     seconds = time.monotonic() - begun
-    cpu = {kind: spent - before.get(kind, 0.0) for kind, spent in _spent().items()}
-    say(seconds=seconds, cpu_s=cpu, **told)
+    say(seconds=seconds, cpu_s=since(before, _spent()), **answer)
 
 
 def say(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
-def _spent() -> dict[str, float]:
-    from holdfast.bench.whole.cpu import spent
-    from holdfast.testing.processes import TAG
-
+def _spent() -> Mapping[str, float]:
     return spent(os.environ[TAG], os.getpid())
 
 

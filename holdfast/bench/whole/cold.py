@@ -55,11 +55,11 @@ Side = tuple[Sequence[str], Write]
 """What is started, and what writes its program."""
 
 
-def our_command(program: str = programs.NAME) -> list[str]:
+def our_command() -> list[str]:
     holdfast = Path(sysconfig.get_path("scripts")) / "holdfast"
     if not holdfast.is_file():
         raise ConfigError(f"there is no {holdfast}.", cure="Install holdfast into this Python.")
-    return [str(holdfast), "run", program, "--store", "store", "--until", "available"]
+    return [str(holdfast), "run", programs.NAME, "--store", "store", "--until", "available"]
 
 
 def sides() -> dict[str, Side]:
@@ -81,10 +81,10 @@ def bench_cold(
     formats = [format for format in FORMATS if format in chosen]
     result: dict[str, Any] = {"bench": "cold"}
     for format in formats:
-        told = _format(format, pairs, console)
+        report = _format(format, pairs, console)
         if format == formats[0]:
-            result |= {name: told[name] for name in told if name.startswith("first_row_ratio")}
-        result |= {f"first_row_ratio.{format}": told["first_row_ratio"], format: told}
+            result |= {name: report[name] for name in report if name.startswith("first_row_ratio")}
+        result |= {f"first_row_ratio.{format}": report["first_row_ratio"], format: report}
     if MISSING in chosen:
         result |= _missing(pairs, console)
     configuration = {
@@ -186,9 +186,9 @@ def _missing(times: int, console: Console) -> dict[str, Any]:
     for _ in range(times):
         found["missing_program_s"].append(refused(lambda directory: None))
         found["missing_input_s"].append(refused(lambda directory: programs.write_ours(directory, "csv")))
-    told = {name: round(median(seconds), 2) for name, seconds in found.items()}
-    console.print(", ".join(f"{name} {seconds}" for name, seconds in told.items()))
-    return {**told, MISSING: {name: [round(one, 2) for one in seconds] for name, seconds in found.items()}}
+    report = {name: round(median(seconds), 2) for name, seconds in found.items()}
+    console.print(", ".join(f"{name} {seconds}" for name, seconds in report.items()))
+    return {**report, MISSING: {name: [round(one, 2) for one in seconds] for name, seconds in found.items()}}
 
 
 def refused(prepare: Callable[[Path], None]) -> float:

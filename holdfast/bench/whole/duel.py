@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 from holdfast.bench.measure.alternate import check_equal
+from holdfast.bench.measure.cpu import per_million_rows
 from holdfast.bench.measure.ratios import Ratio, speedup_of
 from holdfast.bench.measure.report import figure
 from holdfast.bench.measure.scratch import scratch
 from holdfast.bench.subjects.changelog import COLUMNS, first_difference, merged
-from holdfast.bench.whole.processes import started
+from holdfast.bench.whole import flink
+from holdfast.bench.whole.flink import FLINK
+from holdfast.bench.whole.processes import NOTHING, started
 from holdfast.bench.whole.rows import Format, Size, WholeInputs
 from holdfast.bench.whole.sides import OURS, THEIRS, Task
 from holdfast.errors import HoldfastError
@@ -35,6 +40,8 @@ TRIGGERS = (1, 3, 10)
 """Files per trigger of theirs."""
 FAR = 0.8
 """Of the best in the first round: what is slower is measured no more."""
+SINGLE = (OURS, FLINK)
+"""Sides that run with one size of step only."""
 
 
 @dataclass(frozen=True)
@@ -86,29 +93,31 @@ class Ground:
     size: Size
     triggers: Sequence[int]
     launch: Launch
+    with_flink: bool = False
 
     @property
     def sides(self) -> dict[str, tuple[str, int]]:
-        """By name: who works, and over how many files in a step."""
-        return {OURS: (OURS, OUR_FILES), **{f"{THEIRS}_{n}": (THEIRS, n) for n in self.triggers}}
+        """By name: who works, and over how many files in a step (Flink has no steps)."""
+        theirs = {f"{THEIRS}_{n}": (THEIRS, n) for n in self.triggers}
+        return {OURS: (OURS, OUR_FILES), **theirs, **({FLINK: (FLINK, 1)} if self.with_flink else {})}
 
 
 def launch(config: dict[str, Any], directory: Path) -> Done:
     """A process from its start to its exit."""
-    command = [sys.executable, "-m", CHILD, json.dumps(config)]
-    with started(command, directory) as child:
+    interpreter, more = flink.interpreter() if config["side"] == FLINK else (sys.executable, NOTHING)
+    with started([interpreter, "-m", CHILD, json.dumps(config)], directory, more) as child:
         seconds = child.wait()
         child.check()
-        told: dict[str, Any] = {}
+        report: dict[str, Any] = {}
         for line in child.out.read_text().splitlines():
-            told |= json.loads(line) if line.startswith("{") else {}
+            report |= json.loads(line) if line.startswith("{") else {}
     if config["warm_up"] is not None:
-        seconds = told["seconds"]
-    return Done(seconds, told["steps"], told["epochs"], told["cpu_s"], told["started_s"])
+        seconds = report["seconds"]
+    return Done(seconds, report["steps"], report["epochs"], report["cpu_s"], report["started_s"])
 
 
 def measure(part: Part, ground: Ground, pairs: int, console: Console) -> dict[str, Any]:
-    """The rounds of a part; what is told of it, with its ratio among it."""
+    """The rounds of a part; what is reported of it, with its ratios among it."""
     rounds: list[Round] = []
     turn = list(ground.sides)
     for number in range(pairs):
@@ -123,8 +132,8 @@ def measure(part: Part, ground: Ground, pairs: int, console: Console) -> dict[st
 
 def near_the_best(names: Sequence[str], rates: Mapping[str, float]) -> list[str]:
     """Ours, and those of theirs that may still turn out to be the best."""
-    best = max(rates[name] for name in names if name != OURS)
-    return [name for name in names if name == OURS or rates[name] >= FAR * best]
+    best = max(rates[name] for name in names if name not in SINGLE)
+    return [name for name in names if name in SINGLE or rates[name] >= FAR * best]
 
 
 def _round(part: Part, ground: Ground, turn: Sequence[str]) -> Round:
@@ -159,12 +168,20 @@ def configuration(part: Part, ground: Ground, name: str, directory: Path) -> dic
 
 def look(part: Part, ground: Ground, out: Path) -> dict[str, int]:
     """What a side wrote, merged by key; it must be what its input comes to."""
-    tables = (pq.read_table(file, columns=list(COLUMNS)) for file in sorted(out.glob("*.parquet")))
-    found = merged(tables, part.keys)
+    found = merged(written(out), part.keys)
     wrong = first_difference(found, ground.inputs.totals(ground.size.files, part.expressions))
     if wrong is not None:
         raise HoldfastError(f"{part.name}: a side wrote wrong rows: {wrong}.")
     return found.summary()
+
+
+def written(out: Path) -> Iterator[pa.Table]:
+    """Files of rows: Parquet, or, from Flink, csv without a header and without a suffix."""
+    for file in sorted(out.iterdir()):
+        if file.suffix == ".parquet":
+            yield pq.read_table(file, columns=list(COLUMNS))
+        elif file.name.startswith("part-") and file.stat().st_size:
+            yield pa_csv.read_csv(file, pa_csv.ReadOptions(column_names=list(COLUMNS)))
 
 
 # --- figures --------------------------------------------------------------------------------------------------------
@@ -177,40 +194,43 @@ def by_side(rounds: Sequence[Round]) -> dict[str, list[Done]]:
 
 def best_of(rounds: Sequence[Round]) -> str:
     """Whichever of theirs took part to the end and has the smallest median."""
-    there = [name for name in rounds[-1] if name != OURS]
+    there = [name for name in rounds[-1] if name not in SINGLE]
     return min(there, key=lambda name: median(done[name].seconds for done in rounds))
 
 
 def report(part: Part, size: Size, rounds: Sequence[Round], console: Console) -> dict[str, Any]:
     best, sides = best_of(rounds), by_side(rounds)
-    ratio = speedup_of([done[best].seconds / done[OURS].seconds for done in rounds])
-    told = {
-        **figure(part.figure_against("spark"), ratio),
+    against = {"spark": best, **({"flink": FLINK} if FLINK in sides else {})}
+    ratios = {
+        other: speedup_of([done[name].seconds / done[OURS].seconds for done in rounds])
+        for other, name in against.items()
+    }
+    found: dict[str, Any] = {}
+    for other, ratio in ratios.items():
+        found |= figure(part.figure_against(other), ratio)
+    found |= {
         "best_of_theirs": best,
         "rows_per_s": {name: round(size.rows / median(d.seconds for d in done)) for name, done in sides.items()},
         "seconds": {name: [round(d.seconds, 2) for d in done] for name, done in sides.items()},
         "session_s": {name: round(median(d.started_s for d in done), 2) for name, done in sides.items()},
         "steps": {name: [d.steps for d in done] for name, done in sides.items()},
         "epochs_published": [d.epochs for d in sides[OURS]],
-        "cpu_s_per_million_rows": {name: cpu_of(done, size.rows) for name, done in sides.items()},
+        "cpu_s_per_million_rows": {
+            name: per_million_rows([d.cpu_s for d in done], size.rows) for name, done in sides.items()
+        },
     }  # fmt: skip
-    _show(part, ratio, told, console)
-    return told
+    _show(part, ratios, found, console)
+    return found
 
 
-def cpu_of(done: Sequence[Done], rows: int) -> dict[str, float]:
-    """The median of each kind of process, and of all together."""
-    kinds = {kind: [d.cpu_s.get(kind, 0.0) for d in done] for kind in done[0].cpu_s}
-    kinds["all"] = [sum(d.cpu_s.values()) for d in done]
-    return {kind: round(1e6 * median(seconds) / rows, 3) for kind, seconds in kinds.items()}
-
-
-def _show(part: Part, ratio: Ratio, told: Mapping[str, Any], console: Console) -> None:
+def _show(part: Part, ratios: Mapping[str, Ratio], report: Mapping[str, Any], console: Console) -> None:
     table = Table("side", "rows/s", "rounds", "CPU s per million rows", title=part.name, title_justify="left")
-    for name, rate in told["rows_per_s"].items():
+    for name, rate in report["rows_per_s"].items():
         cpu = ", ".join(
-            f"{kind} {seconds:.2f}" for kind, seconds in told["cpu_s_per_million_rows"][name].items()
+            f"{kind} {seconds:.2f}" for kind, seconds in report["cpu_s_per_million_rows"][name].items()
         )
-        table.add_row(name, f"{rate:,}", str(len(told["seconds"][name])), cpu)
+        table.add_row(name, f"{rate:,}", str(len(report["seconds"][name])), cpu)
     console.print(table)
-    console.print(f"{part.figure_against('spark')} (against {told['best_of_theirs']}): {ratio}")
+    for other, ratio in ratios.items():
+        side = report["best_of_theirs"] if other == "spark" else other
+        console.print(f"{part.figure_against(other)} (against {side}): {ratio}")

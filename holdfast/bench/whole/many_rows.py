@@ -3,6 +3,8 @@
     holdfast    sum, count and max by key, in a consistent region with 2 s epochs, exactly-once Parquet files
     spark_N     Structured Streaming, default state store, N files a trigger, `foreachBatch` appends Parquet files
 
+    flink       Flink's SQL, hashmap state, checkpoints every 2 s (text only, where `make flink` has put it)
+
 *bulk* reads Parquet, *plain* and with *expressions* before the aggregate; *text* reads CSV with a header, and JSON lines. *whole*: a process
 from its start to its exit, the session included. *warm*: a process works on other rows first, a third as many; then it counts.
 """
@@ -18,7 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from holdfast.bench.measure.scratch import scratch
-from holdfast.bench.whole import duel
+from holdfast.bench.whole import duel, flink
 from holdfast.bench.whole.duel import OUR_FILES, TRIGGERS, Ground, Launch, Part
 from holdfast.bench.whole.rows import Size, WholeInputs, size_of
 from holdfast.bench.whole.sides import CONDITION, OURS, PERIOD_S, QUERY, THEIRS, VALUE, their_settings
@@ -52,11 +54,16 @@ def bench_many_rows(
     """Run the benchmark of this name; the result is plain data."""
     chosen, size = parts_of(PARTS[name], only), size_of(scale)
     console = Console(stderr=True, quiet=quiet)
+    with_flink = name == "text" and flink.is_there()
+    if name == "text" and not with_flink:
+        console.print(
+            "Flink is left out: it is not there. `make flink` puts it into an environment of its own."
+        )
     found: dict[str, dict[str, Any]] = {}
     for (format, keys), parts in groupby(chosen, lambda part: (part.format, part.keys)):
         with scratch() as root:
             console.print(f"writing {format} files, {keys:,} keys")
-            ground = _ground(root, format, keys, size, triggers, launch)
+            ground = _ground(root, format, keys, size, triggers, launch, with_flink)
             found |= {part.name: duel.measure(part, ground, pairs, console) for part in parts}
     ratios = {key: value for told in found.values() for key, value in told.items() if "_ratio_vs_" in key}
     return {
@@ -64,15 +71,23 @@ def bench_many_rows(
         **ratios,
         "parts": found,
         "outputs_equal": True,
-        "configuration": configuration(size, scale, triggers),
+        "configuration": configuration(size, scale, triggers)
+        | ({"flink": {"query": flink.QUERY, **flink.SETTINGS}} if with_flink else {}),
     }
 
 
 def _ground(
-    root: Path, format: Any, keys: int, size: Size, triggers: Sequence[int], launch: Launch
+    root: Path,
+    format: Any,
+    keys: int,
+    size: Size,
+    triggers: Sequence[int],
+    launch: Launch,
+    with_flink: bool,
 ) -> Ground:
     inputs = WholeInputs(root / "rows", format, keys, size)
-    return Ground(inputs, WholeInputs(root / "others", format, keys, size, seed=1), size, triggers, launch)
+    others = WholeInputs(root / "others", format, keys, size, seed=1)
+    return Ground(inputs, others, size, triggers, launch, with_flink)
 
 
 def parts_of(parts: Sequence[Part], only: Sequence[str] | None) -> list[Part]:

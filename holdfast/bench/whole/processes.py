@@ -18,6 +18,7 @@ from holdfast.testing.processes import TAG, kill_all, left_after, new_tag
 WAIT_S = 3600.0
 ENDING_S = 15.0
 LAST_WORDS = 2000
+NOTHING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,21 @@ class Started:
 
 
 @contextmanager
-def started(command: Sequence[str], directory: Path) -> Iterator[Started]:
-    """At work within the block; behind it nothing is left of it. What it prints goes to files of `directory`."""
+def started(command: Sequence[str], directory: Path, more: Mapping[str, str] = NOTHING) -> Iterator[Started]:
+    """At work within the block; behind it nothing is left of it. What it prints goes to files of `directory`. `more`: for its environment."""
     tag = new_tag("bench")
     out, log = directory / "stdout", directory / "stderr"
     os.sync()
     with out.open("wb") as out_file, log.open("wb") as log_file:
         begun = time.monotonic()
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out_file, stderr=log_file, cwd=directory, env=environment(tag)
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out_file,
+            stderr=log_file,
+            cwd=directory,
+            env={**environment(tag), **more},
+        )
     try:
         yield Started(process, begun, out, log)
     finally:

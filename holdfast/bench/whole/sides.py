@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.bench.whole import flink
+from holdfast.bench.whole.flink import FLINK
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -37,13 +40,16 @@ class Task:
     store: str
 
 
-def work(side: str, session: SparkSession, task: Task) -> dict[str, int]:
+def work(side: str, session: Any, task: Task) -> dict[str, int]:
     """Do it; how many steps and epochs it took."""
-    return _ours(session, task) if side == OURS else _theirs(session, task)
+    doing = {OURS: _ours, THEIRS: _theirs, FLINK: flink.run}
+    return doing[side](session, task)
 
 
-def session_of(side: str) -> SparkSession:
+def session_of(side: str) -> Any:
     """As who runs the side would start it."""
+    if side == FLINK:
+        return flink.session()
     if side == OURS:
         from holdfast.runtime.engines.spark.session import make_session
 

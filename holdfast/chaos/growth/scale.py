@@ -130,9 +130,9 @@ class ScaledRegion:
                     pass
 
 
-def grown(elements: int, mode: Mode, seed: int = 0) -> Grown:
+def grown(elements: int, mode: Mode) -> Grown:
     """Start a region, establish an epoch, let a burst happen, recover."""
-    region = ScaledRegion(elements, mode, seed)
+    region = ScaledRegion(elements, mode, seed=0)
     region.tell(messages.Start(region.controller.record.published, None))
     region.run_until(ControllerPhase.RUNNING)
     before, since = region.messages, region.now

@@ -85,9 +85,9 @@ def check_program(graph: Graph, recorded: Collection[str]) -> None:
         raise ConfigError(f"there is no sink {unknown[0]!r}.", cure=f"There are: {', '.join(sinks)}.")
     bad = [name for name, sink in sinks.items() if not _is_safe(sink) and name not in recorded]
     if bad:
-        told = ", ".join(f"{name!r} ({sinks[name].describe()})" for name in bad)
+        said = ", ".join(f"{name!r} ({sinks[name].describe()})" for name in bad)
         raise ConfigError(
-            f"these sinks cannot be redirected, and impact must not write to them: {told}.",
+            f"these sinks cannot be redirected, and impact must not write to them: {said}.",
             cure=f"Record the rows that would go there instead: {' '.join(f'--record {name}' for name in bad)}.",
         )
     fleeting = [op.name for op in graph.operators.values() if not _is_repeatable(op)]

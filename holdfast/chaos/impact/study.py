@@ -81,14 +81,14 @@ class Study:
                 }
                 for name, pairing in self.pairings.items()
             },
-            "operators": [self._told(name, advice) for name, advice in order.items()],
+            "operators": [self._as_data(name, advice) for name, advice in order.items()],
             "recommended": [each.operator for each in self.advice if each.verdict in ("checkpoint", "keep")],
             "cheap_to_leave": [
                 each.operator for each in self.advice if each.verdict in ("leave", "not needed", "no state")
             ],
         }
 
-    def _told(self, name: str, advice: Advice) -> dict[str, Any]:
+    def _as_data(self, name: str, advice: Advice) -> dict[str, Any]:
         operator = OperatorName(name)
         loss, other, place = self.losses[operator], self.others.get(operator), self.golden.places[operator]
         return {

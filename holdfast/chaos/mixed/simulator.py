@@ -358,5 +358,9 @@ def simulate_mixed(seeds: Iterable[int]) -> MixedOutcome:
 def main(arguments: list[str] | None = None) -> int:
     about = __doc__.split("\n\n")[0]
     return command_line(
-        "mixed", about, lambda seed, trace: MixedSimulator(seed, trace=trace).run(), MixedOutcome(), arguments
+        "mixed",
+        about,
+        lambda seed, trace, _: MixedSimulator(seed, trace=trace).run(),
+        MixedOutcome(),
+        arguments,
     )

@@ -38,14 +38,14 @@ def name_newest(store: Store, name: str, region: str | None, wall: float) -> lis
         for where in epochs:
             Savepoints(store, where).refuse_taken(name)
         points = [Savepoints(store, where).add(name, epoch, wall) for where, epoch in epochs.items()]
-        store.append_events([("savepoint.named", _told(point)) for point in points])
+        store.append_events([("savepoint.named", _as_data(point)) for point in points])
         return points
 
 
 def delete_name(store: Store, name: str, region: str | None) -> list[Savepoint]:
     with owning(store):
         points = [Savepoints(store, each).remove(name) for each in choose_savepoint(store, name, region)]
-        store.append_events([("savepoint.deleted", _told(point)) for point in points])
+        store.append_events([("savepoint.deleted", _as_data(point)) for point in points])
         return points
 
 
@@ -62,5 +62,5 @@ def prune(
         return done
 
 
-def _told(point: Savepoint) -> dict[str, Any]:
+def _as_data(point: Savepoint) -> dict[str, Any]:
     return {"region": point.region, "name": point.name, "epoch": point.epoch}

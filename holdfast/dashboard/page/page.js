@@ -1,7 +1,7 @@
 // The page of a run. Everything that is shown comes from /state and /changes, and goes into the page as text, never as markup.
 "use strict";
 
-const EPOCHS_KEPT = 100, MOMENTS_KEPT = 300, POINTS_KEPT = 600, COLLAPSED_OVER = 60;
+const EPOCHS_KEPT = 100, RESTORES_KEPT = 20, MOMENTS_KEPT = 300, POINTS_KEPT = 600, COLLAPSED_OVER = 60;
 let data = null;
 let chosen = {};          // region → epoch whose Gantt is shown
 let wholeGraph = false;
@@ -178,13 +178,15 @@ function regionPart(name) {
     const form = [epoch.bases ? `${epoch.bases} base` : null, epoch.deltas ? `${epoch.deltas} delta` : null].filter(Boolean).join(", ") || "—";
     return [button, clock(epoch.wall), millis(epoch.ms), millis(epoch.visible_ms), bytes(epoch.bytes), bytes(epoch.whole_bytes), form, epoch.last || "—"];
   });
-  const n = (text) => [text, "number"];
+  const n = (text) => [text, "number"], restores = [...((data.restores || {})[name] || [])].reverse().slice(0, 10).map((each) =>
+    [clock(each.wall), each.epoch, [seconds(each.s), each.within_s && each.s > each.within_s ? "bad number" : "number"], seconds(each.predicted_s), seconds(each.within_s), [each.because || "—", "words"]]);
   const shown = epochs.find((epoch) => epoch.epoch === chosen[name]);
   return make("article", { "data-region": name },
     make("h3", null, name, " ", make("span", { class: `badge ${kind}` }, idle ? "idle" : of.phase || "unknown")),
     make("p", { class: "dim" }, words.filter(([, value]) => value !== undefined).map(([word, value]) => `${word} ${value}`).join(" · ")),
     shown ? make("div", { class: "wide" }, gantt(shown)) : null,
-    make("div", { class: "wide tall" }, rows.length ? table(["epoch", "published", n("took"), n("visible after"), n("added"), n("whole"), "stored as", "who was last"], rows) : make("p", { class: "dim" }, "no epoch yet")));
+    make("div", { class: "wide tall" }, rows.length ? table(["epoch", "published", n("took"), n("visible after"), n("added"), n("whole"), "stored as", "who was last"], rows) : make("p", { class: "dim" }, "no epoch yet")),
+    restores.length ? make("div", { class: "wide" }, table(["restored", n("epoch"), n("took"), n("predicted"), n("allowed"), "because"], restores)) : null);
 }
 
 function gantt(epoch) {
@@ -361,6 +363,7 @@ function take(change) {
     const epochs = data.epochs[change.epoch.region] ||= [], at = epochs.findIndex((each) => each.epoch === change.epoch.epoch);
     if (at >= 0) epochs[at] = change.epoch; else keep(epochs, change.epoch, EPOCHS_KEPT);
   }
+  if (change.restore) keep((data.restores ||= {})[change.restore.region] ||= [], change.restore, RESTORES_KEPT);
   data.number = Math.max(data.number, change.number);
   if (change.moment && change.moment.kind === "run.started") begin();   // another run may have another graph
 }

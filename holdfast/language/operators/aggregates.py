@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from holdfast.errors import TopologyError
 from holdfast.language.graph import Spec
 from holdfast.language.operators.columns import column_type, key_fields, key_names
-from holdfast.language.operators.event_time import UsesTime, times_of_ttl, told_ttl
+from holdfast.language.operators.event_time import UsesTime, times_of_ttl, ttl_with_times
 from holdfast.language.operators.values import Delays, EventWindow, RowWindow, Ttl
 from holdfast.language.schema import to_arrow
 from holdfast.state.aggregates import function_names
@@ -51,8 +51,10 @@ class AggregateSpec(Spec, UsesTime):
     def follows(self) -> bool:
         return self.ttl is not None and self.ttl.on is not None and self.ttl.delay_us is None
 
-    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> AggregateSpec:
-        return self if self.ttl is None else replace(self, ttl=told_ttl(self.ttl, columns, delays))
+    def with_times(
+        self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None
+    ) -> AggregateSpec:
+        return self if self.ttl is None else replace(self, ttl=ttl_with_times(self.ttl, columns, delays))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,10 @@ class WindowSpec(Spec, UsesTime):
     def follows(self) -> bool:
         return isinstance(self.window, EventWindow) and not self.window.delays_us
 
-    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> WindowSpec:
+    def with_times(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> WindowSpec:
         if not isinstance(self.window, EventWindow):
             return self
-        return replace(self, window=self.window.told(columns[0], delays, idle_us))
+        return replace(self, window=self.window.with_times(columns[0], delays, idle_us))
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,9 +195,9 @@ class AsyncVerbs(Verbs):
                     f"{what}={number!r} is no number of calls.", cure=f"Give {least} or more."
                 )
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
-        told = checked_on_error(on_error, False, "async_map")
-        make, _ = maker(partial(AsyncMap, fn, concurrency, timeout_s, retries, ordered, told == "stream"))
+        checked = checked_on_error(on_error, False, "async_map")
+        make, _ = maker(partial(AsyncMap, fn, concurrency, timeout_s, retries, ordered, checked == "stream"))
         why = "" if ordered else "has ordered=False: its rows leave as calls end"
         columns = (to_arrow(schema, "the schema of async_map"),)
-        spec = HostedSpec(make, columns, AsyncMap.__name__, on_error=told, untimed=why)
+        spec = HostedSpec(make, columns, AsyncMap.__name__, on_error=checked, untimed=why)
         return self._then(spec, name, outputs=len(spec.ports))

@@ -63,7 +63,7 @@ class UsesTime(ABC):
         return None
 
     @abstractmethod
-    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> Any:
+    def with_times(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> Any:
         """The same spec with these columns; and with these delays, if it follows."""
 
 
@@ -72,8 +72,8 @@ def times_of_ttl(ttl: Ttl | None) -> tuple[str, ...]:
     return () if ttl is None or ttl.on is None else (ttl.on,)
 
 
-def told_ttl(ttl: Ttl, columns: tuple[str, ...], delays: Delays | None) -> Ttl:
-    """What `UsesTime.told` gives for a lifetime: rows come from one source."""
+def ttl_with_times(ttl: Ttl, columns: tuple[str, ...], delays: Delays | None) -> Ttl:
+    """What `UsesTime.with_times` gives for a lifetime: rows come from one source."""
     if not columns or delays is None:
         return ttl
     return replace(ttl, on=columns[0], delay_us=max(us for _, us in delays))

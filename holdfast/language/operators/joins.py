@@ -93,7 +93,7 @@ class JoinSpec(Spec, UsesTime):
     def follows(self) -> bool:
         return self.on is not None and not self.delays_us
 
-    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> JoinSpec:
+    def with_times(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> JoinSpec:
         if self.on is None:
             return self
         named = replace(self, on=(columns[0], columns[1]))

@@ -80,7 +80,7 @@ class KeyedSpec(PythonSpec, UsesTime):
     def without(self) -> KeyedSpec | None:
         return None if self.needs_time or self.on != DECLARED else replace(self, on=None)
 
-    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> KeyedSpec:
+    def with_times(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> KeyedSpec:
         if not columns or delays is None:
             return self
         return replace(self, on=columns[0], delay_us=max(us for _, us in delays))

@@ -99,8 +99,8 @@ class KeyedVerbs(Verbs):
         else:
             before = sort_spec(on, delay, None, by)
             ordered = self._then(before, None if name is None else f"{name}.order")
-            told = replace(spec, on=DECLARED, delay_us=None)
-            made = ordered._then(told, name, outputs=len(spec.ports))
+            declared = replace(spec, on=DECLARED, delay_us=None)
+            made = ordered._then(declared, name, outputs=len(spec.ports))
         return made if schema is not None else Streams.made_by(made, spec.schemas, spec.names)
 
     def map_state(

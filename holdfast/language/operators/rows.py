@@ -31,7 +31,7 @@ from holdfast.language.operators.event_time import (
     idle_us,
     micros,
     times_of_ttl,
-    told_ttl,
+    ttl_with_times,
 )
 from holdfast.language.operators.values import Delays, TimeWindow, Ttl
 from holdfast.language.operators.windows import window_fields
@@ -55,8 +55,8 @@ class DedupSpec(Spec, UsesTime):
     def follows(self) -> bool:
         return self.ttl is not None and self.ttl.on is not None and self.ttl.delay_us is None
 
-    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> DedupSpec:
-        return self if self.ttl is None else replace(self, ttl=told_ttl(self.ttl, columns, delays))
+    def with_times(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> DedupSpec:
+        return self if self.ttl is None else replace(self, ttl=ttl_with_times(self.ttl, columns, delays))
 
 
 def ttl(length: Duration, *, on: str | None = None, delay: Duration | None = None) -> Ttl:
@@ -120,11 +120,11 @@ class TopNSpec(Spec, UsesTime):
     def follows(self) -> bool:
         return self.window is not None and not self.window.delays_us
 
-    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> TopNSpec:
+    def with_times(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> TopNSpec:
         return (
             self
             if self.window is None
-            else replace(self, window=self.window.told(columns[0], delays, idle_us))
+            else replace(self, window=self.window.with_times(columns[0], delays, idle_us))
         )
 
 
@@ -193,7 +193,7 @@ class SortSpec(Spec, UsesTime):
     def follows(self) -> bool:
         return not self.delays_us
 
-    def told(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> SortSpec:
+    def with_times(self, columns: tuple[str, ...], delays: Delays | None, idle_us: int | None) -> SortSpec:
         if delays is None:
             return replace(self, on=columns[0])
         return replace(self, on=columns[0], delays_us=delays, idle_us=self.idle_us or idle_us)

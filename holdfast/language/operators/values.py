@@ -27,7 +27,7 @@ class TimeWindow:
     lateness_us: int = 0
     idle_us: int | None = None
 
-    def told(self, on: str, delays: Delays | None, idle_us: int | None) -> TimeWindow:
+    def with_times(self, on: str, delays: Delays | None, idle_us: int | None) -> TimeWindow:
         """The same window with what the stream knows about event time."""
         if delays is None:
             return replace(self, on=on)
@@ -52,7 +52,7 @@ class SessionWindow:
     delays_us: Delays = (("", 0),)
     idle_us: int | None = None
 
-    def told(self, on: str, delays: Delays | None, idle_us: int | None) -> SessionWindow:
+    def with_times(self, on: str, delays: Delays | None, idle_us: int | None) -> SessionWindow:
         """The same with what the stream knows about event time."""
         if delays is None:
             return replace(self, on=on)

@@ -167,12 +167,18 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         if name is None or footer_checksum(fd) != name.footer_crc:
             raise sealed_file.damaged(path, "has a footer that does not match the checksum in its name")
     try:
-        parquet_frames.check_levels(path)
+        parquet_frames.check_structure(path)
         return pq.ParquetFile(str(path), page_checksum_verification=True, **parquet_frames.LIMITS)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise damaged(path, error) from error
+
+
+def group_starts(path: Path, log: str) -> list[int]:
+    """Where its row groups begin, as positions, ascending: between them it is cut without reading a group twice."""
+    with open_parquet(path) as file:
+        return [group.runs[0][0] for group in read_footer(file, path, log).groups]
 
 
 def read_groups(
@@ -193,7 +199,14 @@ def read_groups(
         at = 0
         for first, rows in group.runs:
             if first < end and first + rows > start:
-                yield _batch(footer, table.slice(at, rows), first, columns).cut(start, end)
+                try:
+                    batch = _batch(footer, table.slice(at, rows), first, columns)
+                except (
+                    pa.ArrowException,
+                    ValueError,
+                ) as error:  # its times are none, or of a zone that is no text
+                    raise damaged(path, error, first) from error
+                yield batch.cut(start, end)
             at += rows
 
 

@@ -58,6 +58,8 @@ class Decision:
     """Who keeps older rows than limits would; empty: nobody."""
     broken: tuple[str, ...] = ()
     """Consumers that lose rows to `bytes_max`."""
+    unneeded: int = 0
+    """Rows before this position are needed by nobody. They stay as long as rows behind it are in the same segment."""
 
 
 def decide(
@@ -80,14 +82,15 @@ def decide(
     allowed = min((each.position for each in (*consumers, *pins)), default=end)
     slowest = min((*consumers, *pins), key=lambda each: each.position, default=None)
     chosen = _whole(segments, min(old, allowed), low)
+    unneeded = max(chosen, allowed if because == "consumers" else min(old, allowed))
     held = slowest.name if slowest is not None and chosen < old and slowest.position < old else ""
     if keep.bytes_max is not None:
         pinned = min((each.position for each in pins), default=end)
         forced = _whole(segments, min(_by_size(segments, total, keep.bytes_max, low), pinned), low)
         if forced > chosen:
             broken = tuple(sorted(each.name for each in consumers if each.position < forced))
-            return Decision(forced, "size_max", held, broken)
-    return Decision(chosen, because if chosen > low else "", held)
+            return Decision(forced, "size_max", held, broken, max(forced, unneeded))
+    return Decision(chosen, because if chosen > low else "", held, unneeded=unneeded)
 
 
 def _expired(holder: Holder, now: int) -> bool:

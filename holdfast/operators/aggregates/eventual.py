@@ -30,7 +30,7 @@ from holdfast.operators.shared.timed import Arrived
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.eventual.records import Position
 from holdfast.state.eventual.scan import AFTER, Units, last_of, takes
-from holdfast.state.keyed.segment import open_segment, opened
+from holdfast.state.keyed.segment import open_segment, segment_rows
 from holdfast.state.windows import time_windows
 from holdfast.state.windows.eventual_counts import CountUnits
 from holdfast.state.windows.eventual_times import TimeUnits
@@ -104,7 +104,9 @@ class EventualCounted(CountedAggregate, TellingLogic):
     def outputs(self) -> tuple[pa.Schema, ...]:
         return (*super().outputs, self.units.marks, self.windows.aggregation.state_schema)
 
-    def told(self, rows: pa.Table, done: Stepped, after: Segments, meta: Any) -> tuple[pa.Table, ...]:
+    def further_outputs(
+        self, rows: pa.Table, done: Stepped, after: Segments, meta: Any
+    ) -> tuple[pa.Table, ...]:
         assert done.touched is not None
         ordinals, numbers = (longs(rows, name) for name in POSITION_COLUMNS[1:])
         marks = self.units.opened_or_closed(done.touched, ordinals, numbers)
@@ -146,16 +148,16 @@ class EventualWindowed(WindowedAggregate, TellingLogic):
     def now(self, meta: Any, wall_us: int) -> int:
         return max((int(time) for _, time in (meta or {}).get("reached", ())), default=0)
 
-    def told(
+    def further_outputs(
         self, arrived: Arrived, before: Sequence[pa.Table], fresh: pa.Table, after: Segments, asked: Any, meta: Any
     ) -> tuple[pa.Table, ...]:  # fmt: skip
-        marks = self.units.opened(before, fresh, meta, _first(arrived.rows))
-        told = pa.concat_tables([marks, self.units.reached(*_positions(arrived.rows))])
+        marks = self.units.newly_open(before, fresh, meta, _first(arrived.rows))
+        all_marks = pa.concat_tables([marks, self.units.reached(*_positions(arrived.rows))])
         due = _due(asked)
         if not len(due):
-            return told, self.windows.aggregation.state_schema.empty_table()
-        tables = [opened(segment, self.windows.aggregation).table for segment in after]
-        return told, self.units.checked(tables, due, meta, marks)
+            return all_marks, self.windows.aggregation.state_schema.empty_table()
+        tables = [segment_rows(segment, self.windows.aggregation).table for segment in after]
+        return all_marks, self.units.checked(tables, due, meta, marks)
 
     def kept_rows(self, arrived: Arrived, windows: pa.Table, meta: Any, end: End) -> Any:
         rows = arrived.rows

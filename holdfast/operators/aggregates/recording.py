@@ -41,17 +41,17 @@ class Recorder:
         return {**(meta or {}), DUE: due.tolist()} if len(due) else meta
 
     def noted(
-        self, told: pa.Table, checks: pa.Table, has_results: bool, stands: tuple[Standing, Standing],
+        self, records_of_step: pa.Table, checks: pa.Table, has_results: bool, stands: tuple[Standing, Standing],
         counts: Mapping[str, int], wall_us: int,
     ) -> list[bytes]:  # fmt: skip
-        """The note of a step, in parts; none if it has nothing to tell. `told`: records of all partitions; `stands`: before and
+        """The note of a step, in parts; none if there is nothing to note. `records_of_step`: of all partitions; `stands`: before and
         after the step."""
         before, after = stands
-        kinds = longs(told, KIND)
+        kinds = longs(records_of_step, KIND)
         reached = kinds == Kind.REACHED
-        last = last_of(*(longs(told, name)[reached] for name in AFTER))
+        last = last_of(*(longs(records_of_step, name)[reached] for name in AFTER))
         self._upto = max(self._upto, last)
-        marks = told.filter(pa.array(~reached))
+        marks = records_of_step.filter(pa.array(~reached))
         now_us = self.logic.now(after.meta, wall_us)
         heads = np.unique(self.logic.units.heads(checks))
         hashes = longs(checks, HASH_COLUMN)[heads]

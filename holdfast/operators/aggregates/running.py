@@ -131,10 +131,12 @@ class RowWindowAggregate(MapLogic):
         schema = self.outputs[0]
         output = output.select(schema.names).cast(schema)
         after = self.advanced(segments, done.changed, place)
-        more = self.told(rows, done, after, meta)
+        more = self.further_outputs(rows, done, after, meta)
         return Applied(after, (output, *more), counts=self.counted(rows.num_rows))
 
-    def told(self, rows: pa.Table, done: Stepped, after: Segments, meta: Any) -> tuple[pa.Table, ...]:
+    def further_outputs(
+        self, rows: pa.Table, done: Stepped, after: Segments, meta: Any
+    ) -> tuple[pa.Table, ...]:
         """What goes to further outputs."""
         return ()
 

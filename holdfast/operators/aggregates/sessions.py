@@ -13,7 +13,7 @@ from holdfast.operators.shared.logic import Applied, Place, Segments
 from holdfast.operators.shared.timed import Arrived
 from holdfast.state.aggregates.aggregation import Aggregation
 from holdfast.state.columns.hashing import I64
-from holdfast.state.keyed.segment import OPENED, opened
+from holdfast.state.keyed.segment import OPENED, segment_rows
 from holdfast.state.windows import session_windows
 from holdfast.state.windows.session_windows import Sessions
 from holdfast.state.windows.watermarks import NEVER
@@ -43,7 +43,7 @@ class SessionAggregate(TimedAggregate):
         if is_late.any():
             rows, late = rows.filter(pa.array(~is_late)), rows.filter(pa.array(is_late))
         fresh = session_windows.sums(self.sessions, rows, times[~is_late])
-        found = self.joined([*(opened(segment, self.sums).table for segment in segments), fresh])
+        found = self.joined([*(segment_rows(segment, self.sums).table for segment in segments), fresh])
         ends = self.sessions.ends(found)
         shown, now = (NEVER if mark is None else mark for mark in (passage.was, passage.now))
         is_closed = (ends > shown) & (ends <= now)

@@ -18,7 +18,7 @@ from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, combine, single
 from holdfast.state.columns.hashing import I64, owned
 from holdfast.state.keyed.row_evolution import evolved_sums
-from holdfast.state.keyed.segment import OPENED, Segment, opened
+from holdfast.state.keyed.segment import OPENED, Segment, segment_rows
 from holdfast.state.windows import time_windows
 from holdfast.state.windows.time_windows import PANE, Windows
 
@@ -90,7 +90,7 @@ class TimedAggregate(TimedLogic):
         return Applied(kept, (*outputs, *more), passage.meta, left_out(late.num_rows, arrived))
 
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
-        tables = [opened(segment, self.sums).table for segments in old for segment in segments]
+        tables = [segment_rows(segment, self.sums).table for segments in old for segment in segments]
         mine = [t.filter(pa.array(owned(self.key_hashes(t), partition, partitions))) for t in tables]
         joined = self.joined(mine)
         return (place.write(joined),) if joined.num_rows else ()
@@ -121,14 +121,14 @@ class WindowedAggregate(TimedAggregate):
     def apply(self, segments: Segments, meta: Any, arrived: Arrived, place: Place) -> Applied:
         passage = self.port.passage(meta or {}, arrived)
         fresh, late = self._sums(arrived, passage)
-        tables = [opened(segment, self.windows.aggregation).table for segment in segments]
+        tables = [segment_rows(segment, self.windows.aggregation).table for segment in segments]
         output = self._emit([*tables, fresh], fresh, passage.was, passage.now)
         kept = self._kept(segments, tables, fresh, passage.now, place)
-        more = self.told(arrived, tables, fresh, kept, meta, passage.meta)
+        more = self.further_outputs(arrived, tables, fresh, kept, meta, passage.meta)
         OPENED.forget(set(segments).difference(kept))
         return self.outcome(kept, output, late, passage, arrived, more)
 
-    def told(
+    def further_outputs(
         self, arrived: Arrived, before: Sequence[pa.Table], fresh: pa.Table, after: Segments, asked: Any, meta: Any
     ) -> tuple[pa.Table, ...]:  # fmt: skip
         """What goes to further outputs. `before`: tables of the state; `asked`, `meta`: the `meta` of the step and behind it."""

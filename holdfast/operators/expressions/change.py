@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from holdfast.language.connectors import Declined, TaskReader, parts_of, tables_of
+from holdfast.language.connectors import Declined, TaskReader
+from holdfast.language.tables import parts_of, tables_of
 from holdfast.operators.expressions.kernels import as_column, evaluate
 from holdfast.operators.expressions.nodes import Expression, refs
 

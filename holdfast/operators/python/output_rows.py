@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,8 @@ import pyarrow as pa
 from holdfast.errors import OperatorFailed, TopologyError
 from holdfast.language.hosted import Missing
 from holdfast.operators.python.keeping import kept_table, row_keeper
+from holdfast.state.columns.from_python import Unfit, column_of, near
+from holdfast.state.columns.kept_casts import cast_to
 
 _NULLS = 'If a column that a row does not name is to be null, say missing="null" where the operator is used.'
 
@@ -67,12 +68,10 @@ class OutputForm:
         """Rows that `row` gave, as a table."""
         columns = list(zip(*rows, strict=True)) or [() for _ in self._names]
         try:
-            arrays = [
-                pa.array(values, type=field.type) for values, field in zip(columns, self.schema, strict=True)
-            ]
-            return pa.table(arrays, schema=self.schema)
-        except (pa.ArrowException, ValueError, TypeError) as error:
+            arrays = [column_of(values, field) for values, field in zip(columns, self.schema, strict=True)]
+        except Unfit as error:
             raise self._misfit("row", error) from error
+        return pa.table(arrays, schema=self.schema)
 
     def check(self, item: Any) -> None:
         """OperatorFailed if what `row` or `table` gave has a value that does not fit its column."""
@@ -93,8 +92,8 @@ class OutputForm:
                 if field.name not in item.column_names:
                     item = item.append_column(field, pa.nulls(item.num_rows, field.type))
         try:
-            return kept_table(item.select(self._names).cast(self.schema))
-        except (pa.ArrowException, ValueError, TypeError) as error:
+            return kept_table(cast_to(item, self.schema))
+        except Unfit as error:
             raise self._misfit("table", error) from error
 
     def _check(self, given: Iterable[Any], what: str) -> None:
@@ -104,8 +103,7 @@ class OutputForm:
         missing = [name for name in self._names if name not in given]
         where = f"operator {self._operator!r} gave a {what}"
         if unknown is not None:
-            near = difflib.get_close_matches(str(unknown), missing or self._names, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = near(unknown, missing or self._names)
             raise TopologyError(
                 f"{where} with a column {unknown!r}, which its schema ({one_line(self.schema)}) does not have.{hint}",
                 cure="Correct the name, or add the column to the schema.",

@@ -73,10 +73,10 @@ class Sort(TimedLogic):
         rows = in_order(pa.concat_tables([fresh.slice(0, 0), *leaving]), POSITION_COLUMNS)
         output = self._output(rows, meta.get("left", 0))
         after = kept(stay, POSITION_COLUMNS, place)
-        told = {**passage.meta, "sources": self._numbers, "below": now}
+        later = {**passage.meta, "sources": self._numbers, "below": now}
         if not self._by_key:
-            told["left"] = meta.get("left", 0) + rows.num_rows
-        return Applied(after, (output,), told, left_out(late, arrived))
+            later["left"] = meta.get("left", 0) + rows.num_rows
+        return Applied(after, (output,), later, left_out(late, arrived))
 
     def _below(self, mark: int | None) -> int | None:
         """Rows before this have left when the watermark is `mark`. What has its time is complete, but among several sources

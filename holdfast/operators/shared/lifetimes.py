@@ -120,10 +120,13 @@ class TimedMapLogic(MapLogic):
     def gather(self, shares: Sequence[Share]) -> Arrived | None:
         if not shares:
             return None
-        data, told = [rows for port, rows in shares if port >= 0], [rows for port, rows in shares if port < 0]
+        data, times = (
+            [rows for port, rows in shares if port >= 0],
+            [rows for port, rows in shares if port < 0],
+        )
         if self._on is None:
             return Arrived(pa.concat_tables(data)) if data else None
-        rows, steps = joined_shares(data or [_no_rows()], told)
+        rows, steps = joined_shares(data or [_no_rows()], times)
         return Arrived(rows, _furthest(steps), steps)
 
     @property

@@ -111,10 +111,10 @@ class TimedPort:
     def gather(self, shares: Sequence[Share], port: int = 0) -> Arrived | None:
         """From the shares of all ports."""
         data = [table for number, table in shares if number == port]
-        told = [table for number, table in shares if number == times_at(port)]
-        if not data and not told:
+        times = [table for number, table in shares if number == times_at(port)]
+        if not data and not times:
             return None
-        rows, steps = joined_shares(data or [logic.own_rows(self._nothing, self.by, 0, 1)], told)
+        rows, steps = joined_shares(data or [logic.own_rows(self._nothing, self.by, 0, 1)], times)
         total = sum(int(share.schema.metadata[ROWS_NOTE]) for share in data)
         timeless = self._timeless(rows)
         if timeless is not None:
@@ -281,9 +281,9 @@ def later(mark: int | None, other: int | None) -> int | None:
     return max(known, default=None)
 
 
-def joined_shares(shares: Sequence[pa.Table], told: Sequence[pa.Table] = ()) -> tuple[pa.Table, pa.Table]:
-    """(the rows of all shares with `REACHED`, the stairs of all mapping tasks). `told`: shares of times."""
-    notes = [share.schema.metadata for share in (*shares, *told) if share.schema.metadata]
+def joined_shares(shares: Sequence[pa.Table], times: Sequence[pa.Table] = ()) -> tuple[pa.Table, pa.Table]:
+    """(the rows of all shares with `REACHED`, the stairs of all mapping tasks). `times`: shares of times."""
+    notes = [share.schema.metadata for share in (*shares, *times) if share.schema.metadata]
     steps = [pa.ipc.open_stream(note[STAIRS_NOTE]).read_all() for note in notes]
     rows = pa.concat_tables([share.replace_schema_metadata(None) for share in shares])
     return with_reached(rows, steps), pa.concat_tables([STAIRS.empty_table(), *steps])

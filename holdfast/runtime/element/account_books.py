@@ -260,7 +260,7 @@ class AccountBooks:
 
     def _tell_all(self, losses: Iterable[Loss]) -> None:
         for loss in losses:
-            self._announce(told(loss))
+            self._announce(rows_lost(loss))
 
     # --- the store ----------------------------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ class AccountBooks:
         return ledger
 
 
-def told(loss: Loss) -> RowsLost:
+def rows_lost(loss: Loss) -> RowsLost:
     """A loss for people: sinks only."""
     sinks = tuple(sink for sink in loss.sinks if not is_budget_key(sink))
     return RowsLost(loss.element, loss.rows, loss.reason, sinks=sinks)

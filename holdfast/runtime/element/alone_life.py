@@ -17,15 +17,15 @@ from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.connectors import Slice
 from holdfast.protocol import autonomous
 from holdfast.protocol.accounts import Account, Covered
-from holdfast.runtime.element.account_books import AccountBooks, Uncounted, told
+from holdfast.runtime.element.account_books import AccountBooks, Uncounted, rows_lost
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop, until_space
 from holdfast.runtime.element.own_checkpoints import OwnCheckpoints
 from holdfast.runtime.element.row_counting import count_now, uncounted_of
-from holdfast.runtime.engines.engine import Engine, StepName
+from holdfast.runtime.engines.engine import StepName
 from holdfast.runtime.failures import OperatorsKilled, check_engine, gave_up, is_fatal, own_failure, story_of
-from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING
 from holdfast.runtime.runs.source_seats import LettingGo, positions_of
@@ -49,7 +49,6 @@ class AloneLife(OutsideLife):
         loop: ElementLoop,
         books: AccountBooks,
         own: OwnCheckpoints,
-        engine: Engine,
         announce: Announce,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
@@ -62,7 +61,6 @@ class AloneLife(OutsideLife):
         self._loop = loop
         self._books = books
         self._own = own
-        self._engine = engine
         self._announce = announce
         self._on_fatal = on_fatal
         self._draining = False
@@ -230,7 +228,7 @@ class AloneLife(OutsideLife):
         """Raises `error` again if it does not concern this element alone."""
         if is_fatal(error) or self._loop.stopping:
             raise error
-        check_engine(self._engine.is_alive(), error)
+        check_engine(self._loop.worker.engine.is_alive(), error)
 
     def rest(self) -> None:
         self._feed(autonomous.Rest())
@@ -292,7 +290,7 @@ class AloneLife(OutsideLife):
                     self._checkpoint(name)
                 case autonomous.TellLoss(loss):
                     self._loop.metrics.lost_rows = self.account.lost_rows
-                    self._announce(told(loss))
+                    self._announce(rows_lost(loss))
                     self.on_loss()
                 case autonomous.GiveUp(reason):
                     self._give_up(reason)
@@ -330,7 +328,7 @@ class AloneLife(OutsideLife):
         spoiled |= {
             run.name
             for run in self._own.runs.values()
-            if isinstance(run, KeyedRun) and not self._engine.has_live(run.state)
+            if isinstance(run, KeyedRun) and not self._loop.worker.engine.has_live(run.state)
         }
         if isinstance(error, OperatorsKilled):
             spoiled |= error.operators & self._own.runs.keys()

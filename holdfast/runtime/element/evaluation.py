@@ -18,13 +18,14 @@ from holdfast.language.poison import Poison
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.python.user_errors import naming_users
 from holdfast.operators.shared.logic import times_at
+from holdfast.runtime.element.element_streams import stamp_of
 from holdfast.runtime.element.poison.poisoned_step import poison_of
-from holdfast.runtime.element.poison.trials import keyed_without, mapped_without
+from holdfast.runtime.element.poison.trials import KeyedStep, keyed_without, mapped_without
 from holdfast.runtime.element.step_times import StepTimes
 from holdfast.runtime.engines.engine import Frame, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch, Hold
 from holdfast.runtime.links.connection import Parcel
-from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import CLOSING, SinkRun, SourceRun
 
@@ -107,7 +108,7 @@ class Evaluation:
                 self._stateless(op)
 
     def finish(self) -> Outcome:
-        for stream in self._worker.out_streams:
+        for stream in self._worker.streams.leaving:
             batch = self._materialised(stream)
             if batch is not None:
                 self._outcome.batches[stream] = batch
@@ -119,7 +120,7 @@ class Evaluation:
 
     def _materialised(self, stream: StreamRef) -> Batch | None:
         frame, label = self._frames.get(stream), f"{stream.operator}.{stream.port}"
-        near = stream in self._worker.near_outputs
+        near = stream in self._worker.streams.near
         batch = None if frame is None else self._engine.materialise(frame, self._name, label, near)
         times = self._times.leaving(stream)
         return batch if times is None else self._engine.with_times(batch, times, self._name, label)
@@ -145,8 +146,8 @@ class Evaluation:
         assert isinstance(run, SourceRun)
         self._add(StreamRef(op.name), self._engine.read(run.source, piece, run.stamp))
         malformed = StreamRef(op.name, 1)
-        if self._worker.uses.get(malformed):
-            stamp = self._worker.stamp_of(malformed)
+        if self._worker.streams.uses.get(malformed):
+            stamp = stamp_of(self._worker.plan, malformed)
             self._add(malformed, self._engine.read_malformed(run.source, piece, stamp))
 
     def _write(self, op: Operator) -> None:
@@ -218,17 +219,17 @@ class Evaluation:
             return
         run = self._worker.runs[op.name]
         assert isinstance(run, KeyedRun)
-        delivery = self._worker.deliveries[op.name]
+        delivery = self._worker.streams.deliveries[op.name]
         # One moment for the whole step, stored with the state: what is in processing time is consistent in itself.
         now_us = int(self._worker.clock.wall() * 1e6)
         state = replace(run.state, meta=run.task.logic.at(run.state.meta, now_us))
+        step = KeyedStep(run, state, frames, self._name, delivery.request)
         if (recording := self._worker.recordings.get(op.name)) is not None:
             result = recording.step(state, frames, self._name)
         elif (poison := poison_of(op)) is None:
-            result = self._engine.keyed_step(run.task, state, frames, self._name, delivery.request)
+            result = step.perform(self._engine)
         else:
-            about = (self._worker, op, poison, run, state, frames, self._name)
-            result = keyed_without(*about, delivery.request)
+            result = keyed_without(self._worker, op, poison, step)
         self._holds.extend(result.holds)
         self._versions.append((run, result.state))
         self._times.note(op, run.task.logic, state.meta, result.state.meta)
@@ -294,18 +295,18 @@ class Evaluation:
         return frames[0] if len(frames) == 1 else self._engine.union(frames)
 
     def _stream(self, stream: StreamRef, op: OperatorName, port: int) -> Frame | None:
-        if stream.operator in self._worker.inside and stream in self._frames:
+        if stream.operator in self._worker.streams.inside and stream in self._frames:
             return self._frames[stream]
         for connection in self._worker.element.inputs:
             if connection.stream == stream and (op, port) in connection.ports:
                 parcels = self._work.parcels.get(connection.id)
                 batches = [parcel.batch for parcel in parcels or () if parcel.batch.row_files]
                 if batches:
-                    return self._engine.from_batches(batches, self._worker.schema_of(stream))
+                    return self._engine.from_batches(batches, self._worker.streams.schema_of(stream))
         return None
 
     def _add(self, stream: StreamRef, frame: Frame) -> None:
-        if self._worker.uses.get(stream, 0) > 1:
+        if self._worker.streams.uses.get(stream, 0) > 1:
             frame = self._engine.share(frame)
             self._shared.append(frame)
         self._frames[stream] = frame

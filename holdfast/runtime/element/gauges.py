@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 from holdfast.clock import Clock
+from holdfast.language.connectors import Lag
 from holdfast.runtime.element.worker import Worker
-from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
 from holdfast.runtime.runs.operator_runs import Remembering
 from holdfast.state.keyed.expiry import LONG_AGO
@@ -30,11 +31,11 @@ Plain = dict[str, Any]
 
 
 class Gauges:
-    """Of one element. Its thread looks; any thread may read `sources` and `state`, which are replaced as a whole."""
+    """Of one element. Its thread looks; any thread may ask for `waiting` and read `state`, which is replaced as a whole."""
 
     def __init__(self, worker: Worker, clock: Clock) -> None:
-        self.sources: Mapping[str, Plain] = {}
-        """By source: lag_rows, lag_bytes, lag_s as far as they are known."""
+        self._lags: tuple[float, Mapping[str, Lag]] = 0.0, {}
+        """When its thread looked, and what it saw, by source."""
         self.state: Mapping[str, Plain] = {}
         """By operator: bytes; rows, watermark and event_times where there are such."""
         self._worker, self._clock = worker, clock
@@ -47,7 +48,8 @@ class Gauges:
             return
         begun = time.perf_counter()
         try:
-            self.sources = {str(run.name): _lag(run.source.lag()) for run in self._worker.sources}
+            lags = {str(run.name): run.source.lag() for run in self._worker.sources}
+            self._lags = self._clock.monotonic(), lags
             seen = ((run.name, _state(run)) for run in self._worker.runs.values())
             self.state = {str(name): state for name, state in seen if state is not None}
         except Exception:
@@ -60,14 +62,28 @@ class Gauges:
             self._failed = True
         self._next = self._clock.monotonic() + max(LOOK_S, SPARE * (time.perf_counter() - begun))
 
+    def waiting(self) -> dict[str, Plain]:
+        """By source lag_rows, lag_bytes and lag_s as far as they are known, also while a step takes long."""
+        looked, lags = self._lags
+        age_s = self._clock.monotonic() - looked
+        sources = {str(run.name): run.source for run in self._worker.sources}
+        return {name: _shown(_older(lag, age_s), sources[name].came_since()) for name, lag in lags.items()}
 
-def _lag(lag: Any) -> Plain:
-    told = asdict(lag)
-    seconds = told["seconds"]
+
+def _older(lag: Lag, age_s: float) -> Lag:
+    """What waited then still does."""
+    return replace(lag, seconds=lag.seconds + age_s) if lag.seconds and (lag.rows or lag.bytes) else lag
+
+
+def _shown(lag: Lag, more: Lag) -> Plain:
+    rows, size, seconds = (
+        tuple(value for value in pair if value is not None)
+        for pair in ((lag.rows, more.rows), (lag.bytes, more.bytes), (lag.seconds, more.seconds))
+    )
     return {
-        "lag_rows": told["rows"],
-        "lag_bytes": told["bytes"],
-        "lag_s": None if seconds is None else round(seconds, 1),
+        "lag_rows": sum(rows) if rows else None,
+        "lag_bytes": sum(size) if size else None,
+        "lag_s": round(max(seconds), 1) if seconds else None,
     }
 
 
@@ -91,9 +107,9 @@ def event_times(meta: Any) -> Plain:
     if not marks or any(not isinstance(mark, int) or mark <= LONG_AGO for mark in marks):
         return {}
     mark = min(marks)
-    told: Plain = {"closed": True} if is_closed(mark) else {"watermark": mark / 1e6}
+    time: Plain = {"closed": True} if is_closed(mark) else {"watermark": mark / 1e6}
     sources = dict(_by_source(meta.get("reached")))
-    return {**told, **({"event_times": sources} if sources else {})}
+    return {**time, **({"event_times": sources} if sources else {})}
 
 
 def _by_source(reached: Any) -> Sequence[tuple[str, float]]:

@@ -12,8 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.clock import Clock
-from holdfast.compiler.plan import ElementPlan
 from holdfast.errors import NoSpaceError
 from holdfast.ids import ConnectionId, ElementName, OperatorName
 from holdfast.language.connectors import Slice
@@ -23,7 +21,7 @@ from holdfast.runtime.element.gauges import Gauges
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.row_counting import count_later
 from holdfast.runtime.element.worker import Worker
-from holdfast.runtime.engines.engine import Engine, StepName
+from holdfast.runtime.engines.engine import StepName
 from holdfast.runtime.links.connection import Connection, Interrupted, Parcel, Signals
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.runtime.runs.keyed_run import KeyedRun
@@ -80,28 +78,19 @@ class ElementLoop:
 
     life: Life
 
-    def __init__(
-        self,
-        plan: ElementPlan,
-        worker: Worker,
-        engine: Engine,
-        ends: Ends,
-        clock: Clock,
-        rest_s: float = REST_S,
-    ) -> None:
-        self.plan = plan
+    def __init__(self, worker: Worker, ends: Ends, rest_s: float) -> None:
+        self.plan = worker.element
         self.worker = worker
-        self.metrics = ElementMetrics(plan.name)
-        self.gauges = Gauges(worker, clock)
+        self.metrics = ElementMetrics(self.plan.name)
+        self.gauges = Gauges(worker, worker.clock)
         self.ends = ends
-        self.clock = clock
+        self.clock = worker.clock
         self.finished = False
         self.exhausted = False
         """True while the bounded sources of this element have nothing more and its inputs from outside are closed."""
         self.stopping = False
         self.resting = False
         """True while the element has nothing to do and waits; changes under `signals.condition` only."""
-        self._engine = engine
         self._rest_s = rest_s
         self._woken = False
         """True if `wake` was called since the last rest; changes under `signals.condition` only."""
@@ -123,12 +112,12 @@ class ElementLoop:
 
     def status(self, now: float) -> dict[str, Any]:
         """For people: figures, and a call into the user's code that does not return."""
-        told = self.metrics.as_dict(now)
+        figures = self.metrics.as_dict(now)
         sources = {
-            name: {**lag, **self.metrics.of_source(name, now)} for name, lag in self.gauges.sources.items()
+            name: {**lag, **self.metrics.of_source(name, now)} for name, lag in self.gauges.waiting().items()
         }
         seen = {"sources": sources, "state": dict(self.gauges.state)}
-        return {**told, **seen, "waiting": self.long_call or told["waiting"]}
+        return {**figures, **seen, "waiting": self.long_call or figures["waiting"]}
 
     @property
     def long_call(self) -> str:
@@ -143,8 +132,8 @@ class ElementLoop:
         """Late, timeless and malformed rows that were counted since this was asked last, and sizes that were chosen. Called by the monitor."""
         for run in self.worker.runs.values():
             if isinstance(run, KeyedRun) and run.groups is not None:
-                told = {str(rows): round(s, 6) for rows, s in run.groups.seconds_by_rows.items()}
-                yield from (GroupSizeChosen(run.name, rows, told) for rows in run.groups.news())
+                costs = {str(rows): round(s, 6) for rows, s in run.groups.seconds_by_rows.items()}
+                yield from (GroupSizeChosen(run.name, rows, costs) for rows in run.groups.news())
         for (operator, what), total in left_out_of(self.metrics.counts).items() if self._step else ():
             before = self._left_out.get((operator, what), 0)
             if total > before:  # fewer after a reset: they are counted again, and told once
@@ -153,7 +142,7 @@ class ElementLoop:
 
     def interrupt(self) -> None:
         """What the element is doing no longer matters: cancel its jobs."""
-        self._engine.cancel(self.name)
+        self.worker.engine.cancel(self.name)
 
     def stop(self) -> None:
         """End at once."""
@@ -237,8 +226,9 @@ class ElementLoop:
     def run_step(self, work: Work) -> Outcome:
         """Process `work` and hand its output on."""
         begun = self.clock.monotonic()
-        if self._engine.before_step is not None:
-            self._engine.before_step(self.name, work)
+        if self.worker.engine.before_step is not None:
+            self.worker.engine.before_step(self.name, work)
+        self.gauges.look()  # a long step must not hide what waits behind it
         outcome = self.worker.step(work, self.next_name())
         self.put_back(outcome)
         self.emit(outcome)
@@ -284,12 +274,12 @@ class ElementLoop:
             if not (self.stopping or self._woken):
                 self.metrics.waiting = self.life.waiting
                 self.resting = True
-                self.ends.signals.condition.wait(self._rest_s * (LONG_RESTS if self._is_told else 1))
+                self.ends.signals.condition.wait(self._rest_s * (LONG_RESTS if self._inputs_wake_it else 1))
                 self.resting = False
             self._woken = False  # a turn follows, so nothing is missed
 
     @property
-    def _is_told(self) -> bool:
+    def _inputs_wake_it(self) -> bool:
         """Nothing but its inputs can give it something to do, and nothing came since they were looked at."""
         worker, inputs = self.worker, self.ends.inputs.values()
         if worker.sources or worker.threaded or worker.conditional or self.life.looks_around:

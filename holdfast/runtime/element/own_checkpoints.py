@@ -28,8 +28,8 @@ from holdfast.ids import INITIAL_EPOCH, Epoch, OperatorName
 from holdfast.protocol.accounts import Covered
 from holdfast.runtime.element.aging import Aging
 from holdfast.runtime.element.worker import Worker
-from holdfast.runtime.runs.hosted_run import HostedRun
-from holdfast.runtime.runs.keyed_run import KeyedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
+from holdfast.runtime.runs.keyed_run import KeyedRun, Tolerance
 from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun, store_values
 from holdfast.runtime.telling.events import (
     OperatorCheckpointed,
@@ -155,19 +155,18 @@ class OwnCheckpoints:
         if not isinstance(run, KeyedRun):
             run.restore(INITIAL_EPOCH, part, self._store)
             return Restoration()
-        run.tolerates_damage = True
-        run.missed = self.aging.missed(run, found)
+        tolerance = run.tolerance = Tolerance(tuple(self.aging.missed(run, found)))
         run.restore(INITIAL_EPOCH, part, self._store)
-        if run.stale_rows:
-            reason = f"about {sum(run.missed)} rows since its checkpoint were missed and would have pushed them out"
-            self._announce(RowsStale(run.name, run.stale_rows, tuple(run.missed), reason))
+        if tolerance.stale_rows:
+            reason = f"about {sum(tolerance.missed)} rows since its checkpoint were missed and would have pushed them out"
+            self._announce(RowsStale(run.name, tolerance.stale_rows, tolerance.missed, reason))
         if self.aging.restored(run, found):
             self._urgent.add(run.name)
             self._due[run.name] = self._clock.monotonic()
-        lost = sum(rows for _, rows in run.lost_groups)
+        lost = sum(rows for _, rows in tolerance.lost)
         if lost:
             self._urgent.add(run.name)
-        return Restoration(lost, "; ".join(why for why, _ in run.lost_groups))
+        return Restoration(lost, "; ".join(why for why, _ in tolerance.lost))
 
     def _next(self, name: OperatorName) -> float:
         return self._clock.monotonic() + self._every.get(name, 0.0)

@@ -19,12 +19,12 @@ from holdfast.runtime.element.epochs.repeating import Repeating
 from holdfast.runtime.element.epochs.rereading import Rereading
 from holdfast.runtime.element.epochs.size_watch import SizeWatch
 from holdfast.runtime.element.epochs.stirring import Stirring
+from holdfast.runtime.element.epochs.storing import OnTheWay, Pinned
 from holdfast.runtime.element.epochs.uploading import Uploading
 from holdfast.runtime.element.evaluation import Work
 from holdfast.runtime.element.life import Life
 from holdfast.runtime.element.loop import ElementLoop
-from holdfast.runtime.element.worker import OnTheWay, Pinned
-from holdfast.runtime.engines.engine import Engine, StepName
+from holdfast.runtime.engines.engine import StepName
 from holdfast.runtime.failures import check_engine, is_fatal, is_no_space, may_pass, own_failure, story_of
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.links.connection import Interrupted, Parcel
@@ -41,10 +41,9 @@ class RegionLife(Life):
         loop: ElementLoop,
         machine: ElementMachine,
         region: RegionSide,
-        engine: Engine,
         operator_driven: bool,
-        repeating: Repeating | None = None,
-        log: EnteredLog | None = None,
+        repeating: Repeating | None,
+        log: EnteredLog | None,
     ) -> None:
         self.repeating = repeating
         self.machine = machine
@@ -54,7 +53,6 @@ class RegionLife(Life):
         self._region = region
         self.care = PythonCare(loop, machine, region, self.guarded, self.feed)
         self._stirring = Stirring(loop, machine, self.feed)
-        self._engine = engine
         self._operator_driven = operator_driven
         self._mail: deque[messages.ElementEvent] = deque()
         self._paused = False
@@ -384,7 +382,7 @@ class RegionLife(Life):
         except BaseException as error:
             if is_fatal(error):
                 raise
-            check_engine(self._engine.is_alive(), error)
+            check_engine(self.loop.worker.engine.is_alive(), error)
             if is_no_space(error):
                 # A full disk is no failure of the element: it must not use up the region's resets.
                 self._region.wait_for_space(f"no space: {error}", self.must_give_up)

@@ -55,41 +55,41 @@ class StepTimes:
         if not isinstance(op.spec, UsesTime) or not op.spec.times():
             return None
         ends = [frame for stream in op.inputs[port].streams for frame in self._ends(stream)]
-        return self._joined([*self._told_at(op, port), *ends])
+        return self._joined([*self._times_at(op, port), *ends])
 
     def at_end(self, op: Operator) -> list[pa.Table]:
         """The same of an end of the graph that hands time on, in the driver; without the end of time."""
-        beside = self._joined(self._told_at(op, 0))
+        beside = self._joined(self._times_at(op, 0))
         return [] if beside is None else [self._engine.collect_times(beside)]
 
     def leaving(self, stream: StreamRef) -> Frame | None:
         """The times that leave the element beside the rows of a stream."""
-        told = self._told(stream) if stream in self._worker.timed_outputs else []
-        return self._joined([*told, *self._ends(stream)])
+        times = self._times_of(stream) if stream in self._worker.streams.timed else []
+        return self._joined([*times, *self._ends(stream)])
 
     # --- how far it has come ---
 
-    def _told_at(self, op: Operator, port: int) -> list[Frame]:
+    def _times_at(self, op: Operator, port: int) -> list[Frame]:
         takes = (op.name, port) in self._worker.plan.taking
-        return [frame for s in op.inputs[port].streams for frame in self._told(s)] if takes else []
+        return [frame for s in op.inputs[port].streams for frame in self._times_of(s)] if takes else []
 
-    def _told(self, stream: StreamRef) -> list[Frame]:
+    def _times_of(self, stream: StreamRef) -> list[Frame]:
         """What is known about the time of a stream: where it begins, or before the operators that left rows out."""
-        if stream.operator not in self._worker.inside:
-            return self._told_from_afar(stream)
+        if stream.operator not in self._worker.streams.inside:
+            return self._times_from_afar(stream)
         if stream in self.marks:
             return [self._engine.from_table(self.marks[stream])]
         producer = self._worker.plan.graph.operators[stream.operator]
         if isinstance(producer.spec, EventTimeSpec) and producer.spec.beside:
-            return self._told_by_source(producer.inputs[0].streams[0].operator)
+            return self._times_of_source(producer.inputs[0].streams[0].operator)
         if isinstance(producer.spec, EventTimeSpec):
             frame = self._frames.get(stream)
             return [] if frame is None else [self._engine.times(frame, producer.spec.on)]
         if knows_time(producer):
             return []
-        return [frame for before in producer.inputs[0].streams for frame in self._told(before)]
+        return [frame for before in producer.inputs[0].streams for frame in self._times_of(before)]
 
-    def _told_by_source(self, name: OperatorName) -> list[Frame]:
+    def _times_of_source(self, name: OperatorName) -> list[Frame]:
         """Times that a source has beside the rows that it gave."""
         piece = self._work.pieces.get(name)
         found = () if piece is None else self._worker.source(name).times_beside(piece)
@@ -97,7 +97,7 @@ class StepTimes:
         columns = [list(column) for column in zip(*rows, strict=True)]
         return [self._engine.from_table(pa.table(columns, schema=TIMES))] if rows else []
 
-    def _told_from_afar(self, stream: StreamRef) -> list[Frame]:
+    def _times_from_afar(self, stream: StreamRef) -> list[Frame]:
         """Times that came along a connection."""
         return [self._engine.from_table(table) for table in self._engine.read_times(self.arrived(stream))]
 
@@ -114,7 +114,7 @@ class StepTimes:
 
     def _ending(self, stream: StreamRef) -> list[pa.Table]:
         worker, name = self._worker, stream.operator
-        if name not in worker.inside:
+        if name not in worker.streams.inside:
             return self._ending_afar(stream)
         if stream in self.marks:
             mark = self.marks[stream].slice(self.marks[stream].num_rows - 1)

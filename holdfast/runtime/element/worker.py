@@ -5,80 +5,36 @@ Called by one loop thread, except `upload`, which runs in the background over an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import pyarrow as pa
 
 from holdfast.checkpoint import own_records
-from holdfast.checkpoint.parts import ElementPart, Kept, KeptBatch, OperatorPart
+from holdfast.checkpoint.parts import ElementPart, OperatorPart
 from holdfast.checkpoint.read_ahead import ReadAhead, SeenPairs, keys_of
-from holdfast.checkpoint.stored_names import batch_key, entry_of, state_key
+from holdfast.checkpoint.stored_names import entry_of
 from holdfast.clock import Clock
-from holdfast.compiler.compile import clock_of, logic_of
 from holdfast.compiler.plan import ElementPlan, Plan
-from holdfast.durable import checksum_file
 from holdfast.errors import MismatchError
 from holdfast.failpoints import fp
-from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, Epoch, OperatorName, RegionName
-from holdfast.language.checkpoint_form import INCREMENTAL
-from holdfast.language.connectors import POSITION_FIELDS, Source, Stamp
-from holdfast.language.graph import (
-    HostedSpec,
-    Operator,
-    SinkSpec,
-    SourceSpec,
-    StreamRef,
-)
-from holdfast.operators.kinds import kind_of
+from holdfast.ids import INITIAL_EPOCH, Attempt, Epoch, OperatorName, RegionName
+from holdfast.language.connectors import Source
+from holdfast.language.graph import StreamRef
 from holdfast.runtime.element.borders import BorderNumbers
-from holdfast.runtime.element.deliveries import delivery_of, near_outputs, uses_of
+from holdfast.runtime.element.element_streams import ElementStreams
+from holdfast.runtime.element.epochs.storing import OnTheWay, Pinned, Storing
 from holdfast.runtime.element.evaluation import Evaluation, Outcome, Work
 from holdfast.runtime.element.eventual.recording import Recording
-from holdfast.runtime.element.poison.poisoned_step import poison_of
-from holdfast.runtime.engines.engine import Engine, KeyedTask, StepName
+from holdfast.runtime.element.making_runs import run_of
+from holdfast.runtime.engines.engine import Engine, StepName
 from holdfast.runtime.links.batch import Batch
-from holdfast.runtime.persisted.connectors import PersistSink
 from holdfast.runtime.region.restore_budget import RestoreBudget
-from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.own_threads import ThreadedRun
 from holdfast.runtime.runs.keyed_run import KeyedRun
-from holdfast.runtime.runs.operator_context import place_of
-from holdfast.runtime.runs.operator_runs import Prepared, Remembering, SinkRun, SourceRun, store_values
-from holdfast.runtime.runs.own_threads import ThreadedRun
-from holdfast.runtime.runs.variable_chain import limits_of
+from holdfast.runtime.runs.operator_runs import Remembering, SinkRun, SourceRun
 from holdfast.runtime.worker_errors import from_worker
-from holdfast.store.base import SegmentRef, Store
-
-Batches = Mapping[ConnectionId, tuple[Batch, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class OnTheWay:
-    """What a restored element sends again first, and what it is given back before all else."""
-
-    kept: Batches = field(default_factory=dict)
-    captured: Batches = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """An element's state at an epoch, safe from later steps."""
-
-    epoch: Epoch
-    attempt: Attempt
-    operators: Mapping[OperatorName, Any]
-    kept: Batches
-    captured: Batches
-    borders: BorderNumbers
-
-    @property
-    def batches(self) -> Iterator[Batch]:
-        for batches in (*self.kept.values(), *self.captured.values()):
-            yield from batches
+from holdfast.store.base import Store
 
 
 class Worker:
@@ -92,28 +48,17 @@ class Worker:
         clock: Clock,
         budget: RestoreBudget | None = None,
     ) -> None:
-        self._budget = budget or RestoreBudget()
         self.hurries = True
         """Steps of Python operators end after some time, also in the middle of a batch."""
         self.plan = plan
         self.element = element
         self.engine = engine
         self.clock = clock
-        self.inside = {op.name for op in element.operators}
-        self.out_streams = tuple(dict.fromkeys(c.stream for c in element.outputs))
-        self.timed_outputs = {
-            c.stream
-            for c in element.outputs
-            if any(name in plan.timed.get(c.stream, ()) for name, _ in c.ports)
-        }
-        """Streams that leave the element with times beside their rows."""
-        self.near_outputs = near_outputs(plan, element)
-        """Streams that leave the element for operators in the driver only."""
-        self.uses = uses_of(element, self.out_streams)
-        region = element.region
+        self.streams = ElementStreams(plan, element)
+        region, budget = element.region, budget or RestoreBudget()
         self.runs: dict[OperatorName, Remembering] = {}
         for op in element.operators:
-            run = self._run_of(op, entry_of(region, op.name))
+            run = run_of(op, plan, engine, entry_of(region, op.name), budget)
             if run is not None:
                 self.runs[op.name] = run
         self.entries = {entry_of(region, name) for name in (element.name, *self.runs)}
@@ -131,14 +76,8 @@ class Worker:
         """Those of them that have no input: rows begin there."""
         self.recordings: dict[OperatorName, Recording] = {}
         """Operators that keep their checkpoints in their output logs. Set before the first step."""
-        self._stored_files: dict[str, SegmentRef] = {}
-        """Files of batches that the newest epoch holds."""
+        self._storing = Storing(element.name, self.runs)
         self._last_read: tuple[tuple[str, ...], pa.Table] = ((), None)
-        self.deliveries = {
-            op.name: delivery_of(element, op.name, self.out_streams)
-            for op in element.operators
-            if kind_of(op).role == "keyed"
-        }
 
     # --- a step -------------------------------------------------------------------------------------------------
 
@@ -212,49 +151,10 @@ class Worker:
     def upload(self, pinned: Pinned, store: Store, region: RegionName) -> ElementPart:
         """Make a pin durable; returns the element's part of the manifest."""
         try:
-            return self._upload(pinned, store, region)
+            return self._storing.part_of(pinned, store, region)
         finally:
             for batch in pinned.batches:
                 batch.hold.let_go()
-
-    def _upload(self, pinned: Pinned, store: Store, region: RegionName) -> ElementPart:
-        entry = entry_of(region, self.element.name)
-        key = partial(state_key, pinned.epoch, pinned.attempt)
-        prepared = self._prepared(pinned)
-        operators = store_values(store, entry, key, pinned.epoch, prepared)
-        before, self._stored_files = self._stored_files, {}
-
-        def put(file: str) -> SegmentRef:
-            # A batch that waits for long is captured by epoch after epoch, and stored once.
-            ref = before.get(file) or self._stored_files.get(file)
-            self._stored_files[file] = ref or _put_file(file, store, entry, pinned)
-            return self._stored_files[file]
-
-        def put_all(found: Batches) -> Kept:
-            return {
-                connection: tuple(
-                    KeptBatch(b.rows + b.skip, tuple(map(put, b.files)), b.skip) for b in batches
-                )
-                for connection, batches in found.items()
-                if batches
-            }
-
-        kept, captured = put_all(pinned.kept), put_all(pinned.captured)
-        place = (self.element.name, pinned.epoch, pinned.attempt)
-        return ElementPart(*place, operators, kept, captured, pinned.borders)
-
-    def _prepared(self, pinned: Pinned) -> dict[Remembering, Prepared]:
-        """Of all operators, in their order. Sinks beside the state: both mostly wait for the disk."""
-
-        def part_of(run: Remembering) -> Prepared:
-            return run.part_of(pinned.epoch, pinned.operators[run.name])
-
-        if not self.sinks or len(self.sinks) == len(self.runs):
-            return {run: part_of(run) for run in self.runs.values()}
-        with ThreadPoolExecutor(len(self.sinks), thread_name_prefix="holdfast-prepare") as pool:
-            beside = {run: pool.submit(part_of, run) for run in self.sinks}
-            done = {run: part_of(run) for run in self.runs.values() if run not in beside}
-            return {run: beside[run].result() if run in beside else done[run] for run in self.runs.values()}
 
     def restore(
         self,
@@ -265,7 +165,7 @@ class Worker:
     ) -> None:
         """Load the operators' parts of `epoch`; None: initial state, of all or of one. `seen`: pairs that were read
         before."""
-        self._stored_files = {}  # what was stored for an epoch that is given up may be gone soon
+        self._storing.forget()  # what was stored for an epoch that is given up may be gone soon
         for name in self.runs:
             if parts is not None and name not in parts:
                 raise MismatchError(
@@ -312,61 +212,10 @@ class Worker:
         for run in self.hosted:
             run.close()
 
-    # --- construction -------------------------------------------------------------------------------------------
-
-    def _run_of(self, op: Operator, entry: str) -> Remembering | None:
-        plan = self.plan
-        match op.spec:
-            case SourceSpec(source=source):
-                return SourceRun(op.name, source, self.stamp_of(StreamRef(op.name)))
-            case SinkSpec(sink=sink, on_error=on_error):
-                run, clock = SinkRun(op.name, sink, on_error), clock_of(op, plan)
-                if clock is not None:
-                    assert isinstance(sink, PersistSink), "only logs hand event time on"
-                    sink.use_clock(clock)
-                    run.timed = sink
-                return run
-            case spec if kind_of(op).role == "keyed":
-                chooser = self._budget.chooser(
-                    op.name, limits_of(op.annotations.checkpoint_form or INCREMENTAL)
-                )
-                poison = poison_of(op)
-                limit_s = None if poison is None else poison.timeout_s
-                task = KeyedTask(op.name, logic_of(op, plan), poison is not None, limit_s)
-                return KeyedRun(op.name, task, self.engine, entry, chooser)
-            case HostedSpec() as spec:
-                stamped_ports = tuple(StreamRef(op.name, p) in plan.stamped for p in range(op.outputs))
-                source_index = plan.source_index.get(op.name, 0)
-                form = op.annotations.checkpoint_form or spec.checkpoint
-                within = None if form.kind == "full" else self._budget.chooser(op.name, limits_of(form))
-                make = ThreadedRun if spec.threads else HostedRun
-                made = (op.name, spec, source_index, stamped_ports, self.engine.thread)
-                return make(*made, within, clock_of(op, plan), place_of(plan, op.name))
-            case _:
-                return None
-
-    def stamp_of(self, stream: StreamRef) -> Stamp | None:
-        """How a source stamps one of its streams, if somebody orders by it."""
-        return Stamp(self.plan.source_index[stream.operator]) if stream in self.plan.stamped else None
-
     def read_batch(self, batch: Batch, stream: StreamRef, ordered: bool) -> pa.Table:
         """The rows of a batch; one of which only some were processed is not read again for the others."""
         files, table = self._last_read
         if files != batch.files:
-            table = self.engine.read_batch(batch, self.schema_of(stream), ordered)
+            table = self.engine.read_batch(batch, self.streams.schema_of(stream), ordered)
             self._last_read = (batch.files, table)
         return table
-
-    def schema_of(self, stream: StreamRef) -> pa.Schema:
-        """Columns of a stream as it travels, with positions if stamped."""
-        schema = self.plan.schemas[stream]
-        if stream in self.plan.stamped:
-            for position in POSITION_FIELDS:
-                schema = schema.append(position)
-        return schema
-
-
-def _put_file(file: str, store: Store, entry: str, pinned: Pinned) -> SegmentRef:
-    path = Path(file)
-    key = batch_key(pinned.epoch, pinned.attempt, path.name)
-    return store.put_segment(entry, key, path, checksum_file(path)[0])

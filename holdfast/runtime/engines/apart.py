@@ -53,13 +53,13 @@ def _answer(work: Callable[[], Any], outlet: int) -> None:
     code = 1
     try:
         try:
-            told: tuple[bool, Any] = (True, work())
+            answer: tuple[bool, Any] = (True, work())
         except Exception as error:
-            told = (False, error)
+            answer = (False, error)
         try:
-            data = pickle.dumps(told)
+            data = pickle.dumps(answer)
         except Exception:
-            data = pickle.dumps((False, StepFailed(f"{type(told[1]).__name__}: {told[1]}")))
+            data = pickle.dumps((False, StepFailed(f"{type(answer[1]).__name__}: {answer[1]}")))
         with os.fdopen(outlet, "wb") as file:
             file.write(data)
         code = 0

@@ -55,7 +55,7 @@ class AwareTrigger(Trigger):
         self._asked = False
         """An epoch was decided that has not begun yet."""
         self._points: dict[ElementName, list[Point]] = {}
-        self._told: dict[ElementName, Point] = {}
+        self._newest_points: dict[ElementName, Point] = {}
         """The last point of each element that was announced."""
         self._decided: deque[EpochDecided] = deque(maxlen=TOLD_DECISIONS)
 
@@ -80,7 +80,7 @@ class AwareTrigger(Trigger):
         if self._at_work:
             sizes = self._sizes()
             point = (turn.at, turn.size)
-            if not turn.foreseen and point != self._told.get(element):
+            if not turn.foreseen and point != self._newest_points.get(element):
                 self._points.setdefault(element, []).append(point)
             self._feed(timing.Turned(self._clock.monotonic(), element, turn, sizes, self._is_idle()))
 
@@ -107,8 +107,8 @@ class AwareTrigger(Trigger):
                 case timing.Profiled(at, profile):
                     s_max, s_min, average = map(round, (profile.s_max, profile.s_min, profile.average))
                     names = tuple(sorted(profile.dynamic))
-                    told = TimingProfiled(self._region, self._wall(at), s_max, s_min, average, names)
-                    self._announce(told)
+                    profiled = TimingProfiled(self._region, self._wall(at), s_max, s_min, average, names)
+                    self._announce(profiled)
         if not isinstance(event, timing.Turned):
             self._wake(max(0.0, self._policy.period_ends - self._clock.monotonic()), self._period_over)
 
@@ -134,9 +134,9 @@ class AwareTrigger(Trigger):
         points, self._points = self._points, {}
         for name, size in sizes.items():
             point, curve = (size.at, size.size), points.setdefault(name, [])
-            if point not in (self._told.get(name), *curve[-1:]):
+            if point not in (self._newest_points.get(name), *curve[-1:]):
                 curve.append(point)
-            self._told[name] = point
+            self._newest_points[name] = point
         most = max(LEAST_POINTS, MOST_POINTS // max(1, len(points)))
         curves = {
             str(name): [[self._wall(at), round(size)] for at, size in thinned(curve, most)]
@@ -153,7 +153,7 @@ class AwareTrigger(Trigger):
         watches, curve = list(self.watches.values()), total(self._policy.curves().values())
         looks = sum(watch.looks for watch in watches)
         dynamic = frozenset() if profile is None else profile.dynamic
-        told = {
+        timing = {
             "state_bytes": round(sum(size.size for size in sizes.values())),
             "dynamic_bytes": round(sum(size.size for name, size in sizes.items() if name in dynamic)),
             "dynamic": sorted(dynamic),
@@ -164,7 +164,7 @@ class AwareTrigger(Trigger):
             "curve": [[self._wall(at), round(size)] for at, size in thinned(curve, TOLD_POINTS)],
             "look_us": round(1e6 * sum(watch.spent_s for watch in watches) / looks, 1) if looks else None,
         }
-        return {"timing": told}
+        return {"timing": timing}
 
     def _sizes(self) -> dict[ElementName, Size]:
         found = {name: watch.latest for name, watch in list(self.watches.items())}

@@ -36,10 +36,11 @@ from holdfast.ids import (
 )
 from holdfast.language.graph import SinkSpec
 from holdfast.protocol.messages import ControllerRecord
-from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
+from holdfast.runtime.element.epochs.storing import OnTheWay, Pinned
+from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.persisted.kept_positions import KeptPositions
-from holdfast.runtime.region.topology_fit import change_since, check_fit, fingerprint_of, numbers_of
+from holdfast.runtime.region.topology_fit import RegionNow
 from holdfast.runtime.source_positions import RegionThen
 from holdfast.runtime.telling.events import TopologyChanged
 from holdfast.state.values import codec
@@ -59,8 +60,6 @@ class RegionEpochs:
     ) -> None:
         self.store = store
         self.current: Manifest | None = None
-        self._plan = plan
-        self._region = region
         self.region = region.name
         self._identity = identity
         self._token = token
@@ -75,7 +74,7 @@ class RegionEpochs:
         self._withdrawn: Epoch | None = None
         self._fetched = itertools.count()
         members = set(region.members)
-        self._fingerprint, self._numbers = fingerprint_of(plan, region), numbers_of(plan, region)
+        self._now = RegionNow(plan, region)
         self._sinks = {
             op.name: op.spec.sink
             for op in plan.graph.operators.values()
@@ -91,11 +90,11 @@ class RegionEpochs:
         """
         fp("reset.choose_epoch")
         refuse_unfinished(self.store)
-        for epoch in self.store.epochs(self._region.name):
+        for epoch in self.store.epochs(self.region):
             self.current = self.read(epoch)
-        savepoints.read(self.store, self._region.name)  # so does retention
+        savepoints.read(self.store, self.region)  # so does retention
         self._check_fit()
-        raw = self.store.load_record(record_name("controller", self._region.name))
+        raw = self.store.load_record(record_name("controller", self.region))
         newest = INITIAL_EPOCH if self.current is None else self.current.epoch
         return newest, None if raw is None else ControllerRecord(**json.loads(raw))
 
@@ -113,31 +112,29 @@ class RegionEpochs:
     def withdraw(self) -> None:
         """Perform what `go_back` decided."""
         if self._withdrawn is not None:
-            self.store.delete_epoch(self._region.name, self._withdrawn)
+            self.store.delete_epoch(self.region, self._withdrawn)
             self._withdrawn = None
 
     def save(self, record: ControllerRecord) -> None:
-        self.store.save_record(
-            record_name("controller", self._region.name), json.dumps(asdict(record)).encode()
-        )
+        self.store.save_record(record_name("controller", self.region), json.dumps(asdict(record)).encode())
 
     def read(self, epoch: Epoch) -> Manifest:
         """The manifest of an epoch, verified."""
-        return manifests.read(self.store, self._region.name, epoch, self._identity.job_id)
+        return manifests.read(self.store, self.region, epoch, self._identity.job_id)
 
     def _check_fit(self) -> None:
         if self.current is not None:
-            check_fit(self.current, self._plan, self._region)
+            self._now.check(self.current)
 
     def change(self) -> TopologyChanged | None:
         """What the topology has that the epoch to begin with has not, and the other way round. A region that the store
         knows nothing of, though it has epochs of others, is new."""
         if self.current is not None:
-            return change_since(self.current, self._fingerprint)
+            return self._now.change_since(self.current)
         known = self.store.load_record(record_name("controller", self.region)) is not None
         if known or not regions(self.store):
             return None
-        return TopologyChanged(self.region, INITIAL_EPOCH, tuple(sorted(self._fingerprint)))
+        return TopologyChanged(self.region, INITIAL_EPOCH, tuple(sorted(self._now.fingerprint)))
 
     @property
     def is_outdated(self) -> bool:
@@ -145,12 +142,12 @@ class RegionEpochs:
         if self.current is None:
             return False
         is_another = self.current.origin is not None or self.change() is not None
-        return is_another or self.current.numbers != self._numbers or self._positions.are_owed(self._keep)
+        return is_another or self.current.numbers != self._now.numbers or self._positions.are_owed(self._keep)
 
     # --- what elements ask ----------------------------------------------------------------------------------------
 
     def upload(self, pinned: Pinned, worker: Worker) -> ElementPart:
-        return worker.upload(pinned, self.store, self._region.name)
+        return worker.upload(pinned, self.store, self.region)
 
     def restore(self, worker: Worker, epoch: Epoch, attempt: Attempt) -> OnTheWay:
         """Load an element's state of `epoch`; returns the batches that were on their way at it."""
@@ -193,24 +190,24 @@ class RegionEpochs:
         manifest = Manifest(
             job=self._identity.job_id,
             topology=self._identity.topology,
-            region=self._region.name,
+            region=self.region,
             epoch=epoch,
             attempt=attempt,
             token=self._token,
             wall=wall,
-            fingerprint=self._fingerprint,
+            fingerprint=self._now.fingerprint,
             parts=dict(parts),
             previous=previous,
-            numbers=self._numbers,
+            numbers=self._now.numbers,
         )
         data = manifests.encode(manifest)
         try:
-            self.store.publish(self._region.name, epoch, data)
+            self.store.publish(self.region, epoch, data)
             fp("ckpt.epoch.published")
         except Exception as error:
             # Whether the epoch counts is looked up, never assumed: a reset to the one before withdraws its output.
-            is_told = isinstance(error, StoreError) and not isinstance(error, NoSpaceError)
-            if is_told or not self._is_published(epoch, data):
+            is_certain = isinstance(error, StoreError) and not isinstance(error, NoSpaceError)
+            if is_certain or not self._is_published(epoch, data):
                 raise
         added = len(data) + stored_bytes(manifest, self.current)
         self.current = manifest
@@ -223,8 +220,7 @@ class RegionEpochs:
         return 0 if self.current is None else sum(piece.ref.size for piece in self.current.pieces())
 
     def _is_published(self, epoch: Epoch, data: bytes) -> bool:
-        region = self._region.name
-        return epoch in self.store.epochs(region) and self.store.manifest(region, epoch) == data
+        return epoch in self.store.epochs(self.region) and self.store.manifest(self.region, epoch) == data
 
     def has_space(self) -> bool:
         """Probe: do the store, the sinks and the live directory accept writes again?"""

@@ -73,8 +73,8 @@ def _own_reason(name: ElementName, known: ElementFacts, is_asked: bool) -> Holdu
     if known.phase in STATELESS:
         return Holdup(name, "it has no state: it failed, or is being restored")
     if is_asked and not known.joined:
-        told = f"it has not begun: {known.doing}" if known.doing else "it has not begun"
-        return Holdup(name, told, works=True)
+        said = f"it has not begun: {known.doing}" if known.doing else "it has not begun"
+        return Holdup(name, said, works=True)
     if known.ahead and known.phase is not ElementPhase.HELD:
         rows = sum(known.ahead.values())
         links = tuple(sorted(known.ahead))

@@ -20,8 +20,9 @@ from holdfast.language.annotations import TIMED
 from holdfast.protocol import commands, messages
 from holdfast.protocol.controller import ControllerPhase, RegionController
 from holdfast.protocol.turning_points import Turn
+from holdfast.runtime.element.epochs.storing import OnTheWay, Pinned
 from holdfast.runtime.element.region_life import RegionLife
-from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
+from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.failures import Cause, is_fatal, is_no_space, may_pass, parked_error, story_of
 from holdfast.runtime.links.connection import Signals
 from holdfast.runtime.links.parked_input import keep_input
@@ -87,8 +88,8 @@ class Region:
         due, wake = partial(self.tell, messages.EpochDue(if_new=True)), partial(self._timers.set, "period")
         self.trigger = trigger_of(plan, clock, announce, due, wake, lambda: self.controller.is_idle)
         later = partial(self._timers.set, "retention")
-        told = (self.controller, epochs, self.lives, self.restoring.budget)
-        self._idle = IdleTime(*told, clock, self.tell, later)
+        parts = (self.controller, epochs, self.lives, self.restoring.budget)
+        self._idle = IdleTime(*parts, clock, self.tell, later)
         self.done = threading.Event()
 
     # --- RegionSide: what loops ask -----------------------------------------------------------------------------
@@ -296,8 +297,8 @@ class Region:
     def _go_on(self, command: messages.Resume | messages.GoOn) -> None:
         if isinstance(command, messages.GoOn):
             self._timers.cancel("reset")
-            told = self.restoring.done(command.epoch)
-            self.announce(events.Restored(self.plan.name, command.epoch, command.attempt, **told))
+            figures = self.restoring.done(command.epoch)
+            self.announce(events.Restored(self.plan.name, command.epoch, command.attempt, **figures))
             self.trigger.go_on()
             self._idle.went_on(command.epoch, command.attempt)
             if self.naming.waiting:
@@ -312,8 +313,8 @@ class Region:
             life.borders.throw_away(False)
         if command.consecutive == 1:
             self._timers.set("patience", self.plan.settings.retry_for_s, messages.PatienceOver())
-        told = (command.epoch, command.attempt, command.consecutive, self._cause.reason, self._cause.element)
-        self.announce(events.ResetBegun(self.plan.name, *told))
+        about = (command.epoch, command.attempt, command.consecutive, self._cause.reason, self._cause.element)
+        self.announce(events.ResetBegun(self.plan.name, *about))
         # Elements that are not starts may be deep in a job that no longer matters.
         for life in self.lives.values():
             life.loop.interrupt()
@@ -342,9 +343,9 @@ class Region:
         self._epoch_time.published()
         ms = round((self._clock.monotonic() - (self.begun or 0.0)) * 1000, 1)
         forms = [op.form.kind for part in parts.values() for op in part.operators.values() if op.form]
-        told = (ms, added, self.restoring.predicted(), forms.count("base"), forms.count("delta"))
+        figures = (ms, added, self.restoring.predicted(), forms.count("base"), forms.count("delta"))
         more = (self._last_acked, self._epochs.whole_bytes)
-        self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *told, *more))
+        self.announce(events.EpochPublished(self.plan.name, epoch, attempt, *figures, *more))
         self.naming.published(epoch, self._clock.wall())
         for life in self.lives.values():
             life.published(epoch)
@@ -393,5 +394,5 @@ class Region:
         return self._cause.error
 
     def parked_error(self) -> RegionParkedError:
-        told = (self.controller.record.consecutive_resets, self._cause, self.epoch)
-        return parked_error(self.plan.name, *told, self.controller.repeated)
+        about = (self.controller.record.consecutive_resets, self._cause, self.epoch)
+        return parked_error(self.plan.name, *about, self.controller.repeated)

@@ -9,7 +9,8 @@ from holdfast.checkpoint.parts import ElementPart
 from holdfast.ids import Attempt, ElementName, Epoch
 from holdfast.protocol.messages import ControllerEvent
 from holdfast.protocol.turning_points import Turn
-from holdfast.runtime.element.worker import OnTheWay, Pinned, Worker
+from holdfast.runtime.element.epochs.storing import OnTheWay, Pinned
+from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.telling.events import RunEvent
 
 

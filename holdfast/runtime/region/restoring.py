@@ -70,8 +70,8 @@ class Restoring:
         late = self.budget.too_large
         if late and not self._warned:
             self._warned = True
-            told = (tuple(late), self.budget.bound_s, round(self.budget.predicted_s, 3))
-            self._announce(RestoreBoundExceeded(self._plan.name, *told))
+            figures = (tuple(late), self.budget.bound_s, round(self.budget.predicted_s, 3))
+            self._announce(RestoreBoundExceeded(self._plan.name, *figures))
         return round(self.budget.predicted_s, 3)
 
     def status(self) -> dict[str, Any]:

@@ -101,13 +101,13 @@ def _under_way(region: Region, now: float) -> dict[str, Any]:
     if under_way is None or begun is None:
         return {}
     if phase is ControllerPhase.PUBLISHING:
-        told: list[dict[str, Any]] = [{"what": "all parts are stored; the epoch is being published"}]
+        holdups: list[dict[str, Any]] = [{"what": "all parts are stored; the epoch is being published"}]
     else:
-        told = [_told(each, region.lives[each.element], now, begun) for each in who_holds_up(region)]
-    return {"under_way": {"epoch": under_way.epoch, "seconds": round(now - begun, 2), "held_up_by": told}}
+        holdups = [_as_data(each, region.lives[each.element], now, begun) for each in who_holds_up(region)]
+    return {"under_way": {"epoch": under_way.epoch, "seconds": round(now - begun, 2), "held_up_by": holdups}}
 
 
-def _told(each: Holdup, life: RegionLife, now: float, begun: float) -> dict[str, Any]:
+def _as_data(each: Holdup, life: RegionLife, now: float, begun: float) -> dict[str, Any]:
     return {
         "element": str(each.element),
         "what": each.what,

@@ -24,11 +24,23 @@ def numbers_of(plan: Plan, region: RegionPlan) -> dict[str, int]:
     return {str(name): n for name, n in plan.source_index.items() if name in stamped and name in members}
 
 
-def check_fit(manifest: Manifest, plan: Plan, region: RegionPlan) -> None:
-    """MismatchError if the topology cannot go on from the epoch."""
-    _check_operators(manifest, fingerprint_of(plan, region))
-    _check_numbers(manifest, numbers_of(plan, region))
-    _check_kept(manifest, plan)
+class RegionNow:
+    """A region as the topology has it now, beside what an epoch knows of it. `fingerprint`, `numbers`: what the next epochs hold."""
+
+    def __init__(self, plan: Plan, region: RegionPlan) -> None:
+        self._plan = plan
+        self.fingerprint = fingerprint_of(plan, region)
+        self.numbers = numbers_of(plan, region)
+
+    def check(self, manifest: Manifest) -> None:
+        """MismatchError if the topology cannot go on from the epoch."""
+        _check_operators(manifest, self.fingerprint)
+        _check_numbers(manifest, self.numbers)
+        _check_kept(manifest, self._plan)
+
+    def change_since(self, manifest: Manifest) -> TopologyChanged | None:
+        """None: nothing has changed."""
+        return change_since(manifest, self.fingerprint)
 
 
 def change_since(manifest: Manifest, fingerprint: Mapping[str, Fingerprint]) -> TopologyChanged | None:

@@ -24,7 +24,7 @@ from holdfast.durable import remove_quietly
 from holdfast.ids import INITIAL_EPOCH
 from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.engines.engine import STATE
-from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
 from holdfast.runtime.runs.keyed_load import fetched
 from holdfast.runtime.runs.operator_runs import SinkRun, SourceRun
 from holdfast.state.columns import parquet_frames

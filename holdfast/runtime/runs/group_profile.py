@@ -20,7 +20,9 @@ class GroupProfile:
         """What each size would cost from one checkpoint to the next, as known last."""
         self._samples: deque[Sample] = deque(maxlen=KEPT)
         self._steps = 0
-        self._told = rows
+        self._had = 0
+        """Rows that the operator had got at the checkpoint before."""
+        self._announced = rows
 
     def stepped(self) -> None:
         self._steps += 1
@@ -30,9 +32,10 @@ class GroupProfile:
         if sample.files:
             self._samples.append(sample)
 
-    def chosen(self, window_rows: int, new_rows: int, size: int) -> int:
-        """Asked at each checkpoint: the size from now on. `size`: bytes of the window."""
+    def chosen(self, window_rows: int, had: int, size: int) -> int:
+        """Asked at each checkpoint: the size from now on. `had`: rows that the operator got so far; `size`: bytes of the window."""
         steps, self._steps = self._steps, 0
+        new_rows, self._had = max(had - self._had, 0), had
         if len(self._samples) >= LEAST_SAMPLES and window_rows and new_rows:
             load = Load(window_rows, new_rows, steps, size / window_rows)
             prices = fitted(list(self._samples))
@@ -41,7 +44,7 @@ class GroupProfile:
         return self.rows
 
     def news(self) -> Iterator[int]:
-        """The size, if it is another one than was told last."""
-        if self.rows != self._told:
-            self._told = self.rows
+        """The size, if it is another one than was announced last."""
+        if self.rows != self._announced:
+            self._announced = self.rows
             yield self.rows

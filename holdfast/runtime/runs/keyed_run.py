@@ -9,7 +9,7 @@ A *base* is the version's own segments, those that the store has already by refe
 steps changed since the checkpoint before, each key once; what live merges joined of them already is used, but they never
 force anything into the store.
 
-Must hold: `_chain` and `_changes` together are the current version, whenever `_tracked`. So `_changes` loses a segment only
+Must hold: `_chain` and `_changes` together are the current version, whenever the latter are kept. So `_changes` loses a segment only
 when the chain has got its rows. An upload that fails leaves both as they were; an epoch that is given up after its
 uploads leaves the chain longer, by segments that nobody deletes before the next epoch refers to them.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.checkpoint.adaptive import Cost, Form
@@ -34,7 +34,7 @@ from holdfast.runtime.region.restore_budget import Chooser
 from holdfast.runtime.runs.group_profile import GroupProfile
 from holdfast.runtime.runs.operator_runs import Prepared, Remembering, blob_of
 from holdfast.state.joins.sides import MERGED_ROWS
-from holdfast.state.keyed.change_log import ChangeLog
+from holdfast.state.keyed.change_log import ChangeLogs
 from holdfast.state.keyed.layout import Block, Merge, Run, age_of, blocks_of
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.values import codec
@@ -66,6 +66,27 @@ class KeyedPin:
         return [s for partition in (*self.state.partitions, *self.changes) for s in partition]
 
 
+@dataclass
+class Tolerance:
+    """Outside of regions: what the next restore may do without, and what it did without."""
+
+    missed: tuple[int, ...] = ()
+    """Rows that each input brought since the state was stored, and that it lacks; empty: none are known."""
+    lost: list[tuple[str, int]] = field(default_factory=list)
+    """(what is wrong, rows) of damaged groups."""
+    stale_rows: int = 0
+    """Rows of windows that those which were missed would have pushed out."""
+
+    def spare(self, form: StoredForm | None, meta: Any) -> Spare:
+        """For the engine. `form`, `meta`: as stored with the state."""
+        rows = form.rows if isinstance(form, Groups) else {}
+
+        def note(ref: SegmentRef, error: DamagedError) -> None:
+            self.lost.append((error.message, rows.get(ref.key, 0)))
+
+        return Spare(note, self.missed, meta)
+
+
 class KeyedRun(Remembering):
     """A keyed operator. Called by the element's thread, `part_of` by its uploads."""
 
@@ -75,21 +96,12 @@ class KeyedRun(Remembering):
         self.name = name
         self.task = task
         self.chooser = chooser
-        self.tolerates_damage = False
-        """True where a damaged group may cost its rows: outside of regions."""
-        self.lost_groups: list[tuple[str, int]] = []
-        """(what is wrong, rows) of groups that the last restore did without."""
-        self.missed: tuple[int, ...] = ()
-        """Rows that each input brought since what is restored next was stored, and that it lacks; empty: none are known.
-        Set before a restore, outside of regions."""
-        self.stale_rows = 0
-        """Rows of windows that the last restore did without, since those that were missed would have pushed them out."""
+        self.tolerance: Tolerance | None = None
+        """Set before a restore, outside of regions; None: a damaged group fails it."""
         self._engine = engine
         self._entry = entry
         self._store: Store | None = None
         self._chain: list[Refs] = []
-        self._changes: list[ChangeLog] = []
-        self._tracked = False
         self._stored: dict[str, SegmentRef] = {}
         """What the newest checkpoint refers to, by name: a live segment of that name needs no second upload."""
         self._held: list[KeyedPin] = []
@@ -97,10 +109,10 @@ class KeyedRun(Remembering):
         self._live: dict[str, Segment] = {}
         self._life = 0
         self._lock = threading.Lock()
+        self._changes = ChangeLogs(engine.partitions)
         self.state = KeyedState(tuple(() for _ in range(engine.partitions)))
         self.groups = GroupProfile(MERGED_ROWS) if task.logic.with_groups(MERGED_ROWS) else None
         """None: the operator keeps no groups, or the user says how large they are."""
-        self._had_before = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -143,23 +155,18 @@ class KeyedRun(Remembering):
         self._engine.remove_leftovers(self.name, name, needed)
 
     def _log_changes(self, state: KeyedState) -> None:
-        if not self._tracked:
+        if not self._changes.are_kept:
             return
         parted = self.task.logic.parted
-        for log, before, after in zip(self._changes, self.state.partitions, state.partitions, strict=True):
-            log.step(parted(before)[0], parted(after)[0])
+        self._changes.step(*([parted(p)[0] for p in of.partitions] for of in (self.state, state)))
         # They cost space until the next checkpoint, which is a base then.
-        logged = sum(log.bytes for log in self._changes)
-        if not self._held and logged > MOST_LOGGED * sum(s.bytes for p in state.partitions for s in p):
-            self._stop_tracking()
-
-    def _stop_tracking(self) -> None:
-        self._tracked = False
-        self._changes = [ChangeLog() for _ in self.state.partitions]
+        most = MOST_LOGGED * sum(s.bytes for p in state.partitions for s in p)
+        if not self._held and self._changes.bytes > most:
+            self._changes.clear()
 
     def _unneeded(self) -> list[Segment]:
-        logged = [log.segments for log in self._changes]
-        needed = {s.name for partition in (*self.state.partitions, *logged) for s in partition}
+        needed = {s.name for partition in self.state.partitions for s in partition}
+        needed.update(segment.name for segment in self._changes.segments)
         needed.update(segment.name for pin in self._held for segment in pin.segments)
         return [self._live.pop(name) for name in list(self._live) if name not in needed]
 
@@ -168,18 +175,17 @@ class KeyedRun(Remembering):
     def _size_groups(self) -> None:
         """From the next step on groups have the size that costs least."""
         if self.groups is not None:
-            had = sum(self.had or ())
-            new, self._had_before = had - self._had_before, had
             rows = sum(s.rows for partition in self.state.partitions for s in partition)
-            chosen = self.task.logic.with_groups(self.groups.chosen(rows, max(new, 0), self.state_size()))
+            size = self.groups.chosen(rows, sum(self.had or ()), self.state_size())
+            chosen = self.task.logic.with_groups(size)
             assert chosen is not None
             self.task = replace(self.task, logic=chosen)
 
     def pin(self, epoch: Epoch) -> KeyedPin:
         self._size_groups()
         with self._lock:
-            complete, self._tracked = self._tracked, self.task.logic.chained is not None
-            pin = KeyedPin(self.state, tuple(log.pin() for log in self._changes), complete, self._life)
+            complete, self._changes.are_kept = self._changes.are_kept, self.task.logic.chained is not None
+            pin = KeyedPin(self.state, self._changes.pin(), complete, self._life)
             self._held.append(pin)
             self.state = replace(self.state, pins=self.state.pins + 1)
             return pin
@@ -190,7 +196,7 @@ class KeyedRun(Remembering):
         except BaseException:
             with self._lock:
                 if pinned.life == self._life:  # before this pin changes may not have been logged
-                    self._stop_tracking()
+                    self._changes.clear()
             raise
         finally:
             with self._lock:
@@ -261,12 +267,11 @@ class KeyedRun(Remembering):
     ) -> None:
         self._chain = chain
         self._stored = {ref.key: ref for refs in segments for ref in refs}
-        for log, changes in zip(self._changes, pinned.changes, strict=True):
-            log.stored(changes)
+        self._changes.stored(pinned.changes)
         if self.task.logic.chained is not None:
             self.chooser.took(form, cost, refused)
             if not self.chooser.tracking:
-                self._stop_tracking()
+                self._changes.clear()
 
     def _put_all(self, partitions: Sequence[Segments]) -> list[Refs]:
         """References to segments; those the store does not have are stored."""
@@ -304,20 +309,21 @@ class KeyedRun(Remembering):
         segments = list(map(list, part.segments))
         blob = {} if part.blob is None else codec.decode(blob_of(pairs or store, part))
         stored_meta = blob.get("meta")
-        spare = self._note_lost(part.form, stored_meta) if self.tolerates_damage else None
+        spare = None if self.tolerance is None else self.tolerance.spare(part.form, stored_meta)
         loaded = self._engine.load_keyed(self.task, segments, store, spare)
         meta = self.task.logic.resumed(stored_meta)
         if spare is not None and any(spare.missed):
             meta = self.task.logic.after_missed(meta, spare.missed)
         ages = [age_of(segment.name) or 0 for partition in loaded.partitions for segment in partition]
         state = KeyedState(loaded.partitions, meta, blob.get("counts", {}), 1 + max(ages, default=0))
-        self.stale_rows = loaded.stale
+        if self.tolerance is not None:
+            self.tolerance.stale_rows = loaded.stale
         if loaded.stale:
             state = replace(state, counts=state.counting([{STALE: loaded.stale}]))
         with self._lock:
             self._life += 1
             self._held.clear()
-            self._stop_tracking()
+            self._changes.clear()
         self.advance(state)
         with self._lock:
             self._resume_chain(segments, part.form, loaded.as_stored)
@@ -327,22 +333,12 @@ class KeyedRun(Remembering):
         with self._lock:
             self._resume_chain([[] for _ in self.state.partitions], None, False)
 
-    def _note_lost(self, form: StoredForm | None, meta: Any) -> Spare:
-        self.lost_groups = []
-        rows = form.rows if isinstance(form, Groups) else {}
-
-        def note(ref: SegmentRef, error: DamagedError) -> None:
-            self.lost_groups.append((error.message, rows.get(ref.key, 0)))
-
-        return Spare(note, self.missed, meta)
-
     def _resume_chain(self, segments: list[Refs], form: StoredForm | None, as_stored: bool) -> None:
         """Go on with the stored chain, if what was loaded is exactly what the store has."""
         self._stored = {ref.key: ref for refs in segments for ref in refs} if as_stored else {}
         known = form is not None and as_stored and self.task.logic.chained is not None
         self.chooser.resume(form if known else None)
-        self._tracked = known and self.chooser.tracking
-        self._changes = [ChangeLog() for _ in self.state.partitions]
+        self._changes.clear(are_kept=known and self.chooser.tracking)
         self._chain = [
             [ref for ref in refs if self.task.logic.parted((_named(ref),))[0]] for refs in segments
         ]

@@ -38,6 +38,10 @@ class EventLog:
                 wanted = self._still.wanted(event) if isinstance(event, Summary) else (event,)
                 self._pending += map(encode, wanted)
 
+    def still_s(self) -> float:
+        """For how long summaries have said the same."""
+        return self._still.seconds()
+
     def flush(self) -> None:
         with self._lock:
             pending, self._pending = self._pending, []
@@ -57,6 +61,9 @@ class Still:
         self._said: Any = None
         self._changed = self._kept = clock.monotonic()
         self._left_out: Summary | None = None
+
+    def seconds(self) -> float:
+        return self._clock.monotonic() - self._changed
 
     def wanted(self, event: Summary) -> tuple[Summary, ...]:
         """None of them, or this one; before it, if it says something new, the last one that was left out."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from holdfast.compiler.explain import guarantees
 from holdfast.compiler.plan import Plan
 from holdfast.compiler.traverse import edges
-from holdfast.errors import HoldfastError
+from holdfast.errors import DamagedError, HoldfastError
 from holdfast.operators.kinds import kind_of
 from holdfast.store.base import Store
 
@@ -20,11 +21,17 @@ def remember_plan(store: Store | None, plan: Plan) -> None:
     if store is None:
         return
     data = json.dumps(plan_data(plan)).encode()
-    try:
-        if store.load_record(PLAN) != data:
+    with suppress(HoldfastError):
+        if _known(store) != data:
             store.save_record(PLAN, data)
-    except HoldfastError:
-        return
+
+
+def _known(store: Store) -> bytes | None:
+    """What is there; None if there is nothing, or if it is damaged: then it is written anew."""
+    try:
+        return store.load_record(PLAN)
+    except DamagedError:
+        return None
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -19,7 +20,8 @@ from holdfast.log.segments import SegmentRange, read_range
 from holdfast.sources.schemas import spark_type
 
 PART_ROWS = 250_000
-"""A task reads about so many."""
+PART_BYTES = 32 << 20
+"""A task reads about so many, of rows or of bytes in files, whichever is reached first."""
 PATIENCE_S = 60.0
 PAUSE_S = 0.002
 TRIES = 5
@@ -55,9 +57,19 @@ class Positions:
         )
 
     def cut(self, parts: int) -> list[Positions]:
-        """The same in about so many parts, in order."""
+        """The same in about so many parts, in order. Parquet is cut between row groups: one that lies in two parts would be
+        decoded in both."""
         size = max(1, -(-(self.end - self.start) // parts))
-        return [self._part(at, min(self.end, at + size)) for at in range(self.start, self.end, size)]
+        wanted = range(self.start + size, self.end, size)
+        places = {place for each in self.ranges for place in _places_near(each, wanted)}
+        ends = sorted(place for place in places if self.start < place < self.end)
+        return [self._part(*pair) for pair in pairwise([self.start, *ends, self.end])]
+
+    def for_tasks(self) -> list[Positions]:
+        """The same in parts that are worth a task."""
+        rows = self.end - self.start
+        held = sum(each.held_bytes for each in self.ranges)
+        return self.cut(max(-(-rows // PART_ROWS), round(held / PART_BYTES))) if rows > 0 else []
 
     def _part(self, start: int, end: int) -> Positions:
         inside = [
@@ -66,6 +78,15 @@ class Positions:
             if each.start < end and each.end > start
         ]
         return replace(self, start=start, end=end, ranges=tuple(inside))
+
+
+def _places_near(where: SegmentRange, wanted: Sequence[int]) -> list[int]:
+    """Of these positions the ones in the range; in Parquet, the beginnings of row groups, or the end, that are nearest to them."""
+    inside = [at for at in wanted if where.start <= at < where.end]
+    if not inside or where.name.is_tail:
+        return inside
+    places = [*where.group_starts(), where.end]
+    return [min(places, key=lambda place: abs(place - at)) for at in inside]
 
 
 def look(log: Log, partition: int, start: int, end: int, id: str | None = None) -> Positions:
@@ -143,5 +164,4 @@ def readers_of(selection: Selection, chosen: Sequence[Chosen]) -> list[Positions
 def _positions(facts: LogFacts, chosen: Chosen, run: tuple[int, int]) -> list[Positions]:
     start, end = run
     where = SegmentRange(chosen.where.path, chosen.where.log, start, end, chosen.where.withdrawn)
-    whole = Positions(facts.root, facts.id, chosen.partition, start, end, (where,))
-    return whole.cut(-(-(end - start) // PART_ROWS))
+    return Positions(facts.root, facts.id, chosen.partition, start, end, (where,)).for_tasks()

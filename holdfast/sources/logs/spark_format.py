@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "holdfast-log"
-PART_ROWS = 250_000
-"""A task of a batch reads about so many."""
 PATIENCE_S = 60.0
 """How long a commit waits for another writer of the same log to be done."""
 STARTS = ("beginning", "now")
@@ -142,8 +140,7 @@ def _parts(log: Log, start: Mapping[str, int], end: Mapping[str, int]) -> list[L
     found = []
     for partition, behind in end.items():
         positions = look(log, int(partition), start.get(partition, 0), behind)
-        rows = positions.end - positions.start
-        found += [LogPart(part) for part in positions.cut(-(-rows // PART_ROWS))] if rows > 0 else []
+        found += [LogPart(part) for part in positions.for_tasks()]
     return found
 
 

@@ -36,34 +36,43 @@ class JsonRow:
 
 def fields_of(text: str, options: dict[str, str]) -> list[str]:
     """The fields of one csv line, as Spark's parser sees them. Names of options are in lower case."""
+    return _fields(text, options)[0]
+
+
+def ends_open(text: str, options: dict[str, str]) -> bool:
+    """Whether a quoted field of a csv line does not end on it."""
+    return _fields(text, options)[1]
+
+
+def _fields(text: str, options: dict[str, str]) -> tuple[list[str], bool]:
     separator = options.get("sep", options.get("delimiter", ","))
     separator = {"\\t": "\t"}.get(separator, separator)
     if len(separator) != 1:
-        return text.split(separator)
+        return text.split(separator), False
     quote, escape = options.get("quote", '"'), options.get("escape", "\\")
     if not quote or quote not in text:
-        return text.split(separator)
+        return text.split(separator), False
     return _quoted_fields(text, separator, quote, escape)
 
 
-def _quoted_fields(text: str, separator: str, quote: str, escape: str) -> list[str]:
-    """Only within quotes an escape means something, and only before a quote. A field whose quotes end too early is taken as
-    it stands there."""
-    fields, at = [], 0
+def _quoted_fields(text: str, separator: str, quote: str, escape: str) -> tuple[list[str], bool]:
+    """The fields, and whether the last one's quotes do not end. Only within quotes an escape means something, and only before a
+    quote. A field whose quotes end too early is taken as it stands there."""
+    fields, at, is_open = [], 0, False
     while True:
         value, end = None, at
         if text.startswith(quote, at):
-            value, end = _quoted_field(text, at + 1, quote, escape)
+            value, end, is_open = _quoted_field(text, at + 1, quote, escape)
         stop = text.find(separator, end)
         stop = len(text) if stop < 0 else stop
         fields.append(value if value is not None and end == stop else text[at:stop])
         if stop == len(text):
-            return fields
+            return fields, is_open
         at = stop + 1
 
 
-def _quoted_field(text: str, at: int, quote: str, escape: str) -> tuple[str, int]:
-    """(the value of a field whose first character behind the quote is at `at`, where it ended)."""
+def _quoted_field(text: str, at: int, quote: str, escape: str) -> tuple[str, int, bool]:
+    """(the value of a field whose first character behind the quote is at `at`, where it ended, whether no quote ended it)."""
     value = []
     while at < len(text) and text[at] != quote:
         if (
@@ -74,7 +83,7 @@ def _quoted_field(text: str, at: int, quote: str, escape: str) -> tuple[str, int
             at += 1
         value.append(text[at])
         at += 1
-    return "".join(value), min(at + 1, len(text))
+    return "".join(value), min(at + 1, len(text)), at >= len(text)
 
 
 def column_of_texts(texts: Any, type_: pa.DataType) -> tuple[Any, Any]:
@@ -210,6 +219,8 @@ def reason_of(text: str | None, kind: str, schema: pa.Schema, options: dict[str,
 
 
 def _reason_csv(text: str, schema: pa.Schema, options: dict[str, str]) -> str:
+    if ends_open(text, options):
+        return "a quoted field does not end on its line"
     fields = fields_of(text, options)
     if len(fields) != len(schema):
         return f"it has {len(fields)} fields, not {len(schema)}"
@@ -227,6 +238,8 @@ def _reason_json(text: str, schema: pa.Schema) -> str:
         found = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         return f"it is no JSON: {error}"
+    if isinstance(found, list):
+        return "it is a JSON array, and a line holds one object"
     if not isinstance(found, dict):
         return "it is no JSON object"
     for field in schema:

@@ -27,6 +27,7 @@ from holdfast.state.aggregates.accumulator import Accumulator, Columns, Parts
 from holdfast.state.aggregates.extremes import has_order, order_codes
 from holdfast.state.aggregates.function_names import TOP, UserFunction
 from holdfast.state.columns import arrays
+from holdfast.state.columns.from_python import Unfit, column_of
 from holdfast.state.columns.grouping import Bools, Runs
 from holdfast.state.columns.hashing import I64, canonical_key
 
@@ -174,8 +175,8 @@ class Custom(Accumulator):
 
     def _typed(self, values: Sequence[Any]) -> pa.Array:
         try:
-            return pa.array(values, self.result)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            return column_of(values, pa.field(self.output, self.result))
+        except Unfit as error:
             raise OperatorFailed(
                 f"the aggregate {self.output!r} gave a value that is no {self.result}: {error}",
                 cure="Return one value of the declared type, or None; or declare another type=.",

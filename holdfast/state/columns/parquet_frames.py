@@ -12,15 +12,29 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from holdfast.state.columns.thrift import LIST, STRUCT, Reader, Struct, field_of, structs_of
+from holdfast.state.columns.thrift import I32, LIST, STRUCT, Reader, Struct, field_of, structs_of
 
 _LONGEST_FOOTER = 1 << 26
 _MOST_COLUMNS = 1 << 15
 _GROWTH = 1 << 10
 """A page that becomes so many times as large when it is uncompressed was not written by us."""
 
-_SCHEMA, _GROUPS, _COLUMNS, _META, _SIZES, _REPETITION, _DEFINITION = 2, 4, 1, 3, 16, 2, 3
+_SCHEMA, _GROUPS, _COLUMNS, _META, _CODEC, _SIZES, _TEXT_BYTES, _REPETITION, _DEFINITION = (
+    2,
+    4,
+    1,
+    3,
+    4,
+    16,
+    1,
+    2,
+    3,
+)
 """Fields of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and SizeStatistics in parquet.thrift."""
+_BYTE_ARRAY = 6
+"""Of the types of columns the one whose statistics tell how many bytes its values have."""
+_CODECS = range(8)
+"""From UNCOMPRESSED to LZ4_RAW."""
 
 LIMITS: dict[str, Any] = {
     "thrift_string_size_limit": _LONGEST_FOOTER,
@@ -38,14 +52,14 @@ def check(path: str | Path, compressed: bool = False) -> None:
     length = int.from_bytes(end[:4], "little")
     if size < 12 or end[4:] != b"PAR1" or not 0 < length <= min(size - 12, _LONGEST_FOOTER):
         raise ValueError("its footer does not fit into it")
-    check_levels(path)
+    check_structure(path)
     with pq.ParquetFile(str(path), **LIMITS) as opened:
         _check_footer(opened.metadata, size, compressed)
 
 
-def check_levels(path: str | Path) -> None:
-    """ValueError unless the statistics of levels are as long as the columns are deep: Arrow ends the process where they are
-    not. Nothing of Arrow is asked before."""
+def check_structure(path: str | Path) -> None:
+    """ValueError unless the statistics of levels fit the types and depths of the columns, and ways to compress are known: Arrow
+    ends the process where they do not. Nothing of Arrow is asked before."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - 8))
@@ -56,27 +70,33 @@ def check_levels(path: str | Path) -> None:
         data = file.read(length)
     try:
         meta = Reader(data).struct(0)
-        leaves = _depths(structs_of(meta, _SCHEMA))
+        leaves = _leaves(structs_of(meta, _SCHEMA))
         for group in structs_of(meta, _GROUPS):
             columns = structs_of(group, _COLUMNS)
             if len(columns) != len(leaves):
                 raise ValueError("a group has other columns than the schema")
-            for column, depths in zip(columns, leaves, strict=True):
-                _check_statistics(field_of(column, _META, [STRUCT]), depths)
+            for column, leaf in zip(columns, leaves, strict=True):
+                meta_data = field_of(column, _META, [STRUCT])
+                if field_of(meta_data, _CODEC, [I32]) not in _CODECS:
+                    raise ValueError("a column is compressed in a way that nobody knows")
+                _check_statistics(meta_data, *leaf)
     except (IndexError, RecursionError) as error:
         raise ValueError("its footer ends too early") from error
 
 
-def _check_statistics(column: Struct, depths: tuple[int, int]) -> None:
+def _check_statistics(column: Struct, kind: int, *depths: int) -> None:
     statistics = field_of(column, _SIZES, [STRUCT]) if _SIZES in column else {}
+    if _TEXT_BYTES in statistics and kind != _BYTE_ARRAY:
+        raise ValueError("statistics of a column are those of another type")
     for field, depth in zip((_REPETITION, _DEFINITION), depths, strict=True):
         if field in statistics and len(field_of(statistics, field, [LIST])[1]) not in (0, depth + 1):
             raise ValueError("statistics of a column are of another depth than the column")
 
 
-def _depths(schema: list[Struct]) -> list[tuple[int, int]]:
-    """Of each column, in order, how often it may repeat and how often it may be missing."""
-    leaves: list[tuple[int, int]] = []
+def _leaves(schema: list[Struct]) -> list[tuple[int, int, int]]:
+    """Of each column, in order, its type, how often it may repeat and how often it may be missing. Numbers of another width than
+    they should have are refused: Arrow takes them as not there."""
+    leaves: list[tuple[int, int, int]] = []
     todo = [(0, 0, 1)]
     """(repeated, missing, children to come) of the groups that are open."""
     for number, element in enumerate(schema):
@@ -86,13 +106,13 @@ def _depths(schema: list[Struct]) -> list[tuple[int, int]]:
         if left > 1:
             todo.append((repeated, missing, left - 1))
         if number:
-            kind = field_of(element, 3) if 3 in element else 0
+            kind = field_of(element, 3, [I32]) if 3 in element else 0
             repeated, missing = repeated + (kind == 2), missing + (kind in (1, 2))
-        children = field_of(element, 5) if 5 in element else 0
+        children = field_of(element, 5, [I32]) if 5 in element else 0
         if children > 0:
             todo.append((repeated, missing, children))
         elif number:
-            leaves.append((repeated, missing))
+            leaves.append((field_of(element, 1, [I32]) if 1 in element else -1, repeated, missing))
     return leaves
 
 

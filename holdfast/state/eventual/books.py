@@ -119,8 +119,8 @@ class OpenWindows:
         for own, values in ((self._kinds, kinds), (self._numbers, numbers), (self._groups, groups)):
             own[at] = values
         self._since[at] = self._asked[at] = now_us
-        told = np.concatenate((at, self._hashes.searchsorted(checked)))
-        self._noted[told[self._sharing[told] == 1]] = number  # of several only one may have been told of
+        noted = np.concatenate((at, self._hashes.searchsorted(checked)))
+        self._noted[noted[self._sharing[noted] == 1]] = number  # of several only one may have been told of
 
     def close(self, low: int) -> int:
         """Windows of groups below `low` are closed; how many were."""

@@ -32,6 +32,8 @@ RECORDS_PER_PART = 1 << 16
 """More records than these are written as several parts: a note of a log has a bounded size."""
 
 KIND, NEW, ORDINAL, ROW, NUMBER = "kind", "new", "ordinal", "row", "number"
+RECORD_COLUMNS = frozenset((KIND, NEW, ORDINAL, ROW, NUMBER))
+"""They stand beside the columns that say which window it is."""
 Position = tuple[int, int]
 """Of a row in its source: ordinal, row."""
 BEFORE_ALL: Position = (-1, -1)

@@ -237,8 +237,8 @@ class BackwardScan:
             Found(note.number, at, note.before.source)
             for note, at in zip(self.notes, self._found_at, strict=True)
         ]
-        told = (times[where], noted[where], start, tuple(read[::-1]), self.bytes)
-        return Restored(newest, state.take(pa.array(order)), found, *told)
+        figures = (times[where], noted[where], start, tuple(read[::-1]), self.bytes)
+        return Restored(newest, state.take(pa.array(order)), found, *figures)
 
     def _state_of(self, checks: pa.Table, chosen: pa.Table) -> pa.Table:
         """The state rows of the chosen windows."""

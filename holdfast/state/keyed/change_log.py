@@ -9,7 +9,7 @@ behind the checkpoint are of no use, and those of segments that a checkpoint und
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.state.keyed.layout import Merge, Run, begun_with, blocks_of, is_change, is_done
 from holdfast.state.keyed.segment import Segment
@@ -18,7 +18,7 @@ Segments = tuple[Segment, ...]
 
 
 class ChangeLog:
-    """Of one partition. Told of every step."""
+    """Of one partition. It hears of every step."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
@@ -67,6 +67,39 @@ class ChangeLog:
         self.segments[places[0] : places[-1] + 1] = joined
         for segment in joined:
             self._joined.pop(segment, None)
+
+
+class ChangeLogs:
+    """Of all partitions of an operator, or of none: not while the next checkpoint is to be a base anyway."""
+
+    def __init__(self, partitions: int) -> None:
+        self._logs = [ChangeLog() for _ in range(partitions)]
+        self.are_kept = False
+        """Every step since the checkpoint before is in the logs."""
+
+    def clear(self, are_kept: bool = False) -> None:
+        """Forget all; `are_kept`: what comes from now on is all that has changed."""
+        self._logs = [ChangeLog() for _ in self._logs]
+        self.are_kept = are_kept
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [segment for log in self._logs for segment in log.segments]
+
+    @property
+    def bytes(self) -> int:
+        return sum(log.bytes for log in self._logs)
+
+    def pin(self) -> tuple[Segments, ...]:
+        return tuple(log.pin() for log in self._logs)
+
+    def stored(self, pinned: Sequence[Segments]) -> None:
+        for log, changes in zip(self._logs, pinned, strict=True):
+            log.stored(changes)
+
+    def step(self, before: Sequence[Segments], after: Sequence[Segments]) -> None:
+        for log, segments_before, segments_after in zip(self._logs, before, after, strict=True):
+            log.step(segments_before, segments_after)
 
 
 def _grown(before: Segments, after: Segments) -> Iterator[tuple[Run, Segments]]:

@@ -27,7 +27,7 @@ from holdfast.state.columns.sorted_rows import SortedRows
 from holdfast.state.keyed import layout
 from holdfast.state.keyed.layout import Block, Merge
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds, Busy, Idle, plan
-from holdfast.state.keyed.segment import OPENED, Place, Segment, Segments, opened, write_segment
+from holdfast.state.keyed.segment import OPENED, Place, Segment, Segments, segment_rows, write_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class _Step:
         )
 
     def _rows(self, segment: Segment) -> SortedRows:
-        return opened(segment, self.aggregation)
+        return segment_rows(segment, self.aggregation)
 
     def _write(self, name: str, table: pa.Table) -> Segment:
         segment = write_segment(self.place.directory, name, table)
@@ -245,7 +245,7 @@ def dealt_out(
     segments = [segment for version in versions for segment in version]
     bounds = bounds.fitting(sum(s.rows for s in segments), sum(s.bytes for s in segments))
     pieces: list[Segment] = []
-    for slices in ranges([opened(segment, aggregation) for segment in segments], bounds.piece_rows):
+    for slices in ranges([segment_rows(segment, aggregation) for segment in segments], bounds.piece_rows):
         mine = [
             owned(as_int64(single(table.column(HASH_COLUMN))), partition, partitions)
             for table in slices.tables

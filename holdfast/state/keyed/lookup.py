@@ -23,7 +23,7 @@ from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.columns.key_index import own_rows
 from holdfast.state.columns.sorted_rows import SortedRows
 from holdfast.state.keyed.layout import Merge, Run, blocks_of
-from holdfast.state.keyed.segment import Segment, opened
+from holdfast.state.keyed.segment import Segment, segment_rows
 
 ROWS_INDEXED_MIN = 1 << 20
 """Rows for which one look-up may always make indexes, a large one for more. The rest is left to the next."""
@@ -88,7 +88,7 @@ def find_rows(segments: Sequence[Segment], keys: pa.Table, aggregation: Aggregat
             break
         if isinstance(block, Merge):
             search.visit(block.pieces)
-            progress = opened(block.pieces.segments[-1], aggregation).last
+            progress = segment_rows(block.pieces.segments[-1], aggregation).last
             for run in reversed(block.inputs):
                 search.visit(run, above=progress)
         else:
@@ -157,7 +157,7 @@ class _Search:
             self._note(hit.places, columns[self._by :])
 
     def _search(self, run: Run, above: int | None) -> list[_Hits]:
-        pieces = [opened(segment, self._aggregation) for segment in run.segments]
+        pieces = [segment_rows(segment, self._aggregation) for segment in run.segments]
         least = [piece.first if above is None else max(piece.first, above + 1) for piece in pieces]
         starts = self._hashes.searchsorted(np.array(least, dtype=np.int64)).tolist()
         most = np.array([piece.last for piece in pieces], dtype=np.int64)

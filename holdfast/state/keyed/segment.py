@@ -233,7 +233,7 @@ OPENED = OpenedSegments()
 """The segments of this process. A forked child starts with its parent's maps, which are as good as its own."""
 
 
-def opened(segment: Segment, aggregation: Aggregation) -> SortedRows:
+def segment_rows(segment: Segment, aggregation: Aggregation) -> SortedRows:
     """The rows of a segment. StateError if it was made with other aggregates or types."""
     return OPENED.get(segment, aggregation.state_schema)
 

@@ -20,7 +20,7 @@ from holdfast.state.eventual.records import NUMBER, Kind
 from holdfast.state.eventual.scan import Units
 from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.row_evolution import of_nothing
-from holdfast.state.keyed.segment import Segment, opened
+from holdfast.state.keyed.segment import Segment, segment_rows
 from holdfast.state.windows.count_windows import HEAD, CountWindows, by_hash
 from holdfast.state.windows.row_windows import SLOT, Touched
 
@@ -74,20 +74,22 @@ class CountUnits(Units):
             number = after // size * size
             closed = after == number
             is_open = ~closed & (number >= before)
-        told = np.flatnonzero(is_open | closed)
-        first = touched.grouping.starts[told] + np.maximum(number[told] - before[told], 0)
+        marked = np.flatnonzero(is_open | closed)
+        first = touched.grouping.starts[marked] + np.maximum(number[marked] - before[marked], 0)
         # Of a closed one the place is its last row; nobody asks for it.
-        at = touched.grouping.order[np.where(closed[told], first - 1, first)]
-        kinds = np.where(closed[told], Kind.CLOSED, Kind.OPENED)
+        at = touched.grouping.order[np.where(closed[marked], first - 1, first)]
+        kinds = np.where(closed[marked], Kind.CLOSED, Kind.OPENED)
         places = (ordinals[at], rows[at])
-        return self._marks(touched.keys.take(pa.array(told)), kinds, before[told] == 0, places, number[told])
+        return self._marks(
+            touched.keys.take(pa.array(marked)), kinds, before[marked] == 0, places, number[marked]
+        )
 
-    def checked(self, segments: Sequence[Segment], due: I64, told: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """(records of the due windows that are empty, state rows of the others), after the step; without those of which the step
-        `told` something."""
+    def checked(self, segments: Sequence[Segment], due: I64, marks: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """(records of the due windows that are empty, state rows of the others), after the step; without those that
+        have `marks` of it."""
         heads = _with_hashes(segments, due, self.aggregation)
         heads = heads.filter(pa.array(as_int64(single(heads.column(SLOT))) == HEAD))
-        heads = heads.filter(pa.array(~among(heads, told, self.names)))
+        heads = heads.filter(pa.array(~among(heads, marks, self.names)))
         had = as_int64(single(heads.column(len(self.names))))
         is_tumbling = self.windows.every == self.windows.size
         empty = (had % self.windows.size == 0) if is_tumbling else np.zeros(len(had), dtype=np.bool_)
@@ -123,7 +125,7 @@ def _with_hashes(segments: Sequence[Segment], sought: I64, aggregation: Aggregat
     """The newest state rows that have one of the hashes, which ascend."""
     tables = [aggregation.state_schema.empty_table()]
     for segment in reversed(segments):
-        rows = opened(segment, aggregation)
+        rows = segment_rows(segment, aggregation)
         first, end = rows.hashes.searchsorted(sought), rows.hashes.searchsorted(sought, side="right")
         count = end - first
         if count.any():

@@ -46,7 +46,7 @@ class TimeUnits(Units):
     def begun(self, marks: pa.Table) -> pa.Table:
         return self.aggregation.state_schema.empty_table()
 
-    def opened(self, before: Sequence[pa.Table], fresh: pa.Table, meta: Any, first: Position) -> pa.Table:
+    def newly_open(self, before: Sequence[pa.Table], fresh: pa.Table, meta: Any, first: Position) -> pa.Table:
         """Records of the windows that the step's sums opened and that are still open after it. `first`: of the step's rows."""
         fresh = fresh.filter(pa.array(self.live(fresh, meta)))
         units = fresh.select(self.names)
@@ -62,12 +62,12 @@ class TimeUnits(Units):
         ]
         return pa.Table.from_arrays([*own, *(single(c) for c in units.columns)], schema=self.marks)
 
-    def checked(self, after: Sequence[pa.Table], due: I64, meta: Any, told: pa.Table) -> pa.Table:
-        """State rows of the due windows that are open after the step, but for those of which it `told` something."""
+    def checked(self, after: Sequence[pa.Table], due: I64, meta: Any, marks: pa.Table) -> pa.Table:
+        """State rows of the due windows that are open after the step, but for those that have `marks` of it."""
         found = [table.filter(pa.array(np.isin(_hashes(table), due))) for table in after]
         joined = combine(self.aggregation, [table for table in found if table.num_rows])
         joined = joined.filter(pa.array(self.live(joined, meta)))
-        return joined.filter(pa.array(~among(joined, told, self.names)))
+        return joined.filter(pa.array(~among(joined, marks, self.names)))
 
     def units_of(self, rows: pa.Table, times: I64, first: I64) -> list[pa.Array]:
         """To which windows rows belong: hash, pane, first window, key. `first`: the first window open to each."""

@@ -21,7 +21,7 @@ from holdfast.state.joins.window_pairs import share_of_key
 from holdfast.state.keyed.keyed_map import advance, last_wins, ranges
 from holdfast.state.keyed.merge_plan import DEFAULT_BOUNDS, Bounds
 from holdfast.state.keyed.row_evolution import of_nothing
-from holdfast.state.keyed.segment import Place, Segment, Segments, opened
+from holdfast.state.keyed.segment import Place, Segment, Segments, segment_rows
 from holdfast.state.windows.count_windows import HEAD, CountWindows, by_hash
 from holdfast.state.windows.row_windows import SLOT
 
@@ -65,7 +65,7 @@ def go_on(
 
 def _heads(windows: CountWindows, segments: Sequence[Segment], rows: int) -> Iterator[pa.Table]:
     """The heads of all keys, each once, at most `rows` at a time."""
-    sources = [opened(segment, windows.aggregation) for segment in segments]
+    sources = [segment_rows(segment, windows.aggregation) for segment in segments]
     for slices in ranges(sources, _fitting(segments, DEFAULT_BOUNDS)):
         newest = last_wins(windows.aggregation, slices.tables)
         is_head = as_int64(single(newest.column(SLOT))) == HEAD

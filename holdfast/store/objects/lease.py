@@ -1,9 +1,10 @@
 """Ownership of a store of objects. There is no lock and no common clock, so an owner's signs of life are watched.
 
-    alive/<token>    a number the owner replaces by another one, several times per lease; gone when it lets go
+    alive/<token>    a number the owner replaces by another one, several times per lease, and how many seconds that is; gone when it lets go
 
 An owner without this object, or whose process on this very machine is gone, is dead. One that runs here is alive. Of
-any other, whoever wants the store waits until the number changes (alive) or a whole lease has passed (dead).
+any other, whoever wants the store waits until the number changes (alive) or a whole lease, as the owner said, has passed (dead). While
+nothing happens in its run an owner takes longer leases, for every sign costs money.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from holdfast.store import liveness, refusals
 from holdfast.store.liveness import Heart
 from holdfast.store.objects.bucket import Bucket
 from holdfast.store.objects.contents_log import Log, State
+
+IDLE_LEASES = 3
+"""While nothing happens a lease is so many times as long."""
+LEASE_MAX_S = 86_400.0
 
 
 def sign(token: int) -> str:
@@ -37,9 +42,10 @@ def is_alive(bucket: Bucket, record: Mapping[str, Any]) -> bool:
     if liveness.runs_here(record):
         return True
     first = bucket.read(sign(record["token"]))
-    end = time.monotonic() + bucket.place.lease_s
+    lease_s = _said(first) or bucket.place.lease_s
+    end = time.monotonic() + lease_s
     while time.monotonic() < end:
-        time.sleep(min(0.5, bucket.place.lease_s / 20))
+        time.sleep(min(0.5, lease_s / 20))
         found = bucket.read(sign(record["token"]))
         if found != first:
             return found is not None
@@ -85,8 +91,17 @@ def clear_up(log: Log, token: int) -> None:
 
 
 def start_heart(bucket: Bucket, token: int) -> Heart:
-    def beat() -> None:
-        bucket.replace(sign(token), secrets.token_hex(8).encode())
+    def beat(lease_s: float) -> None:
+        bucket.replace(sign(token), f"{secrets.token_hex(8)} {lease_s:g}".encode())
 
-    beat()
+    beat(bucket.place.lease_s)
     return Heart(bucket.place.lease_s, beat, lambda: bucket.delete([sign(token)]))
+
+
+def _said(found: bytes | None) -> float | None:
+    """How long a lease is, by its owner's word. None: it did not say, or nothing that can be meant."""
+    try:
+        lease_s = float((found or b"").decode().split()[1])
+    except (ValueError, IndexError):
+        return None
+    return lease_s if 0 < lease_s <= LEASE_MAX_S else None

@@ -43,6 +43,7 @@ class ObjectStore(Store):
         self._where = where if isinstance(where, Place) else parse(where)
         self.url = self.place = self._where.url
         self.executors_may_write = self._where.protocol != "memory"
+        self.commands_s = self._where.commands_s
         self._bucket = Bucket(self._where)
         self._known: Log | None = None
         self._heart: Heart | None = None
@@ -111,6 +112,10 @@ class ObjectStore(Store):
             self._known.forget()
         if heart is not None:
             heart.let_go()
+
+    def rest(self, is_idle: bool) -> None:
+        if self._heart is not None:
+            self._heart.keep(self._where.lease_s * (lease.IDLE_LEASES if is_idle else 1))
 
     def owner(self) -> Mapping[str, Any] | None:
         record = self._log.newest().owner

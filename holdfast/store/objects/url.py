@@ -4,8 +4,9 @@
     objects+PROTOCOL://…                any other file system of fsspec, e.g. objects+file:///DIRECTORY
 
 Options: `exclusive=no` (accept a file system that cannot create an object exclusively), `lease` (seconds a silent owner
-counts as alive), `endpoint` (of an S3-compatible server). Credentials come from where the protocol's own library
-looks for them (environment, profile, role); in a URL they are refused.
+counts as alive; three times as many while its run is idle), `commands` (seconds until an idle run looks for them, at
+most), `endpoint` (of an S3-compatible server). Credentials come from where the protocol's own library looks for them
+(environment, profile, role); in a URL they are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ EXCLUSIVE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
 """Protocols whose servers create an object only if it is not there, as one action (conditional put)."""
 OURS = frozenset({"file", "local", "memory"})
 """File systems for which this package knows how to do that itself."""
-_OPTIONS = ("exclusive", "lease", "endpoint")
+_OPTIONS = ("exclusive", "lease", "commands", "endpoint")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _SHAPE = "Write s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or objects+PROTOCOL://PATH."
 
@@ -38,6 +39,7 @@ class Place:
     endpoint: str = ""
     exclusive: bool = True
     lease_s: float = 20.0
+    commands_s: float = 10.0
 
     @property
     def url(self) -> str:
@@ -83,4 +85,5 @@ def parse(url: str) -> Place:
         endpoint=options.text("endpoint"),
         exclusive=options.flag("exclusive", default=True),
         lease_s=options.seconds("lease", Place.lease_s),
+        commands_s=options.seconds("commands", Place.commands_s),
     )

@@ -110,4 +110,4 @@ def end(link: Link, key: str) -> None:
 
 def start_heart(session: Session, token: OwnerToken) -> Heart:
     link, key = session.link, session.layout.alive(token)
-    return Heart(link.address.lease_s, partial(beat, link, key), partial(end, link, key))
+    return Heart(link.address.lease_s, lambda _: beat(link, key), partial(end, link, key))

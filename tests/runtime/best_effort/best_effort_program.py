@@ -42,6 +42,8 @@ class Fate:
 def life(place: Place, graph: Graph, size: Size, fate: Fate) -> None:
     """Body of a child."""
     os.environ["TMPDIR"] = tempfile.tempdir = str(place.root)
+    if ";" in fate.failpoint:  # a kill shows by itself
+        os.environ[failpoints.ENV_LOG] = str(place.root / "fired")
     failpoints.arm(fate.failpoint)
     note_steps({graph: place.trail})
     if fate.defect is not None:
@@ -70,6 +72,11 @@ class Lives:
         process = self._start(failpoint=failpoint)
         assert forked.finish(process) == -signal.SIGKILL, f"{failpoint} did not fire"
         self.killed.append(process.pid)
+
+    def fired(self) -> set[str]:
+        """What fired in lives that had several failpoints."""
+        lines = (self.place.root / "fired").read_text().splitlines()
+        return {line[1:].split()[0] for line in lines if line.startswith("!")}
 
     def kill_at_some_moment(self, chance: random.Random, within_s: float) -> None:
         """A life that is killed some time after its first steps, or while it starts."""

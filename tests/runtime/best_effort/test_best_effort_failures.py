@@ -18,7 +18,7 @@ from holdfast.errors import RegionParkedError, StepFailed
 from holdfast.language.hosted import Operator
 from holdfast.language.topology import Topology
 from holdfast.runtime.job import Job
-from holdfast.runtime.runs import hosted_work
+from holdfast.runtime.runs.hosted import known_states
 from holdfast.sources import Beacon
 from holdfast.store.urls import open_store
 from holdfast.testing import MemorySink, run_local, submit_local
@@ -245,7 +245,7 @@ def test_a_failed_step_costs_a_python_operator_the_rows_of_that_step_only(
 def test_a_large_python_operator_goes_back_to_its_checkpoint_and_counts_what_that_costs(
     shelf: Any, rows_of: Any, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosted_work, "REMEMBERED_BYTES", 1000)
+    monkeypatch.setattr(known_states, "REMEMBERED_BYTES", 1000)
     Seen.liked = False
     status = run_local(seen(shelf, 10_000, None), where)
     lost = status["lost_rows"]["out"]

@@ -153,6 +153,25 @@ def test_kills_at_failpoints_cost_no_more_than_is_counted(graph: Graph, place: P
     check(losses, f"killed at {', '.join(FAILPOINTS[graph])}")
 
 
+SLOW_STEPS = ("ckpt.op.serialize=sleep:0.02@1+", "ckpt.dir.fsynced=late:0.05@1+", "lease.acquired=sleep:0.1")
+"""Beside a kill: parts and what refers to them are stored late."""
+
+
+@pytest.mark.parametrize("graph", ["port", "own"])
+@pytest.mark.fault("R09")
+def test_kills_while_others_are_slow_or_late_cost_no_more_than_is_counted(
+    graph: Graph, place: Place, note: Note
+) -> None:
+    lives = Lives(place, graph, Size(rows=1200, pace_s=0.005))
+    kills = [";".join((*SLOW_STEPS, failpoint)) for failpoint in FAILPOINTS[graph]]
+    for failpoints in kills:
+        lives.kill_at(failpoints)
+    assert lives.fired() >= {"lease.acquired", "ckpt.op.serialize"}
+    losses = lives.end()
+    note(losses)
+    check(losses, f"killed at {', '.join(kills)}")
+
+
 # --- the tests themselves ---------------------------------------------------------------------------------------------
 
 SLOW = Size(rows=200, pace_s=0.0, slow_s=0.1, period_s=0.5)

@@ -20,7 +20,7 @@ from holdfast.language.hosted import Operator
 from holdfast.language.topology import Topology
 from holdfast.runtime.element import alone_life
 from holdfast.runtime.element.account_books import AccountBooks
-from holdfast.runtime.runs import hosted_work
+from holdfast.runtime.runs.hosted import known_states
 from holdfast.sources import Beacon, Files
 from holdfast.state.variables import instance_state
 from holdfast.store.files.file_store import FileStore
@@ -490,7 +490,7 @@ class Heavy(Operator):
 
 
 def test_a_large_state_is_not_encoded_before_each_step(shelf: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosted_work, "REMEMBERED_BYTES", 1000)
+    monkeypatch.setattr(known_states, "REMEMBERED_BYTES", 1000)
     taken = []
     take_state = instance_state.take_state
     monkeypatch.setattr(instance_state, "take_state", lambda op: taken.append(op) or take_state(op))

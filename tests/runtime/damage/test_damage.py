@@ -5,6 +5,7 @@ all of them."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -26,6 +27,7 @@ from holdfast.errors import DamagedError, InputError, MismatchError
 from holdfast.ids import Epoch, RegionName
 from holdfast.language.operators.aggregates import count
 from holdfast.language.topology import Topology
+from holdfast.runtime.telling.plan_record import PLAN
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
 from holdfast.state.values import codec
@@ -35,7 +37,13 @@ from holdfast.testing import run_local
 pytestmark = pytest.mark.slow
 
 DAMAGED, MISMATCH = 7, 11
-FOR_PEOPLE_OR_OWNERSHIP = ("store/owner/", "store/events/", "store/mail/", "store/tmp/")
+FOR_PEOPLE_OR_OWNERSHIP = (
+    "store/owner/",
+    "store/events/",
+    "store/mail/",
+    "store/tmp/",
+    "store/records/plan.rec",
+)
 POSITIONS = ("first", "middle", "last")
 
 
@@ -239,6 +247,19 @@ def test_a_refused_store_works_again_once_the_file_is_put_back(
         (place.root / name).write_bytes(good)
     assert campaign.live(place, schedule=False).exit == 0
     campaign.check(place)
+
+
+def test_a_damaged_record_that_is_for_people_stops_nobody_and_is_written_anew(
+    killed: Place, place: Place
+) -> None:
+    place = copy_of(killed, place.root / "copy")
+    record = place.root / "store/records/plan.rec"
+    flip(record, "middle")
+    assert campaign.live(place, schedule=False).exit == 0
+    campaign.check(place)
+    told = open_store(f"file:{place.store}").load_record(PLAN)
+    assert told is not None
+    assert json.loads(told)["topology"] == "campaign"
 
 
 # --- stores that do not fit -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Every failpoint × {kill, raise} × {first, second hit}, and a second fault in the reset that follows.
+"""Every failpoint × {kill, raise, sleep, late, drop} × {first, second hit}, and a second fault in the reset that follows.
 
 Every fault that is armed fires, after the first epoch and before the last row. A fault that only raises never ends a
 run that has started: the region resets in place. Afterwards the job is started again until it ends, and its output
@@ -26,7 +26,8 @@ import pytest
 from campaign import ROWS, Life, Place
 from sampling import Extent
 
-from holdfast.failpoints import NAMES
+from holdfast.errors import DamagedError
+from holdfast.failpoints import MAY_DROP, NAMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -62,6 +63,9 @@ ONE_SOURCE = ("reset.source.seek", 2)
 
 FOUND_PUBLISHED = ("ckpt.manifest.renamed", "ckpt.dir.fsynced", "ckpt.epoch.published")
 """Raised here, the outcome is looked up: the epoch is published, and nothing resets unless its commit fails too."""
+
+SLOW = ("sleep:0.2", "late:0.5")
+"""Nothing fails; others come first that usually come later."""
 
 CRASH = "step.end=kill"
 FAILURE = "step.end=raise"
@@ -170,6 +174,27 @@ def faults_of_unknown_outcome() -> list[Case]:
     mode = modes()
     specs = [(f"{raise_until_reset(name)}{fault}", name) for name in first for fault in second]
     return [Case(spec, ((spec, ""),), next(mode), name) for spec, name in specs]
+
+
+def slow_steps() -> list[Case]:
+    """One step of a run, or of a reset, takes long."""
+    mode = modes()
+    cases = []
+    for name, how, hit in itertools.product((*ORDINARY, *IN_RESET), SLOW, (1, 2)):
+        if name not in NEVER and (name, hit) != ONE_SOURCE:
+            fault = f"{name}={how}@{hit}"
+            armed = f"{FAILURE};{fault}" if name in IN_RESET else fault
+            cases.append(Case(fault, ((armed, ""),), next(mode), name))
+    return cases
+
+
+def dropped_deletions() -> list[Case]:
+    """What should be gone stays, and then the driver dies: the next one finds it."""
+    mode = modes()
+    return [
+        Case(f"gc.delete=drop@{hit}, then {CRASH}", ((f"gc.delete=drop@{hit}>{CRASH}", ""),), next(mode))
+        for hit in (1, 2, 3)
+    ]
 
 
 # --- running a case ---------------------------------------------------------------------------------------------------
@@ -283,6 +308,32 @@ RunAll = Callable[[list[Case], str], None]
 @pytest.mark.fault("X01", "X09", "O01", "O03")
 def test_one_fault_anywhere_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
     run_all(extent.of(single_faults(), per=about), "ordinary")
+
+
+@pytest.mark.fault("S15")
+def test_one_slow_or_late_step_anywhere_leaves_the_output_exact(extent: Extent, run_all: RunAll) -> None:
+    run_all(extent.of(slow_steps(), keep=6), "slow")
+
+
+@pytest.mark.fault("S15")
+def test_deletions_that_did_not_happen_leave_the_output_exact(extent: Extent, run_all: RunAll) -> None:
+    run_all(extent.of(dropped_deletions(), keep=1), "dropped")
+
+
+def test_a_part_that_was_never_stored_is_refused_by_name_or_not_needed(place: Place) -> None:
+    """The store said that it had it. An epoch that lacks it is not restored; a newer one, which does not need it, may be."""
+    assert set(MAY_DROP) == {"gc.delete", "ckpt.op.put"}
+    life = campaign.live(place, fp="ckpt.op.put=drop>ckpt.epoch.published=log>sink.commit.recorded=kill")
+    assert life.killed, life
+    assert campaign.story(place).firings[0].name == "ckpt.op.put"
+    before = campaign.ledger_rows(place)
+    following = campaign.live(place)
+    faults.fired("part dropped by the store")
+    assert following.exit in (0, DamagedError.exit_code), following
+    if following.exit:
+        assert "is missing, but an epoch refers" in following.report["message"]
+        assert campaign.ledger_rows(place) == before
+    campaign.check(place, complete=following.exit == 0)
 
 
 @pytest.mark.fault("D02")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import forked
+import power
 import powered
 import pytest
 from campaign import Place
@@ -25,12 +25,7 @@ POINTS = [f"{name}@{hit}" for name in ORDINARY if name not in NEVER for hit in (
 
 @pytest.fixture
 def images(place: Place) -> None:
-    """Skips, saying why, where images of file systems cannot be mounted."""
-    if os.getuid() != 0:
-        pytest.skip("needs root, to mount images of file systems")
-    process = forked.start(powered.try_mount, place.root / "tried", place.root / "here")
-    if forked.finish(process, 30):
-        pytest.skip("needs mkfs.ext4, loop devices and private mount namespaces")
+    power.skip_without_images(place.root)
 
 
 @pytest.mark.usefixtures("images")

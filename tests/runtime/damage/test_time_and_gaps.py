@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import tempfile
 import time
 from typing import Any
@@ -63,6 +64,8 @@ def life(place: Place, jump: str, shift_s: float, fp: str) -> None:
 def test_a_clock_that_jumps_changes_no_row(place: Place, jump: str, fp: str) -> None:
     place.root.mkdir(exist_ok=True)
     code = forked.finish(forked.start(life, place, jump, 0.0, fp))
+    assert code == (-signal.SIGKILL if "kill" in fp else 0), "the fault did not fire"
+    assert "raise" not in fp or [e for e in campaign.events(place, "reset.begin") if e.data["consecutive"]]
     if code == 0:
         report = json.loads((place.root / "report").read_text())
         assert report["end"] == "well"

@@ -1,7 +1,7 @@
 """An aggregate with eventual checkpoints between two logs that let go of what nobody needs: `python retained_program.py WHAT DIRECTORY`.
 
 WHAT: `time` tumbling windows over time, `rows` tumbling and `sliding` windows over rows, `unchecked` as rows, but no window is ever checked,
-`held` as that, but one window is opened by the row HELD and stays open. Segments are small, and upkeep never rests. The first keys fill one
+`held` as that, but one window is opened by the row HELD and stays open. Segments are small, merged ones too, and upkeep never rests. The first keys fill one
 window each and are never seen again. In a life with PIN_S seconds nobody is told before what is needed no more."""
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import os
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
 import holdfast as hf
+from holdfast.log.owner import Owner
 from holdfast.runtime.element.eventual import recording
 from holdfast.runtime.persisted import connectors
 from holdfast.sinks import log_sink
@@ -54,10 +55,11 @@ def run(here: Path, what: str) -> None:
     recording.PIN_S = float(os.environ.get("PIN_S", "0"))
     connectors.FEW, connectors.ROWS_PER_STEP = 0, 25  # many steps, also of a run that begins far behind
     plain, log_sink.Log = log_sink.Log, partial(hf.Log, segment_bytes=SEGMENT_BYTES, upkeep_every=0.01)  # type: ignore[assignment, misc]
+    compact, Owner.compact = Owner.compact, partialmethod(Owner.compact, SEGMENT_BYTES)  # type: ignore[method-assign, assignment]
     try:
         run_local(topology(here, what))
     finally:
-        log_sink.Log = plain  # type: ignore[misc]
+        log_sink.Log, Owner.compact = plain, compact  # type: ignore[misc, method-assign]
 
 
 def results(path: Path) -> Counter[tuple[Any, ...]]:

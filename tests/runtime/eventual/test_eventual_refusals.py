@@ -98,9 +98,22 @@ def twice_checkpointed(made: hf.Topology, log: hf.LogSink) -> None:
     counted(rows_of(made)).checkpoint(every=5, form=FORM).sink(log, name="log")
 
 
+def joining(made: hf.Topology, log: hf.LogSink) -> None:
+    found = rows_of(made).join(rows_of(made, "others"), by="k", keep=hf.latest(rows=10), name="met")
+    found.checkpoint(form=FORM).sink(log, name="log")
+
+
+def by_a_name_of_records(made: hf.Topology, log: hf.LogSink) -> None:
+    rows = rows_of(made).rename(k="kind")
+    found = rows.aggregate("kind", window=WINDOW, n=hf.count(), name="counted")
+    found.checkpoint(form=FORM).sink(log, name="log")
+
+
 @pytest.mark.parametrize(
     ("build", "why"),
     [
+        (joining, "no aggregate over windows"),
+        (by_a_name_of_records, "its key 'kind' has the name of a column of the records"),
         (in_region, "belongs to region 'r'"),
         (running, "no aggregate over windows"),
         (sessions, "no aggregate over windows"),

@@ -10,6 +10,7 @@ from killed import killed_at, lived
 from sampling import Extent
 
 import holdfast as hf
+from holdfast.log.format.names import lay_out
 
 WHATS = ("time", "rows", "sliding", "unchecked")
 PROGRAM = Path(program.__file__)
@@ -32,7 +33,10 @@ def check_bounded(here: Path, what: str) -> None:
     middle, out = hf.Log(here / "middle").bounds(), hf.Log(here / "out").bounds()
     assert middle.end == program.ROWS
     assert needed(here / "middle") > program.ROWS - 500
-    assert middle.low > 0  # whole segments go, and how many rows one holds depends on what was merged when
+    # Whole segments go, and how many rows one holds depends on what was merged when.
+    kept = lay_out(file.name for file in (here / "middle").glob("p*/*"))
+    assert kept[0].end is None or kept[0].end > needed(here / "middle")
+    assert middle.low == kept[0].start
     assert program.stored(here / "middle") < 5 * program.SEGMENT_BYTES
     if what != "unchecked":
         assert needed(here / "out") > out.end // 2

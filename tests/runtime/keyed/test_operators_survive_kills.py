@@ -57,7 +57,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 @pytest.mark.sampled(keep=2)
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.fault("P09", "O03")
+@pytest.mark.fault("P09", "I06", "O03")
 def test_results_are_what_they_are_without_failures(
     program: str, chain: str, golden: Golden, tmp_path: Path
 ) -> None:

@@ -194,9 +194,9 @@ def test_an_outage_is_no_matter_of_a_row(tmp_path: Path, shelves: tuple[str, str
 def test_a_large_state_stays_as_the_row_left_it(
     tmp_path: Path, shelves: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.runtime.runs import hosted_work
+    from holdfast.runtime.runs.hosted import known_states
 
-    monkeypatch.setattr(hosted_work, "REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(known_states, "REMEMBERED_BYTES", 10)
 
     class Counts(hf.Operator):
         def __init__(self) -> None:

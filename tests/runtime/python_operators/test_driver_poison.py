@@ -14,7 +14,7 @@ from killed import killed_and_finished, written
 
 import holdfast as hf
 from holdfast.errors import RegionParkedError, TopologyError
-from holdfast.runtime.runs import hosted_work
+from holdfast.runtime.runs.hosted import known_states
 from holdfast.testing import MemorySink, run_local
 
 PROGRAM = Path(program.__file__)
@@ -149,7 +149,7 @@ def test_a_row_that_hangs_is_told_once_and_what_it_does_later_reaches_nobody(
 def test_a_state_that_is_too_large_to_be_remembered_costs_a_reset_and_nothing_else(
     shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosted_work, "REMEMBERED_BYTES", 0)
+    monkeypatch.setattr(known_states, "REMEMBERED_BYTES", 0)
     go_on = threading.Event()
 
     class Odd(Sums):

@@ -4,6 +4,7 @@ the mended program goes on; with a lifetime such a loop is fine."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def golden() -> list[dict[str, Any]]:
 
 def run(kind: str, here: Path) -> None:
     topology = hf.Topology("pruned")
-    rows = [(k, n, 1, n * 1_000_000) for k, n in ROWS]
+    rows = [(k, n, 1, datetime.fromtimestamp(n, UTC)) for k, n in ROWS]
     source = hf.Rows(rows, "k string, n long, one long, at timestamp", rows_per_step=8)
     given = topology.source(source, name="in").consistent(name="r", period=0.01)
     OPERATORS[kind](given).sink(hf.FileSink(str(here / "out"), "json"), name="out")

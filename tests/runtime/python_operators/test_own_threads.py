@@ -310,7 +310,7 @@ def test_a_thread_that_failed_once_begins_again_with_the_restored_state(shelf: s
 
 
 def test_a_thread_that_keeps_its_permit_is_left_behind(shelf: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.runtime.runs.own_threads.PATIENCE_S", 0.3)
+    monkeypatch.setattr("holdfast.runtime.runs.hosted.own_threads.PATIENCE_S", 0.3)
 
     class Keeps(Count):
         hung: ClassVar[threading.Event] = threading.Event()
@@ -373,7 +373,7 @@ def test_threads_hear_that_the_run_ends_and_do_not_outlive_it(shelf: str) -> Non
 
 @pytest.mark.fault("I10")
 def test_a_slow_reader_holds_the_threads_back(shelf: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.runtime.runs.permits.BACKLOG_ROWS", 50)
+    monkeypatch.setattr("holdfast.runtime.runs.hosted.permits.BACKLOG_ROWS", 50)
     most: list[int] = []
 
     class Fast(Count):

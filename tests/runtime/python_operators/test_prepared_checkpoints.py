@@ -14,7 +14,7 @@ import holdfast as hf
 from holdfast.errors import TopologyError
 from holdfast.ids import Epoch, OperatorName
 from holdfast.runtime.region.restore_budget import RestoreBudget
-from holdfast.runtime.runs.hosted_run import HostedRun
+from holdfast.runtime.runs.hosted.hosted_run import HostedRun
 from holdfast.runtime.runs.variable_chain import FrozenVersions, VersionedState, limits_of
 from holdfast.state.variables.versions import merged
 from holdfast.testing import MemorySink, Rows, arm, disarm, run_local

@@ -15,6 +15,7 @@ from rest_program import is_at_rest
 import holdfast as hf
 from holdfast.clock import ManualClock
 from holdfast.runtime.job import Job
+from holdfast.runtime.looks import Looks
 from holdfast.runtime.telling import events as e
 from holdfast.store.objects.bucket import Bucket
 from holdfast.store.urls import open_store
@@ -425,6 +426,55 @@ def test_an_idle_run_writes_nothing_into_a_store_of_objects_but_its_sign_of_life
     lines.put(2)
     wait(lambda: numbers(shelf) == [1, 2], "the row to be visible")
     assert any(name.startswith("blobs/") for name in written)
+
+
+def test_an_idle_run_asks_a_store_of_objects_for_little(
+    runs: Runs, tmp_path: Path, shelf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Looks, "due", noted(Looks.due, asked))
+    runs.store = f"objects+file://{tmp_path}/objects?commands=30"
+    lines = Lines(tmp_path / "in")
+    lines.put(1)
+    job = runs.start(plain(lines, shelf))
+    runs.to_rest(job)
+    runs.stays_idle(job)
+    requests: list[str] = []
+    for name in ("_write", "_ask"):
+        monkeypatch.setattr(Bucket, name, counted(getattr(Bucket, name), requests))
+
+    def looked(often: int) -> bool:
+        runs.clock.advance(1.0)
+        return len(asked) >= often
+
+    asked.clear()
+    before = runs.clock.monotonic()
+    wait(lambda: looked(10), "ten looks")
+    passed_s = runs.clock.monotonic() - before
+    assert passed_s >= 9 * 30, "ten looks, each after as long as the setting says"
+    others = [request for request in requests if "alive/" not in request]
+    assert len(others) <= 3 * (len(asked) + 1), f"{passed_s} s: {others}"
+    lines.put(2)
+    wait(lambda: numbers(shelf) == [1, 2], "the row to be visible")
+    open_store(runs.store).post("stop", {})
+    wait(lambda: looked(1) and job.status().state == "ended", "the run to end")
+
+
+def noted(due: Callable[[Looks], bool], asked: list[str]) -> Callable[[Looks], bool]:
+    def note(looks: Looks) -> bool:
+        found = due(looks)
+        asked.extend(["mail"] * found)
+        return found
+
+    return note
+
+
+def counted(call: Callable[..., Any], requests: list[str]) -> Callable[..., Any]:
+    def count(bucket: Bucket, *given: Any, **how: Any) -> Any:
+        requests.append(str(given[0]))
+        return call(bucket, *given, **how)
+
+    return count
 
 
 # --- what people see ----------------------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ DEATHS = {
 EXACT = [mode for mode in MODES if mode != "independent"]
 CELLS = [cell for cell in program.cells(program.FAILURES) if cell[0] not in program.DRAWN]
 MORE = [cell for cell in program.cells(program.FAILURES) if cell[0] in program.DRAWN]
+AGAIN = [name for name, points in program.FAILURES.items() if "{again}" in points]
+"""What only a reset after a failure comes to."""
 MORTAL = [topology for topology in program.TOPOLOGIES if topology != "replayable"]
 """Not what enters a region in its middle: a death of the driver costs it, and it is counted."""
 DEADLY = [
@@ -84,6 +86,25 @@ def disturbed(topology: str, mode: str, failure: str, tmp_path: Path) -> None:
     assert sum(region["resets"] for region in status["regions"].values()) >= 1
     assert program.found(topology, tmp_path) == program.golden(topology)
     fired("exception at a failpoint", sum(hits.values()))
+
+
+@pytest.mark.sampled(keep=6)
+@pytest.mark.parametrize("how", ["sleep:0.2", "late:0.5"])
+@pytest.mark.parametrize(
+    ("topology", "mode", "failure"), [cell for cell in (*CELLS, *MORE) if cell[2] not in AGAIN]
+)
+def test_what_is_slow_or_late_changes_no_result(
+    topology: str, mode: str, failure: str, how: str, tmp_path: Path
+) -> None:
+    """Where another cell fails, nothing does, but others come first."""
+    arm(program.FAILURES[failure].replace("=raise", f"={how}"))
+    try:
+        run_local(program.build(topology, mode, str(tmp_path)), store=f"file:{tmp_path}/store")
+    finally:
+        hits = disarm()
+    assert all(hits.values()), f"{hits}: not every step was slow"
+    assert program.found(topology, tmp_path) == program.golden(topology)
+    fired("slow or late step", sum(hits.values()))
 
 
 @pytest.mark.sampled(keep=2, per=("topology", "mode"))

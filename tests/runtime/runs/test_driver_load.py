@@ -11,8 +11,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.clock import ManualClock
-from holdfast.runtime.runs import driver_load
-from holdfast.runtime.runs.driver_load import DriverLoad
+from holdfast.runtime.runs.hosted import driver_load
+from holdfast.runtime.runs.hosted.driver_load import DriverLoad
 from holdfast.testing.local import run_local
 
 TABLE = pa.table({"n": pa.array(range(100_000), pa.int64())})

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,7 @@ from holdfast.language.connectors import Lag
 from holdfast.runtime.element.gauges import event_times
 from holdfast.runtime.metrics import ElementMetrics
 from holdfast.state.windows.watermarks import CLOSED
-from holdfast.testing import run_local
+from holdfast.testing import run_local, submit_local
 
 
 @pytest.mark.parametrize("steps", [1, 2, 10, 200])
@@ -78,6 +81,46 @@ def test_lag_of_files_is_what_is_not_read_yet(tmp_path: Path) -> None:
     while files.next_slice() is not None:
         pass
     assert files.lag() == Lag(0, 0, 0.0)
+
+
+def test_files_that_come_while_a_step_takes_long_wait_too(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.txt").write_text("first\n")
+    under_way, go_on = threading.Event(), threading.Event()
+
+    def slow(batch: Any) -> Any:
+        under_way.set()
+        assert go_on.wait(60)
+        return batch
+
+    topology = hf.Topology("slow")
+    lines = topology.source(hf.Files(tmp_path / "in", "text"), name="lines")
+    lines.map_arrow(slow, "value string", name="slow").sink(hf.MemorySink("slow"), name="out")
+    job = submit_local(topology, f"file:{tmp_path}/store")
+
+    def waiting() -> Any:
+        return job.status().elements["lines"]["sources"]["lines"]["lag_bytes"]
+
+    try:
+        assert under_way.wait(60)
+        assert waiting() == 0
+        for number, text in ((1, "second\n"), (2, "a third\n")):
+            (tmp_path / "in" / f"{number}.txt").write_text(text)
+        _until(lambda: waiting() == 15)
+        go_on.set()
+        _until(lambda: len(hf.MemorySink.rows("slow")) == 3)
+        _until(lambda: waiting() == 0)
+    finally:
+        go_on.set()
+        job.close()
+        hf.MemorySink.clear("slow")
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    patience = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < patience
+        time.sleep(0.01)
 
 
 def test_lag_of_a_log(tmp_path: Path) -> None:

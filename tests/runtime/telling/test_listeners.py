@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class Hanging(hf.Listener):
 def windows(name: str) -> hf.Topology:
     topology = hf.Topology("shop")
     at = [n if n != 80 else 1 for n in range(90)]  # one comes much too late
-    rows = [(n % 3, moment * 1_000_000) for n, moment in enumerate(at)]
+    rows = [(n % 3, datetime.fromtimestamp(moment, UTC)) for n, moment in enumerate(at)]
     source = hf.Rows(rows, "k int, at timestamp", rows_per_step=10)
     timed = (
         topology.source(source, name="rows")

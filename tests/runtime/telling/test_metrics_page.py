@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ NAMES = {
 def job(tmp_path: Path) -> Iterator[Job]:
     """Runs on after a reset, with all its rows processed and at least one epoch."""
     topology = hf.Topology("shop")
-    rows = [(n % 3, n * 1_000_000) for n in range(90)]
+    rows = [(n % 3, datetime.fromtimestamp(n, UTC)) for n in range(90)]
     source = topology.source(hf.Rows(rows, "k int, at timestamp", rows_per_step=10), name="rows")
     timed = source.consistent("books", period=0.05).persist("kept").event_time("at", delay="2 seconds")
     timed.aggregate("k", window=hf.tumbling("10 seconds"), n=hf.count(), name="counts").sink(

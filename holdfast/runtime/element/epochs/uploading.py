@@ -7,7 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from holdfast.errors import NoSpaceError
 from holdfast.protocol import messages
-from holdfast.runtime.element.worker import Pinned, Worker
+from holdfast.runtime.element.epochs.storing import Pinned
+from holdfast.runtime.element.worker import Worker
 from holdfast.runtime.failures import is_fatal, may_pass, story_of
 from holdfast.runtime.region.region_side import RegionSide
 
@@ -45,5 +46,5 @@ class Uploading:
         except BaseException as error:
             if is_fatal(error):
                 self._region.fatal(error)
-            told = (story_of(error), may_pass(error))
-            self._send(messages.UploadBroke(pinned.epoch, pinned.attempt, False, *told))
+            why = (story_of(error), may_pass(error))
+            self._send(messages.UploadBroke(pinned.epoch, pinned.attempt, False, *why))

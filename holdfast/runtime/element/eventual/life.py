@@ -16,12 +16,12 @@ from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
 from holdfast.language.graph import SinkSpec
 from holdfast.protocol.accounts import Account
 from holdfast.runtime.element.evaluation import Work
-from holdfast.runtime.element.eventual.recording import Recording
+from holdfast.runtime.element.eventual.recording import Recording, recorder_of
 from holdfast.runtime.element.eventual.restoring import Restore
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.worker import Worker
-from holdfast.runtime.engines.engine import Engine, StepName
+from holdfast.runtime.engines.engine import StepName
 from holdfast.runtime.failures import check_engine, gave_up, is_fatal, is_no_space, story_of
 from holdfast.runtime.links.connection import Interrupted
 from holdfast.runtime.runs.keyed_run import KeyedRun
@@ -44,7 +44,6 @@ class EventualLife(OutsideLife):
         loop: ElementLoop,
         recording: Recording,
         account: Account,
-        engine: Engine,
         announce: Announce,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
@@ -52,7 +51,6 @@ class EventualLife(OutsideLife):
         self._recording = recording
         self._restore = Restore(loop.worker, recording, loop.next_name)
         self._account = account
-        self._engine = engine
         self._announce = announce
         self._on_fatal = on_fatal
         self.on_loss = lambda: None
@@ -186,7 +184,7 @@ class EventualLife(OutsideLife):
         """Tell of a failure and wait a little; or give up. Raises if it does not concern this element alone."""
         if is_fatal(error) or self._loop.stopping:
             raise error
-        check_engine(self._engine.is_alive(), error)
+        check_engine(self._loop.worker.engine.is_alive(), error)
         if is_no_space(error):
             self._announce(ElementPaused(self._loop.name, str(error)))
             self._wait(SPACE_PROBE_S, "space in the log")
@@ -219,9 +217,10 @@ def recording_of(worker: Worker) -> Recording | None:
             run = worker.runs[op.name]
             assert isinstance(run, KeyedRun)
             made = str(worker.plan.fingerprint[op.name])
+            recorder = recorder_of(run.task, form.eventual, made)
             sink = _sink_behind(worker, op.name)
             source = worker.sources[0].source
-            return Recording(run.task, sink, source, worker.engine, worker.clock, form.eventual, made)
+            return Recording(run.task, recorder, sink, source, worker.engine, worker.clock)
     return None
 
 

@@ -47,24 +47,28 @@ class Noted:
     source: Any
 
 
+def recorder_of(task: KeyedTask, form: Eventual, made: str) -> Recorder:
+    """What makes its notes. `made`: what the operator is made of, as the log remembers it."""
+    assert isinstance(task.logic, TellingLogic)
+    return Recorder(task.logic, pace_of(form), made)
+
+
 class Recording:
     """Of one operator. Called by the element's thread."""
 
     def __init__(
         self,
         task: KeyedTask,
+        recorder: Recorder,
         sink: LogSink,
         source: Source,
         engine: Engine,
         clock: Clock,
-        form: Eventual,
-        made: str,
     ) -> None:
-        assert isinstance(task.logic, TellingLogic)
         self.task = task
-        self.logic = task.logic
+        self.logic = recorder.logic
         self.sink = sink
-        self.recorder = Recorder(task.logic, pace_of(form), made)
+        self.recorder = recorder
         self.before: Any = None
         """The source's snapshot before the step that comes next, and behind it. Set before each step."""
         self.after: Any = None

@@ -86,7 +86,7 @@ def survive(op: Operator, poison: Poison, trial: Trial[R]) -> Survived[R]:
             death, search = error, search.died(error.is_late)
         else:
             if is_whole:
-                return _told(op, result, rows, deaths)
+                return _survived(op, result, rows, deaths)
             trial.forget(result)
             search = search.lived()
         if len(search.found) > len(deaths):
@@ -122,7 +122,7 @@ def _tell(op: Operator, row: pa.Table, poison: Poison, death: WorkerDied) -> Non
     logger.warning("%s; the row is put into the stream of errors", text)
 
 
-def _told(op: Operator, result: R, rows: pa.Table, deaths: Mapping[int, WorkerDied]) -> Survived[R]:
+def _survived(op: Operator, result: R, rows: pa.Table, deaths: Mapping[int, WorkerDied]) -> Survived[R]:
     if not deaths:
         return Survived(result)
     found = sorted(deaths)

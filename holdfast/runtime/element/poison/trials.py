@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from holdfast.language.connectors import POSITION_FIELDS
 from holdfast.language.graph import Operator, StreamRef
 from holdfast.language.poison import Poison
 from holdfast.runtime.element.poison.poisoned_step import Survived, Trial, answered, survive
-from holdfast.runtime.engines.engine import Delivery, Frame, KeyedOutput, KeyedState, StepName
+from holdfast.runtime.engines.engine import Delivery, Engine, Frame, KeyedOutput, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch
 from holdfast.runtime.runs.keyed_run import KeyedRun
 
@@ -29,66 +29,63 @@ def collected(worker: Worker, op: Operator, frame: Frame, name: StepName) -> pa.
     engine, stream = worker.engine, op.inputs[0].streams[0]
     batch = engine.materialise(frame, name, f"{op.name}.poison")
     if batch is None:
-        return worker.schema_of(stream).empty_table()
+        return worker.streams.schema_of(stream).empty_table()
     try:
-        return engine.read_batch(batch, worker.schema_of(stream), ordered=stream in worker.plan.stamped)
+        return engine.read_batch(
+            batch, worker.streams.schema_of(stream), ordered=stream in worker.plan.stamped
+        )
     finally:
         batch.hold.let_go()
 
 
-class KeyedTrial(Trial[KeyedOutput]):
-    """A step of a keyed operator."""
+@dataclass(frozen=True)
+class KeyedStep:
+    """A step of a keyed operator: from which state, over which rows, and who gets what it makes."""
 
-    def __init__(
-        self,
-        worker: Worker,
-        op: Operator,
-        run: KeyedRun,
-        state: KeyedState,
-        frames: Mapping[int, Frame],
-        name: StepName,
-        request: Delivery,
-    ) -> None:
-        self._worker, self._op, self._run, self._state = worker, op, run, state
-        self._frames, self._name, self._request = frames, name, request
+    run: KeyedRun
+    state: KeyedState
+    frames: Mapping[int, Frame]
+    name: StepName
+    request: Delivery
+
+    def perform(self, engine: Engine) -> KeyedOutput:
+        return engine.keyed_step(self.run.task, self.state, self.frames, self.name, self.request)
+
+
+class KeyedTrial(Trial[KeyedOutput]):
+    """The same, tried."""
+
+    def __init__(self, worker: Worker, op: Operator, step: KeyedStep) -> None:
+        self._worker, self._op, self._step = worker, op, step
 
     def first(self) -> KeyedOutput:
-        return self._tried(self._frames, self._request)
+        return self._tried(self._step)
 
     def rows(self) -> pa.Table:
-        return collected(self._worker, self._op, self._frames[0], self._name)
+        return collected(self._worker, self._op, self._step.frames[0], self._step.name)
 
     def of(self, rows: pa.Table, is_whole: bool) -> KeyedOutput:
-        frames = {**self._frames, 0: self._worker.engine.from_table(rows)}
-        return self._tried(frames, self._request if is_whole else NOBODY)
+        frames = {**self._step.frames, 0: self._worker.engine.from_table(rows)}
+        request = self._step.request if is_whole else NOBODY
+        return self._tried(replace(self._step, frames=frames, request=request))
 
     def forget(self, result: KeyedOutput) -> None:
-        self._run.discard(result.state)
+        self._step.run.discard(result.state)
         for hold in result.holds:
             hold.let_go()
 
-    def _tried(self, frames: Mapping[int, Frame], request: Delivery) -> KeyedOutput:
-        engine, task = self._worker.engine, self._run.task
-        step = partial(engine.keyed_step, task, self._state, frames, self._name, request)
+    def _tried(self, step: KeyedStep) -> KeyedOutput:
+        engine = self._worker.engine
         try:
-            return answered(engine, self._name.element, task.limit_s, step)
+            return answered(engine, step.name.element, step.run.task.limit_s, partial(step.perform, engine))
         except Exception:
-            self._run.remove_leftovers(self._name)
+            step.run.remove_leftovers(step.name)
             raise
 
 
-def keyed_without(
-    worker: Worker,
-    op: Operator,
-    poison: Poison,
-    run: KeyedRun,
-    state: KeyedState,
-    frames: Mapping[int, Frame],
-    name: StepName,
-    request: Delivery,
-) -> KeyedOutput:
+def keyed_without(worker: Worker, op: Operator, poison: Poison, step: KeyedStep) -> KeyedOutput:
     """A keyed step without the rows that end its processes; these are told in the stream of errors, and counted."""
-    found = survive(op, poison, KeyedTrial(worker, op, run, state, frames, name, request))
+    found = survive(op, poison, KeyedTrial(worker, op, step))
     result = found.result
     if found.rows is None:
         return result

@@ -93,8 +93,8 @@ def archive_here(java_options: str = "") -> Archive | None:
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
-    told = [pyspark.__version__, *(_told(path) for path in (java, java.parent.parent / "release", jars))]
-    name = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+    facts = [pyspark.__version__, *(_traits(path) for path in (java, java.parent.parent / "release", jars))]
+    name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     return Archive(cache / f"spark-{name}.jsa", cache / f"spark-{name}.mark")
 
 
@@ -112,7 +112,7 @@ def _cache() -> Path | None:
         return None
 
 
-def _told(path: Path) -> str:
+def _traits(path: Path) -> str:
     """What changes if the file or directory is replaced."""
     try:
         found = path.stat()

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, StorageLevel
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
@@ -56,7 +56,7 @@ from holdfast.runtime.engines.spark.readable import (
     timed,
     united,
 )
-from holdfast.runtime.engines.spark.session import remember_classes
+from holdfast.runtime.engines.spark.session import TimesAsMicroseconds, remember_classes
 from holdfast.runtime.engines.spark.small_steps import small_table
 from holdfast.runtime.engines.spark.stage import RisingStage
 from holdfast.runtime.engines.spark.stateless import (
@@ -70,6 +70,7 @@ from holdfast.runtime.engines.spark.stateless import (
 from holdfast.runtime.engines.spark.workers import check_workers
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
+from holdfast.sources.file_spark import counted, observed
 from holdfast.sources.schemas import spark_frame
 from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
@@ -114,6 +115,7 @@ class SparkEngine(Engine):
         self._translations = Translations(session)
         self._read_by_tasks: dict[str, Source] = {}
         """By what they call themselves, which is how a reader names its source."""
+        self._times = None if owned else TimesAsMicroseconds(session)
         self._keyed = KeyedJobs(session, self.live, self.partitions, self._had, self._give_up)
         remember_classes(session)
         self._hint_once()
@@ -288,12 +290,16 @@ class SparkEngine(Engine):
         return *dealt_out(rows, sink), [rows]
 
     def write(self, sink: Sink, frame: Frame, step: StepId) -> int | None:
-        if isinstance(frame, ReadableRows) and self._keyed.deliver(sink, frame, step):
-            return None
+        if isinstance(frame, ReadableRows) and (rows := self._keyed.deliver(sink, frame, step)) is not None:
+            return rows
         if sink.keeps_notes and isinstance(frame, ReadableRows) and isinstance(frame.reader, BatchReader):
             # The driver writes them, and can read what a keyed step left: a job would bring it the same rows.
             return sink.write_arrow(frame.reader(frame.reader.schema.names), step)
-        return sink.write_spark(as_frame(frame), step)
+        if not sink.let_spark_count:
+            return sink.write_spark(as_frame(frame), step)
+        counters: list[Observation] = []
+        sink.write_spark(counted(as_frame(frame), counters), step)
+        return observed(counters)
 
     def keyed_step(
         self,
@@ -368,6 +374,8 @@ class SparkEngine(Engine):
         self._keyed.release()
         self._background.shutdown(wait=False, cancel_futures=True)
         self._live_lock.release()
+        if self._times is not None:
+            self._times.release()
         if self._owned:
             self.session.stop()
 

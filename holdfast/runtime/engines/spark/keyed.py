@@ -30,11 +30,13 @@ from pyspark.sql import functions as F
 
 from holdfast.durable import remove_quietly, tells_of_no_space
 from holdfast.errors import NoSpaceError
-from holdfast.language.connectors import Sink, StepId, TaskReader, TaskWriter, parts_of
+from holdfast.language.connectors import Sink, StepId, TaskReader, TaskWriter
+from holdfast.language.tables import parts_of
 from holdfast.operators.shared.logic import Segments
 from holdfast.runtime.engines import engine
 from holdfast.runtime.engines.spark.anchors import Anchors, by_number
 from holdfast.runtime.engines.spark.readable import BatchReader, ReadableRows, as_frame, may_decline
+from holdfast.runtime.engines.spark.session import FILE_TIMES, MICROSECONDS
 from holdfast.runtime.engines.spark.small_steps import SmallSteps
 from holdfast.runtime.engines.spark.stage import (
     BLOB,
@@ -60,7 +62,6 @@ from holdfast.store.base import SegmentRef, Store
 PortFrames = Mapping[int, DataFrame | ReadableRows]
 """The rows of a step by input port."""
 
-STAMPS = "spark.sql.parquet.outputTimestampType"
 UNSHUFFLED_PARTITIONS = 4
 UNSHUFFLED_BYTES = 256 << 20
 """Up to here it costs less if every task reads all rows than if a shuffle brings each task its own."""
@@ -89,7 +90,7 @@ class KeyedJobs:
         self._anchors = Anchors(session, partitions) if self.in_cluster else None
         self._local_places: RDD[Any] | None = None
         self._garbage: list[str] = []
-        self.small = SmallSteps(not self.in_cluster, session.conf.get(STAMPS) == "TIMESTAMP_MICROS")
+        self.small = SmallSteps(not self.in_cluster, session.conf.get(FILE_TIMES) == MICROSECONDS)
         self._lock = threading.Lock()
 
     def batch_rows(self, batches: Sequence[Batch], schema: pa.Schema) -> ReadableRows:
@@ -173,17 +174,18 @@ class KeyedJobs:
             tuple(writers),
         )
 
-    def deliver(self, sink: Sink, rows: ReadableRows, step: StepId) -> bool:
-        """Let tasks read rows and write them into a sink; False: they cannot, and nothing was done."""
-        if self.small.deliver(sink, rows, step):
-            return True
+    def deliver(self, sink: Sink, rows: ReadableRows, step: StepId) -> int | None:
+        """Let tasks read rows and write them into a sink. How many; None: they cannot, and nothing was done."""
+        if (few := self.small.deliver(sink, rows, step)) is not None:
+            return few
         columns = sink.task_columns()
         readers = {} if columns is None or may_decline(rows.reader) else self._readers({0: rows})
         if columns is None or not readers or (writer := sink.task_writer(step)) is None:
-            return False
+            return None
         stage = DeliverStage(readers[0], tuple(columns), self._partitions, writer)
-        sink.adopt(step, self._places().mapPartitionsWithIndex(stage).collect())
-        return True
+        shares: list[tuple[int, Any]] = self._places().mapPartitionsWithIndex(stage).collect()
+        sink.adopt(step, [written for _, written in shares])
+        return sum(rows for rows, _ in shares)
 
     def _run(self, stage: KeyedStage, rows: PortFrames) -> dict[int, dict[str, Any]]:
         """One job; what each partition answered. A second one, if tasks came upon rows that they cannot read."""

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 
-from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader, parts_of, tables_of
+from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader
+from holdfast.language.tables import parts_of, tables_of
 from holdfast.operators.expressions.change import ChangedReader
 from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch

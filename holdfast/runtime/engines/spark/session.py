@@ -1,4 +1,4 @@
-"""Spark sessions holdfast makes for users who do not bring their own."""
+"""Spark sessions: those that holdfast makes for users who do not bring their own, and what a run sets in one of theirs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,13 +25,15 @@ from holdfast.runtime.live_directory import LiveDirectoryLock
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
+FILE_TIMES, MICROSECONDS = "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
+
 SETTINGS: Mapping[str, str] = {
     # A step is small: what matters is the cost of starting one.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    FILE_TIMES: MICROSECONDS,
     "spark.sql.session.timeZone": "UTC",
     # A keyed partition belongs on the executor that has its live segments: wait for it rather than go elsewhere and
     # reset the region. An executor that is gone is not waited for.
@@ -150,3 +155,59 @@ def remember_classes(session: SparkSession) -> None:
         for member in members:
             setattr(found, member, getattr(found, member))
         setattr(jvm, name, found)
+
+
+_parents: list[Any] = []
+"""Connections of the parent. Were one let go, it would be shut down for the parent too."""
+
+
+def take_own_connections(session: SparkSession) -> None:
+    """For tests that kill a driver in a forked process, which works with the JVM of its parent: call it there, before anything else
+    is asked of the session. What the parent has in the JVM stays there, whatever the child lets go of."""
+    client: Any = session.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    _parents.append((client.deque, *client.deque))
+    client.deque = deque()
+    if hasattr(client, "thread_connection"):
+        _parents.append(client.thread_connection)
+        client.thread_connection = threading.local()
+    client.garbage_collect_object = lambda *_, **__: None
+
+
+# --- times in files ---
+
+
+@dataclass(slots=True)
+class _Held:
+    """A session with another form of times, and how many runs hold it."""
+
+    before: str
+    runs: int = 0
+
+
+_held: dict[int, _Held] = {}
+"""By `id` of a session that runs hold, so that it lives."""
+_lock = threading.Lock()
+
+
+class TimesAsMicroseconds:
+    """Times in Parquet files that Spark writes are microseconds, like those that tasks and the driver write. Spark takes their form from
+    the session, not from who writes, and its default is INT96. So a run sets it from its beginning to its end; the last one of a
+    session puts back what was there. Any thread; `release` may be called twice."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session: SparkSession | None = session
+        with _lock:
+            held = _held.setdefault(id(session), _Held(str(session.conf.get(FILE_TIMES))))
+            held.runs += 1
+            session.conf.set(FILE_TIMES, MICROSECONDS)
+
+    def release(self) -> None:
+        with _lock:
+            session, self._session = self._session, None
+            if session is None:
+                return
+            held = _held[id(session)]
+            held.runs -= 1
+            if not held.runs:
+                del _held[id(session)]
+                session.conf.set(FILE_TIMES, held.before)

@@ -108,16 +108,16 @@ class SmallSteps:
                 self._ways[operator] = (ways or Ways()).measured("driver", rows_in(tables), seconds)
                 self.done += 1
 
-    def deliver(self, sink: Sink, rows: ReadableRows, step: StepId) -> bool:
-        """Write a few rows into a sink as a task would; False: nothing was done."""
+    def deliver(self, sink: Sink, rows: ReadableRows, step: StepId) -> int | None:
+        """Write a few rows into a sink as a task would. How many; None: nothing was done."""
         table = small_table(rows) if self.enabled and sink.tasks_may_write() else None
         if table is None or not (sink.task_columns() or self._is_written_alike(table)):
-            return False
+            return None
         if (writer := sink.task_writer(step)) is None:
-            return False
+            return None
         columns = sink.task_columns() or _plain(table)
         sink.adopt(step, [writer(table.select(list(columns)), 0, self.next_attempt())])
-        return True
+        return int(table.num_rows)
 
     def _is_written_alike(self, table: pa.Table) -> bool:
         """Whether Spark's writer and ours give these columns the same form: files of both lie side by side."""

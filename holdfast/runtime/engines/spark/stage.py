@@ -16,7 +16,8 @@ from pyspark import TaskContext
 
 from holdfast.durable import remove_quietly
 from holdfast.errors import StepFailed
-from holdfast.language.connectors import POSITION_COLUMNS, TIMES, Declined, TaskReader, TaskWriter, tables_of
+from holdfast.language.connectors import POSITION_COLUMNS, TIMES, Declined, TaskReader, TaskWriter
+from holdfast.language.tables import tables_of
 from holdfast.operators.python.user_errors import naming_functions
 from holdfast.operators.shared.changes import stored_changes
 from holdfast.operators.shared.logic import Applied, KeyedLogic, Place, Segments
@@ -248,7 +249,7 @@ class KeyedStage:
 
 @dataclass(frozen=True)
 class DeliverStage:
-    """Without a plan: every task reads all rows and gives its share of them to a sink's writer."""
+    """Without a plan: every task reads all rows and gives its share of them to a sink's writer. Answers how many, and what that says."""
 
     reader: TaskReader
     columns: tuple[str, ...]
@@ -261,7 +262,7 @@ class DeliverStage:
             pass
         rows = self.reader(self.columns)
         begin, end = (rows.num_rows * each // self.partitions for each in (partition, partition + 1))
-        yield self.writer(rows.slice(begin, end - begin), partition, _task()[1])
+        yield end - begin, self.writer(rows.slice(begin, end - begin), partition, _task()[1])
 
 
 @dataclass(frozen=True)

@@ -235,9 +235,9 @@ class ChangeTask:
                 for view, files in zip(self.views, self.files[number], strict=True)
             )
             for change in changes(before, after, rows):
-                yield from self._told(change)
+                yield from self._rows_of(change)
 
-    def _told(self, change: Changes) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, change: Changes) -> Iterator[pa.RecordBatch]:
         old, new = (view.view for view in self.views)
         matched = change.matched
         for what, view, table, rows in (
