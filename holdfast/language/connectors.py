@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -106,6 +106,23 @@ def _refuse_nothing(row: Any, error: Exception | str) -> None:
     raise error if isinstance(error, Exception) else ConfigError(f"a row was refused: {error}.")
 
 
+class Capture(Protocol):
+    """A position that what follows does not change. Two of one source are equal if it has not moved between them."""
+
+    def plain(self) -> Any:
+        """As `Source.seek` takes it. Any thread may call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """Plain data as it is."""
+
+    snapshot: Any
+
+    def plain(self) -> Any:
+        return self.snapshot
+
+
 class Source(ABC):
     """Where rows come from. All methods are called by one thread at a time, in the driver.
 
@@ -176,8 +193,13 @@ class Source(ABC):
     def snapshot(self) -> Any:
         """Position and memory (files seen, …) as plain data: what `seek` needs to go on behind the last slice."""
 
+    def capture(self) -> Capture:
+        """What `snapshot` says, for an epoch: as little work as possible now, between two steps; the rest in `plain()`, by another
+        thread, whatever the source does meanwhile. Sources whose snapshot costs nothing need not have their own."""
+        return Captured(self.snapshot())
+
     def snapshot_with(self, piece: Slice) -> Any:
-        """The same, but after `seek` the last slice, `piece`, can be read once more: for a step that may be done again. Sources
+        """The same as `snapshot`, but after `seek` the last slice, `piece`, can be read once more: for a step that may be done again. Sources
         that can read what lies before their position need not say more than `snapshot`."""
         return self.snapshot()
 

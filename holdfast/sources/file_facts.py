@@ -11,7 +11,7 @@ import base64
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -24,12 +24,12 @@ _COLUMNS = (("size", 8), ("time", 2), ("check", 4))
 
 
 _QUICK, _SMALL = 1, 6
-"""Levels of compression: of what is packed in each pin, between two steps, and of what is packed once."""
+"""Levels of compression: of what is packed for each epoch or step, and of what is packed once."""
 _BASE64 = ":"
 """Text in base64 begins with it, which base85 does not have: that is how text was made before, at twice the time."""
 
 
-def pack(values: list[Any], once: bool = False) -> str:
+def pack(values: Sequence[Any], once: bool = False) -> str:
     """A list of plain data as compressed text."""
     return _text(json.dumps(values).encode(), once)
 
@@ -71,7 +71,7 @@ def _bytes(text: str) -> bytes:
     return zlib.decompress(base64.b85decode(text))
 
 
-def pack_facts(facts: list[Fact], once: bool = False) -> str:
+def pack_facts(facts: Sequence[Fact], once: bool = False) -> str:
     """Facts as compressed text: column by column, sizes as differences."""
     columns = np.array(facts, dtype=np.int64).reshape(-1, 3).T
     steps = np.diff(columns[0], prepend=0)

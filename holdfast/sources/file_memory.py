@@ -7,9 +7,7 @@ none is read twice; a file that was renamed keeps its ordinals (`file_renames`);
 (`look`). Only a file that may grow has several ordinals:
 one for each stretch of whole lines.
 
-In an epoch's record, names of fully read files are packed in blocks of `BLOCK_FILES`, and what is known of them beside:
-a full block is compressed once and hardly ever changes, so a record costs a few bytes per file read and no work. Files
-listed but not fully read (the *open tail*) are packed with size and time.
+What an epoch stores of it is a `FileRecord`.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from holdfast.errors import InputError, StateError, StepFailed
 from holdfast.language.connectors import Lag
@@ -37,12 +35,12 @@ from holdfast.sources.file_facts import (
     what_changed,
 )
 from holdfast.sources.file_listing import Listing, Seen
+from holdfast.sources.file_record import BLOCK_FILES, FileEntry, FileRecord
 from holdfast.sources.file_renames import Homes, new_names, unread_compressed
 from holdfast.sources.lines import BEGINNING, Mark
 
 Changed = Literal["refuse", "warn", "append"]
 
-BLOCK_FILES = 1000
 LOOK_FILES = 1000
 """So many files are compared with what is known of them whenever a source looks for new ones, in turn."""
 NEWEST_FILES = 100
@@ -56,17 +54,6 @@ _CURE = (
 )
 RENAMED = "a file was renamed while it was read."
 logger = logging.getLogger("holdfast.sources")
-
-
-class FileEntry(NamedTuple):
-    """A stretch of a file, from `begin` up to `size`, as it was when it was listed. `name` is relative to the root of the
-    listing; `check` is known of files that may grow, and of others once they are about to be read."""
-
-    name: str
-    size: int
-    mtime_ns: int
-    begin: int = 0
-    check: int = 0
 
 
 class FileMemory:
@@ -347,8 +334,8 @@ class FileMemory:
 
     # --- as data ------------------------------------------------------------------------------------------------
 
-    def dump(self, consumed: int) -> dict[str, Any]:
-        """The memory as plain data when the files before ordinal `consumed` are fully read."""
+    def record(self, consumed: int) -> FileRecord:
+        """What is known when the files before ordinal `consumed` are fully read, safe from what follows. Quick."""
         self._note(consumed)
         full = consumed // BLOCK_FILES
         for block in range(full):
@@ -358,19 +345,18 @@ class FileMemory:
             if block not in self._sealed_facts:
                 self._sealed_facts[block] = pack_facts(self._facts[stretch], once=True)
         loose = slice(full * BLOCK_FILES, consumed)
-        facts = [*(self._sealed_facts[block] for block in range(full)), pack_facts(self._facts[loose])]
-        tail = self._entries[consumed - self._first :]
-        return {
-            "root": self._listing.root,
-            "consumed": consumed,
-            "blocks": self._sealed[:full],
-            "loose": pack(self._names[loose]),
-            "facts": facts,
-            "open": pack([list(entry if entry.check else entry[:3]) for entry in tail]),
-        }
+        return FileRecord(
+            self._listing.root,
+            consumed,
+            tuple(self._sealed[:full]),
+            tuple(self._sealed_facts[block] for block in range(full)),
+            tuple(self._names[loose]),
+            tuple(self._facts[loose]),
+            tuple(self._entries[consumed - self._first :]),
+        )
 
     def load(self, state: dict[str, Any]) -> None:
-        """Back to what `dump` returned, here or in a version that knew neither roots nor facts."""
+        """Back to a record as it was stored, here or in a version that knew neither roots nor facts."""
         self.forget()
         blocks, root = list(state["blocks"]), state.get("root")
         self._first = int(state["consumed"])

@@ -10,7 +10,7 @@ import glob
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from holdfast.sources.file_plan import (
     pieces_of,
     stretches,
 )
+from holdfast.sources.file_record import FileRecord
 from holdfast.sources.line_tasks import MALFORMED
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable
@@ -47,6 +48,19 @@ Malformed = Literal["fail", "drop", "null", "stream"]
 STATE_FORMAT = 1
 QUICK_S = 0.001
 """What takes no longer is done whenever the source is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesCapture:
+    """Where the source is, and what it knows of its files."""
+
+    place: Place
+    files: FileRecord
+    malformed_rows: int
+
+    def plain(self) -> dict[str, Any]:
+        state = {"format": STATE_FORMAT, "position": self.place.plain(), "files": self.files.plain()}
+        return state | ({"malformed": self.malformed_rows} if self.malformed_rows else {})
 
 
 class Files(Source):
@@ -245,16 +259,17 @@ class Files(Source):
             self._next_look = time.monotonic() + (SPARE * took if took > QUICK_S else 0.0)
 
     def snapshot(self) -> Any:
-        return self._state(self._place.ordinal)
+        return self._captured(self._place.ordinal).plain()
+
+    def capture(self) -> FilesCapture:
+        return self._captured(self._place.ordinal)
 
     def snapshot_with(self, piece: Slice) -> Any:
-        return self._state(Place.of(piece.start).ordinal)
+        return self._captured(Place.of(piece.start).ordinal).plain()
 
-    def _state(self, consumed: int) -> Any:
+    def _captured(self, consumed: int) -> FilesCapture:
         """Of the files before ordinal `consumed` only names and facts."""
-        files = self._memory.dump(consumed)
-        state = {"format": STATE_FORMAT, "position": self._place.plain(), "files": files}
-        return state | ({"malformed": self._malformed_rows} if self._malformed_rows else {})
+        return FilesCapture(self._place, self._memory.record(consumed), self._malformed_rows)
 
     def lag(self) -> Lag:
         return self._memory.lag(self._place.ordinal, self._place.mark.offset)

@@ -170,6 +170,19 @@ class SourceConformance(ABC):
         read_all(source)
         assert msgpack.packb(first) == packed
 
+    def test_what_an_epoch_captures_is_the_snapshot_of_that_moment(self) -> None:
+        source = self.opened(2)
+        captures, snapshots = [source.capture()], [source.snapshot()]
+        for _ in iter(source.next_slice, None):
+            assert source.capture() == source.capture()
+            captures.append(source.capture())
+            snapshots.append(source.snapshot())
+        assert [capture.plain() for capture in captures] == snapshots
+        assert all(
+            (a == b) == (state == other)
+            for (a, state), (b, other) in itertools.pairwise(zip(captures, snapshots, strict=True))
+        )
+
     def test_stored_schema_is_used(self) -> None:
         first = self.make(None)
         schema = first.schema()

@@ -15,7 +15,7 @@ from holdfast.checkpoint.parts import OperatorPart
 from holdfast.errors import InputError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OperatorName
-from holdfast.language.connectors import Sink, Slice, Source, Stamp
+from holdfast.language.connectors import Capture, Sink, Slice, Source, Stamp
 from holdfast.language.hosted import OnError
 from holdfast.operators.bad_rows import Refusals
 from holdfast.runtime.persisted.connectors import PersistSink
@@ -82,7 +82,7 @@ class SourceRun(Remembering):
         self.closed = False
         self._behind: int | None = None
         """Where the slice before ended, of sources whose positions are numbers."""
-        self._known: Any = None
+        self._known: Capture | None = None
         """Where the newest pin, or the restore, has it."""
         self._finishing = self._is_over = False
         """The run ends in order, and the source has nothing that another run would not find."""
@@ -145,14 +145,14 @@ class SourceRun(Remembering):
     @property
     def has_moved(self) -> bool:
         """It is elsewhere than an epoch knows, perhaps without having given a row."""
-        return bool(self.source.snapshot() != self._known)
+        return self.source.capture() != self._known
 
-    def pin(self, epoch: Epoch) -> Any:
-        self._known = self.source.snapshot()
+    def pin(self, epoch: Epoch) -> Capture:
+        self._known = self.source.capture()
         return self._known
 
     def part_of(self, epoch: Epoch, pinned: Any) -> Prepared:
-        return Prepared(blob=codec.encode(pinned, path=f"position of source {self.name!r}"))
+        return Prepared(blob=codec.encode(pinned.plain(), path=f"position of source {self.name!r}"))
 
     def restore(
         self, epoch: Epoch, part: OperatorPart | None, store: Store | None, pairs: PairReader | None = None
@@ -160,7 +160,7 @@ class SourceRun(Remembering):
         fp("reset.source.seek")
         self.dry = self.closed = False
         self.seek(self.beginning if part is None else codec.decode(blob_of(pairs or store, part)))
-        self._known = self.source.snapshot()
+        self._known = self.source.capture()
 
 
 def _short(position: Any) -> str:

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from holdfast.language.connectors import Slice, Source
+from holdfast.language.connectors import Captured, Slice, Source
 
 _NOTE = struct.Struct("<16sq")
 _SHARE = struct.Struct("<d")
@@ -91,6 +91,7 @@ class Taps:
 
         source.seek = given  # type: ignore[method-assign]
         source.snapshot = noted  # type: ignore[method-assign]
+        source.capture = lambda: Captured(noted())  # type: ignore[method-assign]
         source.snapshot_with = noted_with  # type: ignore[method-assign]
         source.next_slice = next_slice  # type: ignore[method-assign]
         source.awaits_more = lambda: self._is_shut(name) or more()  # type: ignore[method-assign]
