@@ -19,12 +19,15 @@ import forked
 import pytest
 from campaign import Place
 from faults import fired
-from small_disk import enter_namespace, try_namespace
+from small_disk import BreakingVolume, enter_namespace, try_breaking_volume, try_namespace
 
 from holdfast.errors import HoldfastError
 from holdfast.testing.local import run_local
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+Ends = Callable[[], None]
 
 
 def mount_tmpfs(path: Path, *options: str) -> None:
@@ -33,14 +36,14 @@ def mount_tmpfs(path: Path, *options: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def no_descriptors(place: Place) -> Callable[[], None]:
+def no_descriptors(place: Place) -> Ends:
     """Nobody may open anything more; what is open stays."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def no_inodes(place: Place) -> Callable[[], None]:
+def no_inodes(place: Place) -> Ends:
     taken = place.root / "taken"
     taken.mkdir(exist_ok=True)
     number = 0
@@ -67,60 +70,53 @@ def no_inodes(place: Place) -> Callable[[], None]:
     return give_back
 
 
-def read_only(place: Place) -> Callable[[], None]:
-    """Refused while somebody has a file open for writing: so it is asked for until it is done."""
-
-    def remount(how: str) -> bool:
-        command = ["mount", "-o", f"remount,{how}", str(place.root)]
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-    while not remount("ro"):
-        pass
-    try:
-        (place.root / "tried").touch()
-    except OSError:
-        return lambda: print(remount("rw"))
-    raise AssertionError("the volume can still be written")
+FAULTS = {each.__name__: each for each in (no_descriptors, no_inodes)}
+"""They come and go."""
+READ_ONLY = "read_only"
+"""It stays until the run has ended."""
+CASES = [(fault, kind) for fault in (*FAULTS, READ_ONLY) for kind in ("file", "sqlite")]
 
 
-FAULTS = {each.__name__: each for each in (no_descriptors, no_inodes, read_only)}
-
-
-CASES = [
-    (fault, kind)
-    for fault in FAULTS
-    for kind in ("file", "sqlite")
-    if (fault, kind) != ("read_only", "sqlite")
-]
-"""SQLite holds its file open for writing as long as the run lasts, and so keeps the volume from becoming read-only."""
-
-
-def life(place: Place, fault: str, report: Path) -> None:
-    """Body of a child: the fault comes in the middle of the run, stays for a while, and goes."""
+def disturbed(place: Place, fault: str, volume: BreakingVolume | None) -> dict[str, Any]:
+    """A run, and what comes in the middle of it."""
     told: dict[str, Any] = {}
-    try:
-        enter_namespace()
-        mount_tmpfs(place.root, "nr_inodes=600", "size=64m")
-        os.environ["TMPDIR"] = tempfile.tempdir = str(place.root)
 
-        def come_and_go() -> None:
-            while campaign.newest_epoch(place.store) < 2:
-                time.sleep(0.002)
-            told["at"] = campaign.newest_epoch(place.store)
+    def come_and_go() -> None:
+        while campaign.newest_epoch(place.store) < 2:
+            time.sleep(0.002)
+        told["at"] = campaign.newest_epoch(place.store)
+        if volume is not None:
+            volume.breaks()
+        else:
             give_back = FAULTS[fault](place)
             time.sleep(1.0)
             give_back()
-            told["fired"] = True
+        told["fired"] = True
 
-        thread = threading.Thread(target=come_and_go, daemon=True)
-        thread.start()
-        pace = campaign.Pace(place, step_s=0.02)
-        try:
-            run_local(campaign.topology(place, pace=pace), place.url)
-            told["end"] = "well"
-        except HoldfastError as error:
-            told["end"], told["message"] = type(error).__name__, str(error)
-        thread.join(20)
+    thread = threading.Thread(target=come_and_go, daemon=True)
+    thread.start()
+    try:
+        run_local(campaign.topology(place, pace=campaign.Pace(place, step_s=0.02)), place.url)
+        told["end"] = "well"
+    except HoldfastError as error:
+        told["end"], told["message"] = type(error).__name__, str(error)
+    thread.join(20)
+    return told
+
+
+def life(place: Place, fault: str, report: Path) -> None:
+    """Body of a child: a run with the fault, in a process of its own, so that nothing of it is in use afterwards; then others without."""
+    told: dict[str, Any] = {}
+    try:
+        enter_namespace()
+        image = report.with_name("image")
+        volume = BreakingVolume(image, place.root) if fault == READ_ONLY else None
+        if volume is None:
+            mount_tmpfs(place.root, "nr_inodes=600", "size=64m")
+        os.environ["TMPDIR"] = tempfile.tempdir = str(place.root)
+        told = in_a_fork(lambda: disturbed(place, fault, volume), report.with_name("disturbed"))
+        if volume is not None:
+            volume.is_mended()
         campaign.check(place, complete=False)
         told["epoch"] = campaign.newest_epoch(place.store)
         for _ in range(3):
@@ -137,22 +133,32 @@ def life(place: Place, fault: str, report: Path) -> None:
     os._exit(0)
 
 
-# A volume becomes read-only only in a moment in which nobody has a file open for writing, which a short run may not have.
-UNSTEADY = {("read_only", "file")}
+def in_a_fork(body: Callable[[], dict[str, Any]], report: Path) -> dict[str, Any]:
+    """What `body` answers in a process of its own."""
+    child = os.fork()
+    if not child:
+        try:
+            answer = body()
+        except BaseException as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        report.write_text(json.dumps(answer))
+        os._exit(0)
+    os.waitpid(child, 0)
+    answer = json.loads(report.read_text())
+    assert "error" not in answer, answer
+    return dict(answer)
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [pytest.param(*case, marks=[pytest.mark.chaos] if case in UNSTEADY else []) for case in CASES],
-)
+@pytest.mark.parametrize(("fault", "kind"), CASES)
 @pytest.mark.fault("S10", "S11", "K05", "O05", "O07")
 def test_it_costs_no_row_whatever_is_used_up(
     place: Place, fault: str, kind: str, tell: Callable[..., None]
 ) -> None:
     report = place.root / "mounts"
-    forked.finish(forked.start(try_namespace, report), 30)
+    attempt = try_breaking_volume if fault == READ_ONLY else try_namespace
+    forked.finish(forked.start(attempt, report), 30)
     if report.read_text():
-        pytest.skip(f"needs a private mount namespace: {report.read_text()}")
+        pytest.skip(f"needs a private mount namespace with what this fault takes: {report.read_text()}")
     here = Place(place.input, place.root / "volume", kind)
     forked.finish(forked.start(life, here, fault, place.root / "report"), 90)
     told = json.loads((place.root / "report").read_text())
@@ -160,4 +166,6 @@ def test_it_costs_no_row_whatever_is_used_up(
     fired(fault.replace("_", " "))
     assert told.get("done"), told
     assert told["epoch"] >= told["at"]
+    if fault == READ_ONLY:
+        assert told["end"] != "well", told
     tell("used up", f"{kind}, {fault}: {told['end']} {told.get('message', '')[:100]}")
