@@ -75,9 +75,19 @@ class Place(RunPlace):
 
     def steps(self, pid: int) -> list[tuple[str, int]]:
         """Element and rows of each step of one life, in the order in which they began."""
+        return [(element, rows) for owner, element, rows in self._steps() if owner == pid]
+
+    def most_rows(self) -> int:
+        """How many rows the element that had most of them has begun to process, over all lives."""
+        totals: Counter[str] = Counter()
+        for _, element, rows in self._steps():
+            totals[element] += rows
+        return max(totals.values(), default=0)
+
+    def _steps(self) -> list[tuple[int, str, int]]:
         lines = self.trail.read_text().splitlines() if self.trail.exists() else []
         words = [line.split() for line in lines]
-        return [(element, int(rows)) for owner, element, rows in words if int(owner) == pid]
+        return [(int(owner), element, int(rows)) for owner, element, rows in words]
 
 
 # --- topologies -------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("best_effort_spark_program.py")
 GRAPHS: tuple[Graph, ...] = tuple(ALONE)
-SMALL = Size(rows=160, rows_per_step=20, pace_s=0.1, slow_s=0.2, period_s=0.6)
+SMALL = Size(rows=600, rows_per_step=20, pace_s=0.1, slow_s=0.2, period_s=0.6)
 LARGE = Size(rows=800, rows_per_step=20, pace_s=0.05, slow_s=0.2, period_s=0.6)
 SCRATCHES = ("TMPDIR", "SPARK_LOCAL_DIRS", "HOLDFAST_LIVE_DIR", "SPARK_WORKER_DIR")
 LIFE_S = 240.0
@@ -94,9 +94,13 @@ class Lives(TaggedLives):
         return self._here / f"driver-{len(self._tags)}.log"
 
     def await_steps(self, driver: subprocess.Popen[bytes], steps: int) -> None:
-        """Wait until each graph has begun so many steps in this life."""
+        """Wait until each graph has begun so many steps in this life, or has come to the end of its input."""
         deadline = time.monotonic() + self._life_s
-        while any(len(place.steps(driver.pid)) < steps for place in self.places.values()):
+
+        def waits(place: Place) -> bool:
+            return len(place.steps(driver.pid)) < steps and place.most_rows() < self._size.rows
+
+        while any(map(waits, self.places.values())):
             assert driver.poll() is None, self._log.read_text(errors="replace")[-3000:]
             assert time.monotonic() < deadline, "it does not get going"
             time.sleep(0.02)
