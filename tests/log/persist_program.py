@@ -75,7 +75,7 @@ def made(shape: str, here: Path, rows: int = ROWS) -> hf.Topology:
     data = hf.Rows([(n,) for n in range(rows)], "n long", rows_per_step=10)
     stream = topology.source(data, name="numbers")
     if shape[0] == "r":
-        stream = stream.consistent("first", period=0.02)
+        stream = stream.consistent("first", period=0.005)
     stream = stream.map_arrow(some, "n long", name="some")
     if shape[0] == "c":
         stream = stream.persist("one").map_arrow(same, "n long", name="same").persist("two")
@@ -88,7 +88,7 @@ def made(shape: str, here: Path, rows: int = ROWS) -> hf.Topology:
     else:
         behind = stream.persist("middle")
     if shape[1] == "r":
-        behind = behind.consistent("second", period=0.02)
+        behind = behind.consistent("second", period=0.005)
         behind = behind.apply(Numbered, "n long, count long, total long", name="numbered")
     else:
         behind = behind.autonomous().isolate()
