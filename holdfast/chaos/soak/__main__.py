@@ -31,7 +31,7 @@ def main() -> int:
         try:
             kept = soak.run()
         except KeyboardInterrupt:
-            soak.failure = "It was interrupted."
+            soak.failure = "It was interrupted twice."
             kept = False
         finally:
             given.out.write_text(soak.told())

@@ -16,16 +16,18 @@ LINES = 16
 
 def page(
     seconds: float, seed: int, rate: int, struck: Sequence[Struck], lives: Sequence[str], samples: Sequence[Sample],
-    judged: Sequence[Judged], failure: str,
+    judged: Sequence[Judged], failure: str, is_short: bool = False,
 ) -> str:  # fmt: skip
     kept = not failure and bool(judged) and all(each.is_kept for each in judged)
+    verdict = "every promise was kept" if kept else "A PROMISE WAS BROKEN" if judged else "NOTHING WAS JUDGED"
     last = samples[-1] if samples else None
     head = [
         "# Soak",
         "",
         f"{seconds / 60:.1f} minutes, seed {seed}, {rate} rows per second and source, {len(lives)} lives, "
         f"epoch {last.epoch if last else 0} of the newest region, {len(struck)} faults: "
-        f"**{'every promise was kept' if kept else 'A PROMISE WAS BROKEN'}**."
+        f"**{verdict}**."
+        + (" It was asked to end early." if is_short else "")
         + (f" {failure}" if failure else ""),
     ]
     return "\n".join(

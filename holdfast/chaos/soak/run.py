@@ -48,6 +48,8 @@ class Soak:
         self.samples: list[Sample] = []
         self.judged: list[Judged] = []
         self.failure = ""
+        self.is_short = False
+        """It was interrupted: what there is then is judged."""
         self._moved = (0, time.monotonic())
         self._looked = 0.0
         self._struck_before = 0
@@ -56,7 +58,13 @@ class Soak:
         """Whether every promise was kept."""
         self._begin()
         try:
-            self._strike_until(time.monotonic() + self._seconds)
+            try:
+                self._strike_until(time.monotonic() + self._seconds)
+            except KeyboardInterrupt:
+                self.is_short = True
+                self._tell(
+                    "asked to end: no more faults, the run is stopped and judged; once more ends it at once"
+                )
             self._stop()
         finally:
             self._life.end_at_once()
@@ -66,7 +74,15 @@ class Soak:
     def told(self) -> str:
         seconds = time.monotonic() - self._scene.began_at
         return page(
-            seconds, self.seed, self._rate, self.struck, self.lives, self.samples, self.judged, self.failure
+            seconds,
+            self.seed,
+            self._rate,
+            self.struck,
+            self.lives,
+            self.samples,
+            self.judged,
+            self.failure,
+            self.is_short,
         )
 
     # --- lives ----------------------------------------------------------------------------------------------------
