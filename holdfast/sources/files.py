@@ -205,6 +205,10 @@ class Files(Source):
         self._bounded = True
         self._memory.freeze()
 
+    def unbound(self) -> None:
+        self._bounded = False
+        self._memory.thaw()
+
     def seek(self, state: Any | None) -> None:
         if state is None:
             self._memory.forget()
