@@ -36,7 +36,7 @@ def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table
         return
     if not table.num_rows:
         return
-    texts = [pc.cast(table.column(name).combine_chunks(), pa.string()) for name in names]
+    texts = [_as_read(pc.cast(table.column(name).combine_chunks(), pa.string())) for name in names]
     codes = np.zeros(table.num_rows, np.int64)
     for text in texts:
         encoded = text.dictionary_encode(null_encoding="encode")
@@ -49,3 +49,8 @@ def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table
         rows = order[start:end]
         values = [text[int(rows[0])].as_py() for text in texts]
         yield directory_of(names, values), left.take(pa.array(rows))
+
+
+def _as_read(texts: pa.Array) -> pa.Array:
+    """Values that come back as null are null before rows are put together: they have one directory, and so one file."""
+    return pc.if_else(pc.is_in(texts, pa.array(["", NULL])), pa.scalar(None, pa.string()), texts)
