@@ -244,6 +244,20 @@ def test_spark_reads_back_what_each_engine_wrote(
     assert directories(tmp_path) == directories(theirs)
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_the_name_of_null_is_written_beside_null_by_spark_too(
+    spark: Any, tmp_path: Path, format: str
+) -> None:
+    rows = [(n, [None, "", "a", NULL][n % 4], n) for n in range(12)]
+    frame = spark.createDataFrame(rows, "n long, `k.x` string, m long").coalesce(1)
+    sink = opened(tmp_path, format=format, by=["k.x", "m"])
+    sink.write_spark(frame, step(1))
+    commit(sink, 1)
+    found = spark.read.format(format).load(str(tmp_path)).select("n", "`k.x`").collect()
+    assert sorted(map(tuple, found)) == [(n, "a" if text == "a" else None) for n, text, _ in rows]
+
+
 def directories(out: Path) -> set[str]:
     found = {str(path.parent.relative_to(out)) for path in out.rglob("part-*")}
     return {name for name in found if not name.startswith(".")}

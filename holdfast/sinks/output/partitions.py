@@ -6,10 +6,14 @@ Null and the empty text are `__HIVE_DEFAULT_PARTITION__`; characters that file s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset(map(chr, range(0x20))) | frozenset("\"#%'*/:=?\\\x7f{[]^")
@@ -49,6 +53,17 @@ def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table
         rows = order[start:end]
         values = [text[int(rows[0])].as_py() for text in texts]
         yield directory_of(names, values), left.take(pa.array(rows))
+
+
+def as_read(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows, with null for the text that is the name of null: Spark gives the two one directory and then fails, since a file is there."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType
+
+    texts = [name for name in names if isinstance(frame.schema[name].dataType, StringType)]
+    columns = {name: F.col("`" + name.replace("`", "``") + "`") for name in texts}
+    told = {name: F.when(column != NULL, column) for name, column in columns.items()}
+    return frame.withColumns(told) if told else frame
 
 
 def _as_read(texts: pa.Array) -> pa.Array:
