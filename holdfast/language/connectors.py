@@ -158,6 +158,9 @@ class Source(ABC):
     def bound(self) -> None:
         """Only what exists now is wanted: after its last row `next_slice` answers None for ever."""
 
+    def unbound(self) -> None:
+        """What comes later is wanted too. Before each run comes this or `bound`: a source may serve several runs, one after the other."""
+
     def open(self, wake: Callable[[], None]) -> None:
         """A run begins; comes before `seek`. A source that receives rows by itself (over a network, say) calls `wake` from any
         thread whenever `next_slice` may find something new: then it is asked at once. Others are asked again and again, and

@@ -13,6 +13,8 @@ from holdfast.ids import ElementName, OperatorName
 _FATAL = (errors.InputError, errors.StateError, errors.MismatchError, errors.TopologyError, errors.StoreError)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failed|Injected|Interrupt)\b")
 
+_JAVA = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+([\w$]+: .*)$", re.MULTILINE)
+"""An exception of Java in a text of Py4J: the innermost comes last."""
 _OUTAGE = re.compile(
     r"(?:^|: )([\w.]+\.)?(OSError|IOError|TimeoutError|BrokenPipeError|Connection\w*Error|OperationalError|InterfaceError)\b"
     r"|ExecutorLostFailure|[Ll]ost executor|[Cc]onnection (refused|reset)|heartbeat timed out"
@@ -81,6 +83,8 @@ def story_of(error: BaseException) -> str:
     inner = [line for line in text.splitlines() if _RAISED.match(line)]
     if "Traceback (most recent call last)" in text and inner:
         return inner[-1].strip()[:500]
+    if text.startswith("An error occurred while calling ") and (causes := _JAVA.findall(text)):
+        return str(causes[-1])[:500]
     first = next((line for line in text.splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {first.strip().rstrip(';')}"[
         :500

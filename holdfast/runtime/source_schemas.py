@@ -15,8 +15,7 @@ from holdfast.store.base import Store
 def use_stored_schemas(graph: Graph, store: Store | None, bounded: bool) -> None:
     """Sources hear which columns they had. `bounded`: only what exists now is wanted of them."""
     for name, source in _sources(graph):
-        if bounded:
-            source.bound()
+        source.bound() if bounded else source.unbound()
         raw = None if store is None else store.load_record(record_name("schema", name))
         if raw is not None:
             source.use_schema(pa.ipc.read_schema(pa.py_buffer(raw)))

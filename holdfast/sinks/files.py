@@ -36,7 +36,7 @@ from holdfast.sinks.output.bad_rows import FileRowCheck
 from holdfast.sinks.output.compaction import finish_if_alone, visible_files
 from holdfast.sinks.output.form import Form
 from holdfast.sinks.output.moves import make_visible_directory
-from holdfast.sinks.output.partitions import split
+from holdfast.sinks.output.partitions import as_read, split
 from holdfast.sinks.output.reading import rows_of
 from holdfast.sinks.output.rolling import Roll, RollPart
 from holdfast.sinks.staging import HIDDEN
@@ -157,7 +157,8 @@ class FileSink(EpochFileSink):
     def write_spark(self, frame: DataFrame, step: StepId) -> int | None:
         directory = self._step_directory(step)
         positions = [name for name in POSITION_COLUMNS if name in frame.columns]
-        writer = (frame.drop(*positions) if positions else frame).write.format(self._form.format)
+        frame = as_read(frame.drop(*positions) if positions else frame, self._form.partition_by)
+        writer = frame.write.format(self._form.format)
         if self._form.format == "csv":
             writer = writer.option("header", str(self._form.header).lower())
         if self._form.partition_by:

@@ -74,6 +74,9 @@ class Beacon(Source):
             )
         self._bounded = True
 
+    def unbound(self) -> None:
+        self._bounded = False
+
     def cut_smaller(self, rows: int) -> None:
         self._step = min(self._step, rows)
 

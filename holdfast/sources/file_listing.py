@@ -133,14 +133,29 @@ class Listing:
             # Positions without a root: names in a directory, links not resolved; or whole paths, of a glob.
             directories: dict[str, str] = {}
             return [self._canonical(os.path.join(self.root, name), directories) for name in names]
-        if root == self.root or self.is_moved(root):
+        if root == self.root:
             return list(names)
+        if self.is_moved(root):
+            return self._moved(list(names), root)
         raise MismatchError(
             f"the position of this source is one in {root}, but {self._given} is in {self.root} now: files that were "
             "read there would be read again here, others left out for their names.",
             cure=f"If the files were moved, say moved_from={root!r}; else read {root!r} again, and other places by "
             "another source.",
         )
+
+    def _moved(self, names: list[str], root: str) -> list[str]:
+        """The names. MismatchError if one directory is in the other and a file has not moved: it would be read again by another name."""
+        if os.path.commonpath([root, self.root]) in (root, self.root):
+            new = self.names().difference(names)
+            for path in (os.path.join(root, name) for name in names):
+                if (now := os.path.relpath(path, self.root)) in new:
+                    raise MismatchError(
+                        f"{path} was read and is still there, so it did not move from {root} to {self.root}: it would be "
+                        f"read again as {now}.",
+                        cure=f"Move it, or read {root!r} again, and what else is in {self.root} by another source.",
+                    )
+        return names
 
     def is_moved(self, root: str) -> bool:
         """Whether the user said that the files were there before."""

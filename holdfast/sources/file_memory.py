@@ -131,9 +131,11 @@ class FileMemory:
 
     def freeze(self) -> None:
         """From now on only files that exist now are ever seen."""
-        if self._only is None:
-            self._only = self._listing.names()
+        self._only = self._listing.names()
         self.refresh()
+
+    def thaw(self) -> None:
+        self._only = None
 
     def _add(self, names: Iterable[str]) -> None:
         for name in names:

@@ -78,7 +78,7 @@ class Files(Source):
     these names. `malformed` says what happens to a row that does not fit: "fail" raises InputError with file and line,
     "drop" leaves it out and counts it (`holdfast status`), "stream" does so too and gives it, with file, line, reason and
     text, as a stream of its own: `stream.malformed`; "null" keeps it with nulls, as Spark's PERMISSIVE does. A line that is
-    not UTF-8, a csv line on which a quoted field does not end, and a json array are malformed. `options` go to Spark's reader.
+    not UTF-8, a csv line with an open quote, a json array and what follows a json object are malformed. `options` go to Spark's reader.
     A step that ends with a file's end is a boundary (trigger="operator"; max_files_per_step=1 makes every file one).
     A file is known by its real path below the directory, so a glob of the directory or a link to it finds the same files.
     A position belongs to its directory: if that was moved, say `moved_from=` with the path it had.
@@ -203,6 +203,10 @@ class Files(Source):
     def bound(self) -> None:
         self._bounded = True
         self._memory.freeze()
+
+    def unbound(self) -> None:
+        self._bounded = False
+        self._memory.thaw()
 
     def seek(self, state: Any | None) -> None:
         if state is None:

@@ -192,8 +192,8 @@ def row_stretches(piece: FilePiece, metadata: pq.FileMetaData) -> Iterator[FileP
 def readable(path: str, schema: pa.Schema) -> bool:
     """Whether the file has the schema's columns in types that pyarrow and Spark read alike. InputError if a column has
     a type that cannot be read as the schema's, or no column is there."""
-    with _named(path, "the file"):
-        found = pq.read_schema(path)
+    with _named(path, "the file"), pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        found = file.schema_arrow
     names = {field.name: _name_in(found, field.name) for field in schema}
     if len(schema) and not any(names.values()):
         raise InputError(
@@ -202,10 +202,14 @@ def readable(path: str, schema: pa.Schema) -> bool:
         )
     for field in schema:
         name = names[field.name]
-        if name is not None and not fits(found.field(name).type, field.type):
+        type_ = field.type if name is None else found.field(name).type
+        if name is not None and not fits(type_, field.type):
             raise InputError(
-                f"{path}: column {name!r} is {found.field(name).type}, which cannot be read as {field.type}.",
-                cure="Give the schema the type that the files have, or write the file anew.",
+                f"{path}: column {name!r} is {type_}, which cannot be read as {field.type}.",
+                cure="Give the schema the type that the files have, or write the file anew"
+                + ', with times in microseconds: coerce_timestamps="us" of pandas and pyarrow.'
+                if _has_nanoseconds(type_)
+                else ".",
             )
     return all(
         name in found.names and _alike(found.field(name).type, schema.field(name).type) for name in names
@@ -213,7 +217,9 @@ def readable(path: str, schema: pa.Schema) -> bool:
 
 
 def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of a file's type is one of the wanted type, and both engines read it as that."""
+    """Whether every value of a file's type is one of the wanted type, and both engines read it as that. Spark has no nanoseconds."""
+    if _has_nanoseconds(found):
+        return False
     found = spark_type(found) if not pa.types.is_null(found) else wanted
     if found == wanted or (_is_text(found) and _is_text(wanted)):
         return True
@@ -227,6 +233,12 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_map(found) and pa.types.is_map(wanted):
         return fits(found.key_type, wanted.key_type) and fits(found.item_type, wanted.item_type)
     return _fits_number(found, wanted)
+
+
+def _has_nanoseconds(type_: pa.DataType) -> bool:
+    if pa.types.is_timestamp(type_):
+        return bool(type_.unit == "ns")
+    return any(_has_nanoseconds(type_.field(number).type) for number in range(type_.num_fields))
 
 
 def _is_text(type_: pa.DataType) -> bool:

@@ -59,6 +59,28 @@ def test_values_name_directories_and_are_left_out_of_the_files(tmp_path: Path) -
     assert rows == [{"n": [1, 4, 1, 4]}, {"n": [2, 2]}, {"n": [3, 3]}]
 
 
+@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
+def test_null_the_empty_text_and_the_name_of_both_share_a_directory_and_lose_no_row(
+    tmp_path: Path, format: str
+) -> None:
+    mixed = pa.table({"n": range(9), "k": [None, "", "a", NULL, "", None, "a", NULL, None]})
+    sink = opened(tmp_path, format=format, by="k")
+    sink.write_arrow(mixed, step(1))
+    if (writer := sink.task_writer(step(2))) is not None:
+        sink.adopt(step(2), [writer(mixed, 0, 1)])
+    commit(sink, 1)
+    (empty, _) = dict(split(mixed, ["k"])).values()
+    assert empty["n"].to_pylist() == [0, 1, 3, 4, 5, 7, 8]
+    (file,) = [tmp_path / name for name in shown(tmp_path) if NULL in name]
+    times = 2 if format == "parquet" else 1
+    found = (
+        pq.read_metadata(file).num_rows
+        if format == "parquet"
+        else len(file.read_text().split()) - (format == "csv")
+    )
+    assert found == 7 * times
+
+
 @pytest.mark.parametrize("rows", [0, 1, 1000])
 def test_all_rows_are_split_in_their_order(rows: int) -> None:
     table = pa.table(
@@ -220,6 +242,20 @@ def test_spark_reads_back_what_each_engine_wrote(
     theirs = tmp_path.parent / f"{tmp_path.name}-spark"
     spark.createDataFrame(table).write.partitionBy("word", "day", "flag", "k").parquet(str(theirs))
     assert directories(tmp_path) == directories(theirs)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_the_name_of_null_is_written_beside_null_by_spark_too(
+    spark: Any, tmp_path: Path, format: str
+) -> None:
+    rows = [(n, [None, "", "a", NULL][n % 4], n) for n in range(12)]
+    frame = spark.createDataFrame(rows, "n long, `k.x` string, m long").coalesce(1)
+    sink = opened(tmp_path, format=format, by=["k.x", "m"])
+    sink.write_spark(frame, step(1))
+    commit(sink, 1)
+    found = spark.read.format(format).load(str(tmp_path)).select("n", "`k.x`").collect()
+    assert sorted(map(tuple, found)) == [(n, "a" if text == "a" else None) for n, text, _ in rows]
 
 
 def directories(out: Path) -> set[str]:

@@ -89,6 +89,21 @@ def test_another_directory_is_refused_with_both_names_and_the_cure(place: Path) 
         assert "moved_from=" in str(refused.value)
 
 
+def test_files_that_are_said_to_have_moved_up_but_did_not_are_refused(place: Path) -> None:
+    source = source_of(place / "in")
+    assert all_rows(source) == [1]
+    said = {"state": source.snapshot(), "moved_from": str(place / "in")}
+    for path in (place / "i*" / "*.csv", place / "in" / ".." / "i*"):
+        with pytest.raises(MismatchError, match=r"in/a\.csv was read and is still there"):
+            source_of(path, **said)
+    with pytest.raises(MismatchError, match="still there"):
+        source_of(place, recursive=True, **said)
+    write(place / "b.csv", 2)
+    assert all_rows(source_of(place, **said)) == [2]  # not recursive: what is in the directory is not read
+    (place / "in" / "a.csv").rename(place / "a.csv")
+    assert all_rows(source_of(place, recursive=True, **said)) == [2]
+
+
 def test_moved_directory_goes_on_if_it_is_said(place: Path) -> None:
     source = source_of(place / "in")
     assert all_rows(source) == [1]

@@ -191,6 +191,8 @@ def test_cut_gzip_is_named(tmp_path: Path, settings: dict[str, int]) -> None:
         (pa.date32(), pa.int32(), False),
         (pa.int32(), pa.date32(), False),
         (pa.timestamp("ms"), pa.timestamp("us", tz="UTC"), True),
+        (pa.timestamp("ns"), pa.timestamp("us"), False),
+        (pa.list_(pa.timestamp("ns", tz="UTC")), pa.list_(pa.timestamp("us", tz="UTC")), False),
         (pa.int64(), pa.timestamp("us"), False),
         (pa.decimal128(10, 2), pa.decimal128(12, 4), True),
         (pa.decimal128(10, 2), pa.decimal128(10, 4), False),
@@ -220,6 +222,22 @@ def test_parquet_file_of_other_types_or_columns_is_named(tmp_path: Path) -> None
         for act in (source.read_arrow, source.task_reader):
             with pytest.raises(InputError, match=told):
                 act(piece, None)
+
+
+def test_parquet_times_in_nanoseconds_are_refused_with_how_to_write_them_but_not_those_of_spark(
+    tmp_path: Path,
+) -> None:
+    times = pa.table({"at": pa.array([1_767_225_600_123_456_789], pa.timestamp("ns", tz="UTC"))})
+    pq.write_table(times, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    source = opened(tmp_path, "parquet", schema="at timestamp")
+    (piece,) = read_all(source)
+    assert source.read_arrow(piece, None).num_rows == 1
+    pq.write_table(times, tmp_path / "y.parquet")
+    source = opened(tmp_path, "parquet", schema="at timestamp")
+    (piece,) = read_all(source)
+    for act in (source.read_arrow, source.task_reader):
+        with pytest.raises(InputError, match=r"y\.parquet: column 'at' is timestamp\[ns.*coerce_timestamps"):
+            act(piece, None)
 
 
 def test_columns_of_parquet_files_are_found_whatever_their_case(tmp_path: Path) -> None:

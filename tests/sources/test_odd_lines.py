@@ -1,8 +1,10 @@
-"""Lines that Spark's readers take although they are no row of the file: open quotes in csv, arrays in JSON. One rule in every way of
-reading: the line is malformed."""
+"""Lines that Spark's readers take although they are no row of the file: open quotes in csv, arrays in JSON, and what stands behind an
+object. One rule in every way of reading: the line is malformed."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,28 @@ CSV = 'a,b\nx,1\n"y, z",2\nu,"open\nv,"half" open\n"w\\",3\nlast,4\n'
 JSON = '{"a":"x","b":"1"}\n[{"a":"p","b":"2"},{"a":"q","b":"3"}]\n  [{"a":"r"}]\n{"a":"last","b":"[4]"}\n'
 SCHEMA = "a string, b string"
 QUOTE = "a quoted field does not end on its line"
+TWO = """{"a":"x","b":"1"}
+{"a":"p","b":"2"}{"a":"q","b":"3"}
+{"a":"lost","b":{"n":1}},
+{"a":"y}{","b":{"n":"{'"}}
+{'a':'p'} {'a':'q'}
+{"a":"last","b":"}{"}
+"""
 ARRAY = "it is a JSON array, and a line holds one object"
 KINDS: dict[str, Any] = {
     "csv": (CSV, [("x", "1"), ("y, z", "2"), ("v", '"half" open'), ("last", "4")], [(4, QUOTE), (6, QUOTE)]),
+    "json2": (
+        TWO,
+        [("x", "1"), ("y}{", '{"n":"{\'"}'), ("last", "}{")],
+        [
+            (2, "it is no JSON: Extra data: line 1 column 18 (char 17)"),
+            (3, "it is no JSON: Extra data: line 1 column 25 (char 24)"),
+            (
+                5,
+                "it is no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+            ),
+        ],
+    ),
     "json": (JSON, [("x", "1"), ("last", "[4]")], [(2, ARRAY), (3, ARRAY)]),
 }
 WAYS: list[tuple[dict[str, Any], Stamp | None]] = [
@@ -42,7 +63,7 @@ def written(place: Path, kind: str) -> Path:
 
 
 def opened(place: Path, kind: Any, malformed: Any, **more: Any) -> Files:
-    source = Files(str(place), kind, SCHEMA, malformed=malformed, **more)
+    source = Files(str(place), kind.rstrip("2"), SCHEMA, malformed=malformed, **more)
     source.bound()
     source.seek(None)
     return source
@@ -73,7 +94,7 @@ def test_they_are_malformed_without_spark(
     assert [row[:3] for row in told] == [(str(path), *each) for each in bad]
     assert source.counts() == {"malformed": len(bad)}
     failing = opened(tmp_path, kind, "fail", **settings)
-    with pytest.raises(InputError, match=f"line {bad[0][0]}: .*{bad[0][1]}"):
+    with pytest.raises(InputError, match=f"line {bad[0][0]}: .*{re.escape(bad[0][1])}"):
         for piece in slices(failing):
             failing.read_arrow(piece, stamp)
 
@@ -144,3 +165,41 @@ def test_a_file_with_an_open_quote_may_have_one(
     path.write_text(end.join(lines), newline="")
     if any(ends_open(line, {}) for line in lines):
         assert may_have(str(path), "csv", {})
+
+
+PARTS = st.lists(
+    st.sampled_from(['{"a":', "}", "{}", '"}{"', '"\\\\"', "[", "]", ",", " ", "1", "'}'"]), max_size=8
+).map("".join)
+
+
+@given(st.lists(PARTS, min_size=1, max_size=4), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_a_file_with_something_behind_an_object_may_have_it(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
+) -> None:
+    marks = odd(pa.array(lines), "json", {})
+    for line, is_odd in zip(lines, [False] * len(lines) if marks is None else marks.to_pylist(), strict=True):
+        assert is_odd == goes_on(line) or not is_json(line)
+    path = tmp_path_factory.getbasetemp() / "objects.json"
+    path.write_text(end.join(lines), newline="")
+    if marks is not None:
+        assert may_have(str(path), "json", {})
+
+
+def is_json(line: str) -> bool:
+    try:
+        json.JSONDecoder().raw_decode(line.lstrip())
+    except ValueError:
+        return False
+    return line.lstrip().startswith(("{", "["))
+
+
+def goes_on(line: str) -> bool:
+    if not is_json(line) or line.lstrip().startswith("["):
+        return True
+    return bool(line.lstrip()[json.JSONDecoder().raw_decode(line.lstrip())[1] :].strip())
+
+
+def test_a_comment_behind_an_object_is_no_second_row_where_comments_are_allowed() -> None:
+    line = pa.array(['{"a":1} // one'])
+    assert odd(line, "json", {"allowComments": "TRUE"}) is None
+    assert odd(line, "json", {}) is not None

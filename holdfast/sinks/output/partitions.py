@@ -6,10 +6,14 @@ Null and the empty text are `__HIVE_DEFAULT_PARTITION__`; characters that file s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset(map(chr, range(0x20))) | frozenset("\"#%'*/:=?\\\x7f{[]^")
@@ -36,7 +40,7 @@ def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table
         return
     if not table.num_rows:
         return
-    texts = [pc.cast(table.column(name).combine_chunks(), pa.string()) for name in names]
+    texts = [_as_read(pc.cast(table.column(name).combine_chunks(), pa.string())) for name in names]
     codes = np.zeros(table.num_rows, np.int64)
     for text in texts:
         encoded = text.dictionary_encode(null_encoding="encode")
@@ -49,3 +53,19 @@ def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table
         rows = order[start:end]
         values = [text[int(rows[0])].as_py() for text in texts]
         yield directory_of(names, values), left.take(pa.array(rows))
+
+
+def as_read(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows, with null for the text that is the name of null: Spark gives the two one directory and then fails, since a file is there."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType
+
+    texts = [name for name in names if isinstance(frame.schema[name].dataType, StringType)]
+    columns = {name: F.col("`" + name.replace("`", "``") + "`") for name in texts}
+    told = {name: F.when(column != NULL, column) for name, column in columns.items()}
+    return frame.withColumns(told) if told else frame
+
+
+def _as_read(texts: pa.Array) -> pa.Array:
+    """Values that come back as null are null before rows are put together: they have one directory, and so one file."""
+    return pc.if_else(pc.is_in(texts, pa.array(["", NULL])), pa.scalar(None, pa.string()), texts)

@@ -39,6 +39,9 @@ class SparkStream(LogSource):
         """What is available now is what the query finds in one go, and what lies in the log."""
         self._to_the_end = True
 
+    def unbound(self) -> None:
+        self._to_the_end = False
+
     def open(self, wake: Callable[[], None]) -> None:
         register_log_format(self._frame.sparkSession)
         stream = self._frame.writeStream.format(NAME).option("writer", WRITER)

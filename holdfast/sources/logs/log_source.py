@@ -133,6 +133,9 @@ class LogSource(Source):
     def bound(self) -> None:
         self._end = self.extent() if self._last is None else self._last
 
+    def unbound(self) -> None:
+        self._end = None
+
     def seek(self, state: Any | None) -> None:
         if state is None:
             self._next = self._first() if self._log.exists else None

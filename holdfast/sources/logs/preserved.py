@@ -104,6 +104,9 @@ class Preserved(Source):
     def bound(self) -> None:
         self._inner.bound()
 
+    def unbound(self) -> None:
+        self._inner.unbound()
+
     def open(self, wake: Callable[[], None]) -> None:
         self._inner.open(wake)
         self._inner.seek(None)

@@ -75,6 +75,9 @@ class ReplaySource(LogSource):
     def bound(self) -> None:
         """Its end is known."""
 
+    def unbound(self) -> None:
+        """The same."""
+
     def describe(self) -> str:
         pace = "as fast as it goes" if self._speed is None else f"at {self._speed:g} times its speed"
         return f"rows {self.stretch.start} to {self.stretch.end} of {super().describe()}, {pace}"

@@ -1,5 +1,6 @@
-"""Lines that Spark's readers take although they are no row: a csv line whose quoted field goes on behind its end, and a JSON array,
-which they make several rows of. They are malformed, whoever reads them.
+"""Lines that Spark's readers take although they are no row: a csv line whose quoted field goes on behind its end, a JSON array,
+which they make several rows of, and a JSON object with something behind it, which they leave out: a second object, where the end of a
+line was lost. They are malformed, whoever reads them.
 
 Tasks that read lines mark them (`odd`). Before Spark's own reader gets whole files, they are looked through for what may be such
 a line (`may_have`): then tasks read them.
@@ -8,7 +9,8 @@ a line (`may_have`): then tasks read them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,16 +23,18 @@ _BLOCK_BYTES = 4 << 20
 _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
 _PLAIN_CSV = r'^("[^"\\]*"|[^",]*)(,("[^"\\]*"|[^",]*))*$'
 """Lines whose quotes surely end, without options."""
-_ARRAY = r"^\s*\["
-_ARRAY_LINE = re.compile(rb"(?:^|[\r\n])[ \t]*\[")
+_OUTSIDE = r"""(?:[^{}"']|"(?:[^"\\]|\\.)*")*"""
+_OBJECT = reduce(lambda inner, _: rf"\{{{_OUTSIDE}(?:{inner}{_OUTSIDE})*\}}", range(4), "(?:)")
+_PLAIN_JSON = rf"^\s*(?:{_OBJECT}\s*)?$"
+"""Lines that surely hold one object, up to four deep, or nothing."""
 _BEHIND_A_LINE = [end + begin for end in (b"\n", b"\r") for begin in (b"[", b" ", b"\t")]
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[{}\[\]]""")
 
 
 def odd(texts: Any, kind: str, options: Mapping[str, str]) -> Any | None:
     """True for each such line (a string Array or ChunkedArray); None: there is none."""
     if kind == "json":
-        found = pc.match_substring_regex(texts, _ARRAY).fill_null(False)
-        return found if pc.any(found).as_py() else None
+        return _marks(texts, _doubtful_json(texts), lambda line: _is_no_object(line, options))
     if kind != "csv":
         return None
     lowered = {name.lower(): value for name, value in options.items()}
@@ -40,11 +44,34 @@ def odd(texts: Any, kind: str, options: Mapping[str, str]) -> Any | None:
     doubtful = pc.match_substring(texts, quote)
     if not lowered:
         doubtful = pc.and_(doubtful, pc.invert(pc.match_substring_regex(texts, _PLAIN_CSV)))
+    return _marks(texts, doubtful, lambda line: ends_open(line, lowered))
+
+
+def _marks(texts: Any, doubtful: Any, is_odd: Callable[[str], bool]) -> Any | None:
     at = np.flatnonzero(doubtful.fill_null(False).to_numpy(zero_copy_only=False))
-    lines = texts.take(pa.array(at)).to_pylist()
-    is_open = np.zeros(len(texts), dtype=bool)
-    is_open[at] = [ends_open(line, lowered) for line in lines]
-    return pa.array(is_open) if is_open.any() else None
+    marks = np.zeros(len(texts), dtype=bool)
+    marks[at] = [is_odd(line) for line in texts.take(pa.array(at)).to_pylist()]
+    return pa.array(marks) if marks.any() else None
+
+
+def _doubtful_json(texts: Any) -> Any:
+    return pc.invert(pc.match_substring_regex(texts, _PLAIN_JSON))
+
+
+def _is_no_object(line: str, options: Mapping[str, str]) -> bool:
+    """Whether a line is an array, or goes on behind its first object. Whether that is whole Spark says."""
+    if line.lstrip().startswith("["):
+        return True
+    depth = 0
+    for token in _TOKEN.finditer(line):
+        depth += (token[0] in "{[") - (token[0] in "}]")
+        if depth == 0 and token[0] in "}]":
+            return bool(line[token.end() :].strip()) and not _has_comments(options)
+    return False
+
+
+def _has_comments(options: Mapping[str, str]) -> bool:
+    return any(name.lower() == "allowcomments" and value.lower() == "true" for name, value in options.items())
 
 
 def may_have(path: str, kind: str, options: Mapping[str, str]) -> bool:
@@ -54,14 +81,27 @@ def may_have(path: str, kind: str, options: Mapping[str, str]) -> bool:
     with open(path, "rb") as file:
         while data := file.read(_BLOCK_BYTES):
             data += b"" if data.endswith(b"\n") else file.readline()
-            if _array_in(data) if kind == "json" else _open_quote_in(data, options):
+            if _odd_json_in(data) if kind == "json" else _open_quote_in(data, options):
                 return True
     return False
 
 
-def _array_in(data: bytes) -> bool:
-    is_plain = data.startswith(b"{") and not any(begin in data for begin in _BEHIND_A_LINE)
-    return not is_plain and _ARRAY_LINE.search(data) is not None
+def _odd_json_in(data: bytes) -> bool:
+    """Where every line begins with its object, and no brace but the one that ends it closes anything, a look at bytes is enough."""
+    ends = data.count(b"}\n") + data.count(b"}\r") + data.endswith(b"}")
+    if (
+        ends == data.count(b"}")
+        and data.startswith(b"{")
+        and not any(begin in data for begin in _BEHIND_A_LINE)
+    ):
+        return False
+    codes = np.frombuffer(data, np.uint8)
+    offsets = np.append(0, np.flatnonzero((codes == _NEWLINE) | (codes == _RETURN)) + 1).astype(np.int32)
+    offsets = pa.py_buffer(np.append(offsets, np.int32(len(data))))
+    lines = pa.BinaryArray.from_buffers(
+        pa.binary(), len(offsets) // 4 - 1, [None, offsets, pa.py_buffer(data)]
+    )
+    return bool(pc.any(_doubtful_json(lines)).as_py())
 
 
 def _open_quote_in(data: bytes, options: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import OperatorFailed, RegionParkedError, StateError, TopologyError
-from holdfast.runtime.failures import is_fatal, may_pass, own_failure
+from holdfast.runtime.failures import is_fatal, may_pass, own_failure, story_of
 from holdfast.runtime.worker_errors import from_worker
 from holdfast.store.urls import open_store
 from holdfast.testing import run_local
@@ -204,3 +204,26 @@ def test_what_cannot_be_sent_to_workers_ends_the_run_with_the_cure() -> None:
     assert isinstance(error, TopologyError)
     assert "cannot be sent to workers: TypeError: cannot pickle '_thread.lock' object." in error.message
     assert "open()" in error.cure
+
+
+@pytest.mark.parametrize(
+    ("told", "story", "passes"),
+    [
+        (
+            ": org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows.\n\tat org.A.b(A.scala:1)\n"
+            "Caused by: org.apache.hadoop.fs.FileAlreadyExistsException: File already exists: file:/out/a\n\tat org.A.b(A.java:1)",
+            "FileAlreadyExistsException: File already exists: file:/out/a",
+            False,
+        ),
+        (
+            ": org.apache.spark.SparkException: Job aborted due to stage failure: ExecutorLostFailure (executor 1 exited)\n\tat a.B.c(B:1)",
+            "SparkException: Job aborted due to stage failure: ExecutorLostFailure (executor 1 exited)",
+            True,
+        ),
+        ("", "Py4JJavaError: An error occurred while calling o461.save.", False),
+    ],
+)
+def test_what_java_raised_is_told_by_its_innermost_cause(told: str, story: str, passes: bool) -> None:
+    error = type("Py4JJavaError", (Exception,), {})(f"An error occurred while calling o461.save.\n{told}")
+    assert story_of(error) == story
+    assert may_pass(error) is passes
