@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.errors import RegionParkedError as RegionParkedError
+    from holdfast.language.annotations import Poison as Poison
     from holdfast.language.checkpoint_form import eventual as eventual
     from holdfast.language.checkpoint_form import full as full
     from holdfast.language.checkpoint_form import groups as groups
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
     from holdfast.language.operators.windows import session as session
     from holdfast.language.operators.windows import sliding as sliding
     from holdfast.language.operators.windows import tumbling as tumbling
-    from holdfast.language.poison import Poison as Poison
     from holdfast.language.progress import Progress as Progress
     from holdfast.language.run import ElementStatus as ElementStatus
     from holdfast.language.run import RegionStatus as RegionStatus
@@ -114,7 +114,7 @@ _NAMES = {
     "language.hosted": "Operator",
     "language.context": "Context",
     "language.composite": "composite",
-    "language.poison": "Poison",
+    "language.annotations": "Poison",
     "language.operators.keyed_python": "KeyedOperator",
     "state.variables.variables": "Value Map List Window",
     "language.operators.aggregates": "count sum min max avg variance stddev first"

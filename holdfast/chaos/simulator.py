@@ -20,7 +20,7 @@ from random import Random
 from holdfast.chaos.boundaries import Boundaries, Lulls
 from holdfast.chaos.checkers import Checkers, InvariantBroken
 from holdfast.chaos.faults import Faults
-from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, added_up, command_line
+from holdfast.chaos.outcome import Outcome, SimulationFailed, Teller, command_line
 from holdfast.chaos.shapes import random_scene, with_points
 from holdfast.chaos.store import SimStore
 from holdfast.chaos.tapes import Floats
@@ -52,10 +52,10 @@ class Simulator(Teller):
     ) -> None:
         rng = rng or Floats(seed)
         self.seed = seed
+        self.name = "simulator" if mode is None else f"simulator --mode {mode}"
         self.random = rng.random
         self.trace = trace
         self.scene = random_scene(rng)
-        self.name = "simulator" if mode is None else f"simulator --mode {mode}"
         self.mode: Mode = mode or rng.choices(TOGETHER, (3, 4, 9))[0]
         if rng.random() < 0.4:
             self.scene = with_points(self.scene, rng)
@@ -383,11 +383,6 @@ class Simulator(Teller):
         outcome.controller_moves |= self.controller.taken
         outcome.ignored += self.controller.ignored
         outcome.epochs_begun = self.checkers.epochs_begun
-
-
-def simulate(seeds: Iterable[int]) -> Outcome:
-    """Run many schedules and add up their figures; the first failure ends it."""
-    return added_up(Outcome(), (Simulator(seed).run() for seed in seeds))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -19,7 +19,14 @@ import pyarrow as pa
 from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
 from holdfast.language import hints
-from holdfast.language.annotations import Trigger, loss_budget, region_settings
+from holdfast.language.annotations import (
+    Poison,
+    PoisonThen,
+    Trigger,
+    checked_poison,
+    loss_budget,
+    region_settings,
+)
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
@@ -38,7 +45,6 @@ from holdfast.language.operators.lookup import LookupVerbs
 from holdfast.language.operators.persist import PersistVerbs
 from holdfast.language.operators.preserve import PreserveVerbs
 from holdfast.language.operators.rows import RowVerbs
-from holdfast.language.poison import Poison, PoisonThen, checked_poison
 from holdfast.language.schema import to_arrow
 from holdfast.protocol.bounds.loss_budget import Then
 from holdfast.protocol.shape import Mode

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from holdfast.errors import InputError, StateError
-from holdfast.sources.file_memory import FileMemory
+from holdfast.sources.known_files.memory import FileMemory
 from holdfast.sources.lines import BEGINNING, Ints, LineRules, Mark, blocks
 
 DEFAULT_BYTES = 128 << 20

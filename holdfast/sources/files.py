@@ -1,7 +1,7 @@
 """`Files`: a directory or glob of csv, json, text or parquet files as a replayable source.
 
 A position is [file ordinal, row, byte offset, line]; the last two only save re-scanning. Files must appear whole:
-write them under a name that begins with a dot or underscore and rename them. See `file_memory` for what is remembered.
+write them under a name that begins with a dot or underscore and rename them. See `known_files` for what is remembered.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from holdfast.language.connectors import Lag, Slice, Source, Stamp, TaskReader
 from holdfast.language.schema import to_arrow
 from holdfast.sources import file_arrow, file_spark
 from holdfast.sources.file_cut import DEFAULT_BYTES, Cutter, Limits, Place
-from holdfast.sources.file_lag import Unlisted
-from holdfast.sources.file_listing import SPARE, Listing, Seen
-from holdfast.sources.file_memory import RENAMED, Changed, FileMemory
 from holdfast.sources.file_plan import (
     FilePiece,
     FilePlan,
@@ -31,7 +28,10 @@ from holdfast.sources.file_plan import (
     pieces_of,
     stretches,
 )
-from holdfast.sources.file_record import FileRecord
+from holdfast.sources.known_files.lag import Unlisted
+from holdfast.sources.known_files.listing import SPARE, Listing, Seen
+from holdfast.sources.known_files.memory import RENAMED, Changed, FileMemory
+from holdfast.sources.known_files.record import FileRecord
 from holdfast.sources.line_tasks import MALFORMED
 from holdfast.sources.lines import BEGINNING
 from holdfast.sources.parquet_tasks import ParquetReader, readable

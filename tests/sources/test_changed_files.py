@@ -21,8 +21,9 @@ from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Stamp
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
-from holdfast.sources import Files, file_memory
-from holdfast.sources.file_facts import Fact, complete_end, pack, pack_facts, unpack, unpack_facts
+from holdfast.sources import Files
+from holdfast.sources.known_files import memory
+from holdfast.sources.known_files.facts import Fact, complete_end, pack, pack_facts, unpack, unpack_facts
 from holdfast.testing import run_local
 from holdfast.testing.source_conformance import read_all, rows_of
 
@@ -184,9 +185,9 @@ def test_copies_in_a_moved_directory_may_have_other_times_but_not_other_sizes(tm
 
 
 def test_changes_among_many_files_are_found_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_memory, "LOOK_FILES", 4)
-    monkeypatch.setattr(file_memory, "NEWEST_FILES", 2)
-    monkeypatch.setattr(file_memory, "BLOCK_FILES", 5)
+    monkeypatch.setattr(memory, "LOOK_FILES", 4)
+    monkeypatch.setattr(memory, "NEWEST_FILES", 2)
+    monkeypatch.setattr(memory, "BLOCK_FILES", 5)
     for number in range(33):
         (tmp_path / f"{number:02}.csv").write_text(f"a\n{number}\n")
     for changed in range(33):

@@ -14,8 +14,8 @@ from holdfast.language.connectors import Stamp
 from holdfast.language.topology import Topology
 from holdfast.sinks import FileSink
 from holdfast.sources import Files
-from holdfast.sources.file_listing import Listing
-from holdfast.sources.file_memory import pack
+from holdfast.sources.known_files.listing import Listing
+from holdfast.sources.known_files.memory import pack
 from holdfast.testing import run_local
 from holdfast.testing.source_conformance import read_all, rows_of
 

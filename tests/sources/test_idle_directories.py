@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources import file_listing, file_memory
 from holdfast.sources.files import Files
+from holdfast.sources.known_files import listing, memory
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return scandir(path)
 
     monkeypatch.setattr("os.scandir", noting)
-    monkeypatch.setattr(file_listing, "TRUSTED_S", 3600.0)
+    monkeypatch.setattr(listing, "TRUSTED_S", 3600.0)
     return found
 
 
-LONG_AGO = time.time_ns() - 10 * file_listing.GRAIN_NS
+LONG_AGO = time.time_ns() - 10 * listing.GRAIN_NS
 
 
 def old(directory: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_glob_of_one_directory_is_watched_and_others_are_asked_each_time(
 def test_what_a_directory_says_is_not_believed_for_ever(
     tmp_path: Path, listed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_listing, "TRUSTED_S", 0.0)
-    monkeypatch.setattr(file_listing, "SPARE", 0)
+    monkeypatch.setattr(listing, "TRUSTED_S", 0.0)
+    monkeypatch.setattr(listing, "SPARE", 0)
     old(tmp_path)
     source = Read(str(tmp_path))
     source.ask()
@@ -144,9 +144,9 @@ def test_files_that_were_read_are_compared_for_a_share_of_the_time_only(
     for number in range(3):
         (tmp_path / f"{number}.csv").write_text("1\n")
     looks = 0
-    look = file_memory.FileMemory.look
+    look = memory.FileMemory.look
 
-    def slow(self: file_memory.FileMemory, consumed: int, everything: bool = False) -> None:
+    def slow(self: memory.FileMemory, consumed: int, everything: bool = False) -> None:
         nonlocal looks
         looks += 1
         until = time.thread_time() + 0.05
@@ -157,7 +157,7 @@ def test_files_that_were_read_are_compared_for_a_share_of_the_time_only(
     source.seek(None)
     while source.next_slice() is not None:
         pass
-    monkeypatch.setattr(file_memory.FileMemory, "look", slow)
+    monkeypatch.setattr(memory.FileMemory, "look", slow)
     source._next_look = 0.0
     for _ in range(20):
         assert source.next_slice() is None

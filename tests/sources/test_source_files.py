@@ -17,7 +17,7 @@ import pytest
 from holdfast.errors import ConfigError, InputError, StateError
 from holdfast.language.connectors import Slice, Stamp
 from holdfast.sources import Beacon, Files
-from holdfast.sources.file_memory import BLOCK_FILES
+from holdfast.sources.known_files.memory import BLOCK_FILES
 from holdfast.sources.lines import LineRules, Mark, blocks, line_spans
 from holdfast.testing.source_conformance import as_tuples, read_all, rows_of
 
@@ -92,7 +92,7 @@ def test_fully_read_file_may_be_deleted_but_not_if_it_must_be_read_again(tmp_pat
 
 
 def _open_with_a(state: Any) -> str:
-    from holdfast.sources.file_memory import pack, unpack
+    from holdfast.sources.known_files.memory import pack, unpack
 
     return pack([["a.csv", 4, 1], *unpack(state["files"]["open"])])
 

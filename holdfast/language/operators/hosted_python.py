@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
+from holdfast.language.annotations import Poison, PoisonThen, checked_poison
 from holdfast.language.builder import Verbs
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.context import Context
@@ -25,7 +26,6 @@ from holdfast.language.hosted import (
     maker,
     threads_of,
 )
-from holdfast.language.poison import Poison, PoisonThen, checked_poison
 from holdfast.language.schema import to_arrow
 
 if TYPE_CHECKING:

@@ -31,13 +31,13 @@ import pyarrow as pa
 
 from holdfast.durations import Duration
 from holdfast.errors import TopologyError
+from holdfast.language.annotations import Poison, checked_poison
 from holdfast.language.graph import PythonSpec
 from holdfast.language.hosted import Missing, OnError, checked_missing, checked_on_error, copied
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
 from holdfast.language.operators.hosted_python import Schemas, output_columns
 from holdfast.language.operators.values import Delays
-from holdfast.language.poison import Poison, checked_poison
 from holdfast.state.variables.declarations import Variable, VariableShape, declared, lives_of
 from holdfast.state.variables.key_state import KeyState, micros_of, moment_of
 from holdfast.state.variables.state_size import state_size

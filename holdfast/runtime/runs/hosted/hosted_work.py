@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
+from holdfast.language.annotations import Poison
 from holdfast.language.graph import HostedSpec
 from holdfast.language.operators.async_calls import Answer, CallTimeout
-from holdfast.language.poison import Poison
 from holdfast.operators.python.dead_letters import Failures, Guard, is_outage, letter
 from holdfast.operators.python.hosted_clock import Ahead, Clock
 from holdfast.operators.python.rows import Outbox, Row, rows_of

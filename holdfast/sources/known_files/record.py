@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from holdfast.sources.file_facts import Fact, pack, pack_facts
+from holdfast.sources.known_files.facts import Fact, pack, pack_facts
 
 BLOCK_FILES = 1000
 

@@ -10,7 +10,7 @@ from copy import copy
 
 from holdfast.errors import HoldfastError
 from holdfast.language.connectors import Lag
-from holdfast.sources.file_listing import SPARE, Listing
+from holdfast.sources.known_files.listing import SPARE, Listing
 
 LOOK_S = 1.0
 """After so long without a look of the source's own, and between two of these."""

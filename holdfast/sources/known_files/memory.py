@@ -3,7 +3,7 @@ goes into an epoch.
 
 Invariants: an ordinal, once given, always means the same stretch of the same file; a file is known by size and
 modification time from the moment it is listed until it is fully read; names of fully read files are never forgotten, so
-none is read twice; a file that was renamed keeps its ordinals (`file_renames`); what changes after it was read is noticed
+none is read twice; a file that was renamed keeps its ordinals (`renames`); what changes after it was read is noticed
 (`look`). Only a file that may grow has several ordinals:
 one for each stretch of whole lines.
 
@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from holdfast.errors import InputError, StateError, StepFailed
 from holdfast.language.connectors import Lag
-from holdfast.sources.file_facts import (
+from holdfast.sources.known_files.facts import (
     UNKNOWN,
     Fact,
     complete_end,
@@ -34,9 +34,9 @@ from holdfast.sources.file_facts import (
     unpack_facts,
     what_changed,
 )
-from holdfast.sources.file_listing import Listing, Seen
-from holdfast.sources.file_record import BLOCK_FILES, FileEntry, FileRecord
-from holdfast.sources.file_renames import Homes, new_names, unread_compressed
+from holdfast.sources.known_files.listing import Listing, Seen
+from holdfast.sources.known_files.record import BLOCK_FILES, FileEntry, FileRecord
+from holdfast.sources.known_files.renames import Homes, new_names, unread_compressed
 from holdfast.sources.lines import BEGINNING, Mark
 
 Changed = Literal["refuse", "warn", "append"]

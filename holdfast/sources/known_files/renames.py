@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.errors import InputError
-from holdfast.sources.file_facts import Fact, fingerprint, time_of
+from holdfast.sources.known_files.facts import Fact, fingerprint, time_of
 
 SURE_BYTES = 256
 """A longer file that begins with so many bytes that were read is that file; with fewer it may be one that begins alike."""
