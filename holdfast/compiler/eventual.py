@@ -9,7 +9,6 @@ from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language.graph import Graph, Operator, SinkSpec, SourceSpec, StreamRef
 from holdfast.language.operators.aggregates import WindowSpec
-from holdfast.language.operators.values import CountWindow, TimeWindow
 from holdfast.operators.kinds import kind_of
 from holdfast.state.eventual.records import RECORD_COLUMNS
 
@@ -33,11 +32,11 @@ def check_eventual(graph: Graph, elements: Sequence[ElementPlan], clocked: Colle
 
 def check_windows(operator: Operator) -> None:
     spec = operator.spec
-    if not isinstance(spec, WindowSpec) or not isinstance(spec.window, CountWindow | TimeWindow):
+    if not isinstance(spec, WindowSpec):
         raise _refused(
             operator,
-            "is no aggregate over windows of a fixed length or number of rows",
-            "Use hf.tumbling(…) or hf.sliding(…) over time or rows=…; elsewhere hf.incremental(…).",
+            "is no aggregate over windows",
+            "Use aggregate(…, window=…); elsewhere hf.incremental(…).",
         )
     if taken := sorted(set(spec.by) & RECORD_COLUMNS):
         raise _refused(

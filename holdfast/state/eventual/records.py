@@ -7,8 +7,10 @@ behind the step.
     OPENED   rows of the window begin at a position; that row is not in any stored state
     CLOSED   the window gave its result. Of windows over rows the next one of the key is open and empty since
     CHECKED  the state of the window, with all rows up to the note's last position
+    MERGED   a session that took over others, or earlier rows: it has a new beginning or new rows from before, so it is also CHECKED
+    GONE     a session that gave its result or was taken over: it is not counted any more
 
-Windows over time are closed by the note's watermark: they need no record of it. Page: docs/formats/eventual.md.
+Windows of a fixed length of time are closed by the note's watermark: they need no record of it. Page: docs/formats/eventual.md.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ class Kind(IntEnum):
     OPENED = 1
     CLOSED = 2
     CHECKED = 3
+    MERGED = 4
+    GONE = 5
 
 
 def marks_schema(unit: Sequence[pa.Field]) -> pa.Schema:
@@ -92,7 +96,7 @@ class Note:
     now_us: int = 0
     """The time of the input at the step, by which windows become slow."""
     marks: pa.Table = None
-    """Records without state: OPENED and CLOSED."""
+    """Records without state: all but CHECKED."""
     checks: pa.Table = None
     """State rows of CHECKED windows."""
 

@@ -1,6 +1,6 @@
 """Aggregates with eventual checkpoints, killed anywhere: the results are in the log once.
 
-    python eventual_program.py rows|sliding|time [spark] DIR
+    python eventual_program.py rows|sliding|time|sessions|marks|apart|near [spark] DIR
 
 The input is a log of its own, DIR/input, made before; the results are in DIR/output. Without `spark` it runs without Spark.
 """
@@ -19,7 +19,9 @@ import holdfast as hf
 from holdfast.testing import run_local
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+SCHEMA = pa.schema(
+    [("k", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("ends", pa.bool_())]
+)
 ROWS = 600
 FORM = hf.eventual(every=0.02, slow_after=0, shots=3)
 FORM_OF_TIME = hf.eventual(every=5, slow_after=2, shots=2)
@@ -28,7 +30,7 @@ FORM_OF_TIME = hf.eventual(every=5, slow_after=2, shots=2)
 def row(number: int) -> dict[str, Any]:
     second = number // 6 - (number % 11 == 0) * 3
     key = (number * 7919) % 5 if number % 3 else 100 + number % 40
-    return {"k": key, "v": number % 97, "at": BEGIN + timedelta(seconds=second)}
+    return {"k": key, "v": number % 97, "at": BEGIN + timedelta(seconds=second), "ends": number % 7 == 0}
 
 
 def fill(here: Path, rows: int = ROWS) -> None:
@@ -46,6 +48,14 @@ def topology(here: Path, what: str, rows_per_step: int = 23) -> hf.Topology:
             window, form = hf.tumbling(rows=7), FORM
         case "sliding":
             window, form = hf.sliding(rows=8, every=2), FORM
+        case "sessions":
+            window, form = hf.session("3 seconds", on="at", delay=4), FORM_OF_TIME
+        case "marks":
+            window, form = hf.tumbling(until="ends"), FORM
+        case "apart":
+            window, form = hf.tumbling(delta="9 seconds", of="at"), FORM
+        case "near":
+            window, form = hf.sliding(delta="9 seconds", every=3, of="at"), FORM
         case _:
             window, form = hf.tumbling("10 seconds", on="at", delay=4), FORM_OF_TIME
     found = rows.aggregate("k", window=window, **computed, name="windows")

@@ -28,7 +28,7 @@ from holdfast.runtime.element.eventual import life, recording
 from holdfast.testing import run_local
 
 PROGRAM = Path(eventual_program.__file__)
-WHATS = ("rows", "sliding", "time")
+WHATS = ("rows", "sliding", "time", "sessions", "marks", "apart", "near")
 POINTS = (
     "eventual.note", "eventual.noted", "eventual.scanned", "eventual.replayed", "log.write", "log.written", "log.synced",
     "log.acknowledged", "step.begin", "step.end",
@@ -65,7 +65,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[Any]]:
 
 def test_killed_at_any_failpoint(extent: Extent, tmp_path: Path, golden: dict[str, Counter[Any]]) -> None:
     cases = list(itertools.product(WHATS, POINTS))
-    for number, (what, point) in enumerate(extent.of(cases, 2)):
+    for number, (what, point) in enumerate(extent.of(cases, 3)):
         here = tmp_path / f"{number}"
         here.mkdir()
         eventual_program.fill(here)
@@ -82,6 +82,7 @@ def test_killed_when_the_log_was_told_what_to_keep(tmp_path: Path, golden: dict[
     assert eventual_program.results(tmp_path) == golden["rows"]
 
 
+@pytest.mark.sampled(keep=3)
 @pytest.mark.parametrize("what", WHATS)
 def test_killed_by_the_clock(tmp_path: Path, golden: dict[str, Counter[Any]], what: str) -> None:
     eventual_program.fill(tmp_path)

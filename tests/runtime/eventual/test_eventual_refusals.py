@@ -48,12 +48,6 @@ def running(made: hf.Topology, log: hf.LogSink) -> None:
     rows_of(made).aggregate("k", n=hf.count(), name="counted").checkpoint(form=FORM).sink(log, name="log")
 
 
-def sessions(made: hf.Topology, log: hf.LogSink) -> None:
-    counted(rows_of(made), window=hf.session("1 minute", on="at", delay=0)).checkpoint(form=FORM).sink(
-        log, name="log"
-    )
-
-
 def into_memory(made: hf.Topology, log: hf.LogSink) -> None:
     counted(rows_of(made)).checkpoint(form=FORM).sink(MemorySink("eventual"), name="memory")
 
@@ -116,7 +110,6 @@ def by_a_name_of_records(made: hf.Topology, log: hf.LogSink) -> None:
         (by_a_name_of_records, "its key 'kind' has the name of a column of the records"),
         (in_region, "belongs to region 'r'"),
         (running, "no aggregate over windows"),
-        (sessions, "no aggregate over windows"),
         (into_memory, "is read by 'memory'"),
         (two_readers, "is read by 'log', 'memory'"),
         (from_once, "cannot give a row again"),
