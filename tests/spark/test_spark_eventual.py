@@ -93,7 +93,7 @@ def test_files_filters_and_failures(spark: Any, tmp_path: Path, shuffled: bool, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["rows", "time", "sessions", "marks"])
+@pytest.mark.parametrize("what", ["rows", "time", "sessions", "marks", "join"])
 def test_killed_drivers_lose_and_double_nothing(tmp_path: Path, what: str) -> None:
     sys.path.insert(0, str(PROGRAM.parent))
     import eventual_program

@@ -25,7 +25,7 @@ from holdfast.operators.aggregates.eventual import (
 )
 from holdfast.operators.aggregates.eventual_rows import EventualCounted, EventualRuns
 from holdfast.operators.aggregates.eventual_times import EventualSessions, EventualWindowed
-from holdfast.operators.aggregates.recording import Recorder
+from holdfast.operators.aggregates.recording import WindowRecorder
 from holdfast.operators.shared.logic import KeyedLogic, Place, Segments
 from holdfast.operators.shared.timed import TimedPort
 from holdfast.state.eventual.books import Pace
@@ -135,7 +135,7 @@ class SimulatedOperator:
     ) -> None:
         self.logic, self.source, self.log, self.partitions = logic, rows, log, partitions
         self.directory = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-        self.recorder = Recorder(logic, pace, "test")
+        self.recorder = WindowRecorder(logic, pace, "test")
         self.state: list[Segments] = [()] * partitions
         self.meta: Any = None
         self.next = 0
@@ -156,7 +156,7 @@ class SimulatedOperator:
         self.state, self.meta, outputs, _ = self._applied(self.logic, self.state, asked, rows)
         results, told, checks = (pa.concat_tables(port) for port in outputs)
         after = Standing(self.next, self.meta)
-        parts = self.recorder.noted(told, checks, bool(results.num_rows), (before, after), {}, now_us)
+        parts = self.recorder.noted((told, checks), bool(results.num_rows), (before, after), {}, now_us)
         for part in parts[:-1]:
             self.log.frames.append(([], part))
         if parts:
