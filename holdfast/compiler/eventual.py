@@ -1,4 +1,4 @@
-"""Aggregates whose checkpoints stand in their output log (`hf.eventual(…)`): where that can be done."""
+"""Aggregates and joins whose checkpoints stand in their output log (`hf.eventual(…)`): where that can be done."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from holdfast.compiler.plan import ElementPlan
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
-from holdfast.language.graph import Graph, Operator, SinkSpec, SourceSpec, StreamRef
+from holdfast.language.graph import Graph, InputPort, Operator, SinkSpec, SourceSpec, StreamRef
 from holdfast.language.operators.aggregates import WindowSpec
-from holdfast.language.operators.values import CountWindow, TimeWindow
+from holdfast.language.operators.joins import JoinSpec, WindowMatch
 from holdfast.operators.kinds import kind_of
 from holdfast.state.eventual.records import RECORD_COLUMNS
 
@@ -33,12 +33,40 @@ def check_eventual(graph: Graph, elements: Sequence[ElementPlan], clocked: Colle
 
 def check_windows(operator: Operator) -> None:
     spec = operator.spec
-    if not isinstance(spec, WindowSpec) or not isinstance(spec.window, CountWindow | TimeWindow):
+    if isinstance(spec, JoinSpec):
+        check_join(operator, spec)
+    elif isinstance(spec, WindowSpec):
+        check_aggregate(operator, spec)
+    else:
         raise _refused(
             operator,
-            "is no aggregate over windows of a fixed length or number of rows",
-            "Use hf.tumbling(…) or hf.sliding(…) over time or rows=…; elsewhere hf.incremental(…).",
+            "is neither an aggregate over windows nor a join of them",
+            "Use aggregate(…, window=…) or join(…, keep=hf.latest(rows=…)); elsewhere hf.incremental(…).",
         )
+    if operator.annotations.checkpoint_every_s is not None:
+        raise _refused(
+            operator, "has checkpoints of its own beside those in its log", "Write hf.eventual(every=…) only."
+        )
+    if operator.annotations.may_lose is not None:
+        raise _refused(operator, "loses nothing that may_lose() could be about", "Leave may_lose() out.")
+
+
+def check_join(operator: Operator, spec: JoinSpec) -> None:
+    if not isinstance(spec.match, WindowMatch) or spec.on is not None:
+        raise _refused(
+            operator,
+            "joins by time, where what a row meets depends on both streams",
+            "Use join(…, keep=hf.latest(rows=…)) without on=; elsewhere hf.incremental(…).",
+        )
+    if any(window.per_key for window in (spec.match.left, spec.match.right)):
+        raise _refused(
+            operator,
+            "keeps rows of each key, of which the oldest may lie anywhere in the input",
+            "Use hf.latest(rows=…) without per_key=True; elsewhere hf.groups(…).",
+        )
+
+
+def check_aggregate(operator: Operator, spec: WindowSpec) -> None:
     if taken := sorted(set(spec.by) & RECORD_COLUMNS):
         raise _refused(
             operator,
@@ -49,12 +77,6 @@ def check_windows(operator: Operator) -> None:
         raise _refused(
             operator, "sends late rows to a stream of their own", "Leave late=True out: they are counted."
         )
-    if operator.annotations.checkpoint_every_s is not None:
-        raise _refused(
-            operator, "has checkpoints of its own beside those in its log", "Write hf.eventual(every=…) only."
-        )
-    if operator.annotations.may_lose is not None:
-        raise _refused(operator, "loses nothing that may_lose() could be about", "Leave may_lose() out.")
 
 
 def check_sink(graph: Graph, operator: Operator, clocked: Collection[OperatorName]) -> None:
@@ -76,11 +98,7 @@ def check_sink(graph: Graph, operator: Operator, clocked: Collection[OperatorNam
             f"shares the log of {logs[0].name!r} with other rows",
             "Give it a log of its own, without on_error=.",
         )
-    if (
-        logs[0].name in clocked
-        and isinstance(operator.spec, WindowSpec)
-        and not kind_of(operator).stamps(operator)
-    ):
+    if logs[0].name in clocked and not kind_of(operator).stamps(operator):
         raise _refused(
             operator,
             f"its windows are not over time, and behind the log of {logs[0].name!r} somebody goes by that of its input",
@@ -98,21 +116,24 @@ def check_element(element: ElementPlan, operator: Operator) -> None:
     if not any(isinstance(op.spec, SinkSpec) and op.spec.sink.keeps_notes for op in element.operators):
         raise _refused(operator, "does not work in one element with its log", "Leave isolate() out.")
     sources = [op for op in element.operators if isinstance(op.spec, SourceSpec)]
-    if element.inputs or len(sources) != 1:
-        came = "from another element" if element.inputs else f"from {len(sources)} sources"
+    behind = [sources_behind(element, port) for port in operator.inputs]
+    if element.inputs or any(len(names) != 1 for names in behind) or len(sources) != len(operator.inputs):
+        count = "one source" if len(sources) == 1 else f"{len(sources)} sources"
+        came = "from another element" if element.inputs else f"from {count}"
+        each = "each side of it" if len(operator.inputs) > 1 else "it"
         raise _refused(
             operator,
             f"gets rows that come {came}, and would have to get them again after a failure",
-            "Let one source feed it, by way of filter, select and the like only; put other rows into a log first, and read that by"
+            f"Let one source feed {each}, by way of filter, select and the like only; put other rows into a log first, and read that by"
             " hf.LogSource(path).",
         )
-    source = sources[0].spec
-    if isinstance(source, SourceSpec) and not source.source.replayable:
-        raise _refused(
-            operator,
-            f"reads {sources[0].name!r}, which cannot give a row again",
-            "Wrap the source: hf.Preserved(source, path).",
-        )
+    for source in sources:
+        if isinstance(source.spec, SourceSpec) and not source.spec.source.replayable:
+            raise _refused(
+                operator,
+                f"reads {source.name!r}, which cannot give a row again",
+                "Wrap the source: hf.Preserved(source, path).",
+            )
     others = [
         op.name
         for op in element.operators
@@ -125,6 +146,20 @@ def check_element(element: ElementPlan, operator: Operator) -> None:
             f"shares its source with {', '.join(repr(str(name)) for name in others)}, to whom a replay would bring rows twice",
             "Give it a source of its own.",
         )
+
+
+def sources_behind(element: ElementPlan, port: InputPort) -> list[OperatorName]:
+    """The sources of an element from which rows come to a port, by whatever way."""
+    operators = {op.name: op for op in element.operators}
+    found: set[OperatorName] = set()
+    waiting = [stream.operator for stream in port.streams]
+    while waiting:
+        if (op := operators.get(waiting.pop())) is None:
+            continue
+        if isinstance(op.spec, SourceSpec):
+            found.add(op.name)
+        waiting += [stream.operator for each in op.inputs for stream in each.streams]
+    return sorted(found)
 
 
 def _is_beside(element: ElementPlan, op: Operator, operator: Operator) -> bool:

@@ -69,7 +69,7 @@ def groups(rows: int) -> CheckpointForm:
 def eventual(
     every: Duration | None = 10, *, slow_after: Duration | None = None, shots: int = 10
 ) -> CheckpointForm:
-    """For windowed aggregates outside of regions that go into a log: records of windows stand in that log beside the results, and
+    """For windowed aggregates and window joins outside of regions that go into a log: records of windows stand in that log beside the results, and
     there is no other checkpoint. Results are in the log exactly once.
 
     Example::
@@ -77,8 +77,8 @@ def eventual(
         totals = trades.aggregate("symbol", window=hf.tumbling(rows=1000), n=hf.count(), name="totals")
         totals.checkpoint(form=hf.eventual(every="5 seconds")).sink(hf.LogSink("logs/totals"), name="log")
 
-    `every`: within this time each slow window is checked once, its state is written; None: never, after a failure rows are replayed
-    from where the oldest open window began. `slow_after`: a window is slow when it has been open for so long; default: `every`. Both
+    `every`: within this time each slow window is checked once, its state (of a join: where it begins) is written; None: never, after a
+    failure rows are replayed from where the oldest open window began. `slow_after`: a window is slow when it has been open for so long; default: `every`. Both
     are event time for windows over time, else the clock's. `shots`: in so many portions, so that steps stay short."""
     every_s = None if every is None else seconds(every, "every")
     slow_s = (every_s or 0.0) if slow_after is None else seconds(slow_after, "slow_after", zero=True)

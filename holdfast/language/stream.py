@@ -274,7 +274,7 @@ class Stream(
 
         `every`: outside of regions, so often, on its own. `form`: `hf.incremental(…)` (the default: what changed, as
         long as that pays and the bounds allow it), `hf.full()`, `hf.groups(…)` for window joins; or, outside of regions and without a store,
-        `hf.eventual(…)` for windowed aggregates that go into a log."""
+        `hf.eventual(…)` for windowed aggregates and window joins that go into a log."""
         if every is None and form is None:
             raise TopologyError("checkpoint() says nothing.", cure="Give every=… or form=hf.incremental(…).")
         if every is not None:

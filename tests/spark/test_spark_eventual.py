@@ -17,6 +17,7 @@ from faults import DRIVER_KILLED, fired
 
 import holdfast as hf
 from holdfast.failpoints import arm, disarm
+from holdfast.language.stream import Stream
 
 pytestmark = pytest.mark.spark
 
@@ -48,13 +49,19 @@ def write_files(here: Path, first: int, last: int) -> None:
 
 def topology(here: Path, what: str, rows_per_step: int | None = 70) -> hf.Topology:
     made = hf.Topology("windows")
-    files = hf.Files(
-        here / "files",
-        format="json",
-        schema="k string, v long, at timestamp",
-        max_rows_per_step=rows_per_step,
-    )
-    rows = made.source(files, name="files").filter("v % 10 <> 3").with_columns(w="v * 2")
+
+    def files(name: str) -> Stream:
+        schema = "k string, v long, at timestamp"
+        found = hf.Files(here / "files", format="json", schema=schema, max_rows_per_step=rows_per_step)
+        return made.source(found, name=name)
+
+    rows = files("files").filter("v % 10 <> 3").with_columns(w="v * 2")
+    if what == "join":
+        others = files("others").filter("v % 10 = 4").select("k", "at")
+        keep = {"keep": hf.latest(rows=ROWS), "other_keep": hf.latest(rows=ROWS)}
+        met = rows.join(others, by="k", **keep, name="met")
+        met.checkpoint(form=hf.eventual(every=0.05, slow_after=0)).sink(hf.LogSink(here / "out"), name="out")
+        return made
     if what == "rows":
         window, form = hf.tumbling(rows=6), hf.eventual(every=0.05, slow_after=0, shots=2)
     else:
@@ -75,7 +82,7 @@ def results(here: Path) -> Counter[Any]:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("what", ["rows", "time"])
+@pytest.mark.parametrize("what", ["rows", "time", "join"])
 def test_files_filters_and_failures(spark: Any, tmp_path: Path, shuffled: bool, what: str) -> None:
     golden, here = tmp_path / "golden", tmp_path / "here"
     for place in (golden, here):
@@ -93,7 +100,7 @@ def test_files_filters_and_failures(spark: Any, tmp_path: Path, shuffled: bool, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["rows", "time"])
+@pytest.mark.parametrize("what", ["rows", "time", "sessions", "marks", "join"])
 def test_killed_drivers_lose_and_double_nothing(tmp_path: Path, what: str) -> None:
     sys.path.insert(0, str(PROGRAM.parent))
     import eventual_program

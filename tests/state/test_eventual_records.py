@@ -231,6 +231,24 @@ def test_records_that_cannot_be_true_are_refused(second: tuple[Any, ...], why: s
         windows.note(marks_of([]), key_hash([pa.array([1])]), 0, 3)
 
 
+def test_windows_that_are_gone_are_not_counted_and_those_that_took_over_others_are_checked() -> None:
+    windows, none = OpenWindows(Pace(None)), np.zeros(0, dtype=np.int64)
+    windows.note(marks_of([(key, Kind.OPENED, True, key, 0) for key in (1, 2, 3)]), none, 0, 1)
+    took_over = [(1, Kind.GONE, False, 0, 0), (2, Kind.MERGED, False, 0, 0), (9, Kind.MERGED, True, 0, 0)]
+    with pytest.raises(StateError, match="took over others and is not checked"):
+        windows.note(marks_of(took_over), none, 0, 2)
+    assert windows.n_open == 3
+    windows.note(marks_of(took_over), key_hash([pa.array([2, 9])]), 0, 2)
+    assert (windows.n_open, windows.oldest_noted) == (3, 1)
+    windows.note(marks_of([(3, Kind.GONE, False, 0, 0)]), none, 0, 3)
+    assert (windows.n_open, windows.oldest_noted) == (2, 2)
+    for told, why in ((1, "never opened"), (3, "never opened")):
+        with pytest.raises(StateError, match=why):
+            windows.note(marks_of([(told, Kind.GONE, False, 0, 0)]), none, 0, 4)
+    with pytest.raises(StateError, match="gone that was never opened"):
+        windows.note(marks_of([(7, Kind.GONE, True, 0, 0)]), none, 0, 4)
+
+
 # --- which are due ---
 
 

@@ -25,7 +25,8 @@ from holdfast.language.operators.values import (
 )
 from holdfast.language.operators.windows import attribute_of, window_schema
 from holdfast.operators.aggregates import running
-from holdfast.operators.aggregates.eventual import EventualCounted, EventualWindowed
+from holdfast.operators.aggregates.eventual_rows import EventualCounted, EventualRuns
+from holdfast.operators.aggregates.eventual_times import EventualSessions, EventualWindowed
 from holdfast.operators.aggregates.sessions import SessionAggregate
 from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.fingerprint import Fields, Fingerprint, key_of, keyed_frame, type_text
@@ -220,19 +221,18 @@ class WindowKind(AggregatingKind[WindowSpec]):
         of, made = (spec.by, spec.aggregates, schema), (planned.output, planned.stamped, spec.by)
         form = planned.op.annotations.checkpoint_form
         tells = form is not None and form.kind == "eventual"
+        parted = EventualRuns if tells else running.RowWindowAggregate
         match spec.window:
             case CountWindow(size=size, every=every):
                 counted = EventualCounted if tells else running.CountedAggregate
                 return counted.over(CountWindows.plan(size, every, *of), *made)
             case MarkedWindow(until=until):
-                return running.RowWindowAggregate.over(RunWindows.plan(until, *of), *made)
+                return parted.over(RunWindows.plan(until, *of), *made)
             case DeltaWindow(every=None) as window:
-                return running.RowWindowAggregate.over(
-                    RunWindows.plan(attribute_of(schema, window), *of), *made
-                )
+                return parted.over(RunWindows.plan(attribute_of(schema, window), *of), *made)
             case DeltaWindow(every=int(every)) as window:
                 near = DeltaWindows.plan(attribute_of(schema, window), every, *of)
-                return running.RowWindowAggregate.over(near, *made)
+                return parted.over(near, *made)
             case TimeWindow() as window:
                 windows = Windows.plan(window.size_us, window.slide_us, window.lateness_us, *of)
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
@@ -241,5 +241,6 @@ class WindowKind(AggregatingKind[WindowSpec]):
             case SessionWindow() as window:
                 port = planned.timed_port(0, spec.by, window.on, window.delays_us, window.idle_us)
                 sessions = Sessions.plan(window.gap_us, *of)
-                return SessionAggregate(port, schema, planned.output, spec.late, planned.stamp, sessions)
+                aggregated = EventualSessions if tells else SessionAggregate
+                return aggregated(port, schema, planned.output, spec.late, planned.stamp, sessions)
         raise AssertionError(spec.window)

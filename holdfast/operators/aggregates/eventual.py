@@ -1,7 +1,7 @@
 """Windowed aggregates that tell of their windows: beside the results they give records of what was opened, closed and checked.
 
 Two more outputs, for the driver alone: records without state, and state rows of the windows that are due for a check. Which are due
-comes with `meta`. The replay after a restore is a logic of its own: it takes the rows that windows have to take again, and gives
+comes with `meta`. The kinds are in `eventual_rows.py` and `eventual_times.py`. The replay after a restore is a logic of its own: it takes the rows that windows have to take again, and gives
 nothing.
 """
 
@@ -15,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.language.connectors import POSITION_COLUMNS
-from holdfast.operators.aggregates.running import CountedAggregate
-from holdfast.operators.aggregates.windowed import WindowedAggregate
 from holdfast.operators.shared.logic import (
     Applied,
     KeyedLogic,
@@ -29,12 +27,8 @@ from holdfast.operators.shared.logic import (
 from holdfast.operators.shared.timed import Arrived
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.eventual.records import Position
-from holdfast.state.eventual.scan import AFTER, Units, last_of, takes
-from holdfast.state.keyed.segment import open_segment, segment_rows
-from holdfast.state.windows import time_windows
-from holdfast.state.windows.eventual_counts import CountUnits
-from holdfast.state.windows.eventual_times import TimeUnits
-from holdfast.state.windows.row_windows import Stepped
+from holdfast.state.eventual.scan import AFTER, Units, last_of
+from holdfast.state.keyed.segment import open_segment
 
 RESULTS, MARKS, CHECKS = 0, 1, 2
 """Output ports."""
@@ -71,6 +65,11 @@ class TellingLogic(KeyedLogic):
         """The hashes of keys alone, which decide who owns a window, of state rows or records."""
         return longs(table, HASH_COLUMN)
 
+    @property
+    def with_records(self) -> tuple[pa.Schema, pa.Schema]:
+        """The two outputs."""
+        return self.units.marks, self.units.aggregation.state_schema
+
     def groups(self, marks: pa.Table) -> I64 | None:
         """What closes together, for windows that need no record to be closed."""
         return None
@@ -90,84 +89,6 @@ class TellingLogic(KeyedLogic):
     def to_store(self, meta: Any) -> Any:
         """The `meta` without what was asked of a step."""
         return None if meta is None else {name: value for name, value in meta.items() if name != DUE} or None
-
-
-@dataclass(frozen=True)
-class EventualCounted(CountedAggregate, TellingLogic):
-    """Over the last rows of a key."""
-
-    @property
-    def units(self) -> CountUnits:
-        return CountUnits(self.windows)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (*super().outputs, self.units.marks, self.windows.aggregation.state_schema)
-
-    def further_outputs(
-        self, rows: pa.Table, done: Stepped, after: Segments, meta: Any
-    ) -> tuple[pa.Table, ...]:
-        assert done.touched is not None
-        ordinals, numbers = (longs(rows, name) for name in POSITION_COLUMNS[1:])
-        marks = self.units.opened_or_closed(done.touched, ordinals, numbers)
-        reached = self.units.reached(ordinals, numbers)
-        due = _due(meta)
-        if not len(due):
-            return pa.concat_tables([marks, reached]), self.windows.aggregation.state_schema.empty_table()
-        again, checks = self.units.checked(after, due, marks)
-        return pa.concat_tables([marks, again, reached]), checks
-
-    def kept_rows(self, arrived: list[pa.Table], windows: pa.Table, meta: Any, end: End) -> Any:
-        rows = pa.concat_tables(arrived)
-        units = self.units.units_of(rows)
-        chosen = takes(windows, units, _positions(rows), end.upto)
-        return [rows.filter(pa.array(chosen))] if chosen.any() else None
-
-
-@dataclass(frozen=True)
-class EventualWindowed(WindowedAggregate, TellingLogic):
-    """Over windows of a fixed length of time."""
-
-    @property
-    def units(self) -> TimeUnits:
-        return TimeUnits(self.windows)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        return (*super().outputs, self.units.marks, self.windows.aggregation.state_schema)
-
-    def key_hashes_of(self, table: pa.Table) -> I64:
-        return time_windows.key_hashes(table)
-
-    def groups(self, marks: pa.Table) -> I64:
-        return longs(marks, self.windows.aggregation.by[0])
-
-    def lowest(self, meta: Any) -> int:
-        return self.units.lowest(meta)
-
-    def now(self, meta: Any, wall_us: int) -> int:
-        return max((int(time) for _, time in (meta or {}).get("reached", ())), default=0)
-
-    def further_outputs(
-        self, arrived: Arrived, before: Sequence[pa.Table], fresh: pa.Table, after: Segments, asked: Any, meta: Any
-    ) -> tuple[pa.Table, ...]:  # fmt: skip
-        marks = self.units.newly_open(before, fresh, meta, _first(arrived.rows))
-        all_marks = pa.concat_tables([marks, self.units.reached(*_positions(arrived.rows))])
-        due = _due(asked)
-        if not len(due):
-            return all_marks, self.windows.aggregation.state_schema.empty_table()
-        tables = [segment_rows(segment, self.windows.aggregation).table for segment in after]
-        return all_marks, self.units.checked(tables, due, meta, marks)
-
-    def kept_rows(self, arrived: Arrived, windows: pa.Table, meta: Any, end: End) -> Any:
-        rows = arrived.rows
-        first = self.windows.first_open(self.port.marks_in(self.port.passage(meta or {}, arrived), arrived))
-        units = self.units.units_of(rows, self.port.times(rows), first)
-        chosen = takes(windows, units, _positions(rows), end.upto)
-        # Rows behind the end must not move time on: what they would close is open there.
-        furthest = self.port.from_stored((end.meta or {}).get("reached", []))
-        reached = {source: min(time, furthest[source]) for source, time in arrived.reached.items()}
-        return Arrived(rows.filter(pa.array(chosen)), reached, arrived.total)
 
 
 @dataclass(frozen=True)
@@ -222,22 +143,22 @@ def windows_schema(units: Units) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _due(meta: Mapping[str, Any] | None) -> I64:
+def due(meta: Mapping[str, Any] | None) -> I64:
     return np.array((meta or {}).get(DUE, ()), dtype=np.int64)
 
 
-def _positions(rows: pa.Table) -> tuple[I64, I64]:
+def positions_of(rows: pa.Table) -> tuple[I64, I64]:
     ordinals, numbers = (longs(rows, name) for name in POSITION_COLUMNS[1:])
     return ordinals, numbers
 
 
 def _last(rows: pa.Table) -> Position:
-    return last_of(*_positions(rows))
+    return last_of(*positions_of(rows))
 
 
-def _first(rows: pa.Table) -> Position:
+def first_of(rows: pa.Table) -> Position:
     """The position of the first of some rows; there may be none."""
-    ordinals, numbers = _positions(rows)
+    ordinals, numbers = positions_of(rows)
     if not len(ordinals):
         return (0, 0)
     lowest = ordinals.min()

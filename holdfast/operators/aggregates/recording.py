@@ -5,16 +5,16 @@ No files, no clock: results and notes go to whoever keeps the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import MismatchError
 from holdfast.operators.aggregates.eventual import DUE, MARKS, TellingLogic, windows_schema
 from holdfast.operators.shared.logic import longs
+from holdfast.operators.shared.recorder import Recorder
 from holdfast.state.columns.hashing import HASH_COLUMN, owned
 from holdfast.state.eventual import records
 from holdfast.state.eventual.books import OpenWindows, Pace
@@ -22,30 +22,26 @@ from holdfast.state.eventual.records import BEFORE_ALL, KIND, NUMBER, Kind, Note
 from holdfast.state.eventual.scan import AFTER, BackwardScan, Restored, last_of
 
 
-class Recorder:
-    """Of one operator. Used by one thread."""
+class WindowRecorder(Recorder[Restored]):
+    """Of one aggregate. Used by one thread."""
 
     def __init__(self, logic: TellingLogic, pace: Pace, made: str) -> None:
+        super().__init__(made)
         self.logic = logic
         self.windows = OpenWindows(pace)
-        self._made = made
-        self.number = 0
-        """Of the newest note."""
         self._upto: Position = BEFORE_ALL
 
     # --- a step ---
 
     def asking(self, meta: Any, wall_us: int) -> Any:
-        """The `meta` with which a step begins: with the windows that are to be checked in it."""
         due = self.windows.due(self.logic.now(meta, wall_us))
         return {**(meta or {}), DUE: due.tolist()} if len(due) else meta
 
     def noted(
-        self, records_of_step: pa.Table, checks: pa.Table, has_results: bool, stands: tuple[Standing, Standing],
+        self, told: Sequence[pa.Table], has_results: bool, stands: tuple[Standing, Standing],
         counts: Mapping[str, int], wall_us: int,
     ) -> list[bytes]:  # fmt: skip
-        """The note of a step, in parts; none if there is nothing to note. `records_of_step`: of all partitions; `stands`: before and
-        after the step."""
+        records_of_step, checks = told
         before, after = stands
         kinds = longs(records_of_step, KIND)
         reached = kinds == Kind.REACHED
@@ -62,21 +58,19 @@ class Recorder:
         self.number += 1
         after = replace(after, meta=self.logic.to_store(after.meta))
         note = Note(
-            self.number, self._made, self.windows.n_open, before, after, self._upto, counts, now_us, marks, checks
+            self.number, self.made, self.windows.n_open, before, after, self._upto, counts, now_us, marks, checks
         )  # fmt: skip
         return records.encode(note)
 
     def first(self, stands: Standing) -> list[bytes]:
-        """The note of a log in which nothing happened so far."""
         marks, checks = (schema.empty_table() for schema in self.logic.outputs[MARKS:])
         self.number += 1
         return records.encode(
-            Note(self.number, self._made, 0, stands, stands, self._upto, marks=marks, checks=checks)
+            Note(self.number, self.made, 0, stands, stands, self._upto, marks=marks, checks=checks)
         )
 
     @property
     def oldest_needed(self) -> int:
-        """The number of the oldest note that a scan would have to read."""
         return min(self.number, self.windows.oldest_noted)
 
     @property
@@ -87,25 +81,16 @@ class Recorder:
     # --- a restore ---
 
     def scan(self, notes: Iterable[bytes]) -> Restored | None:
-        """What the notes of a log tell, newest first; reads no more of them than it needs. None: there is none."""
         scan = BackwardScan(self.logic.units)
-        for data in notes:
-            part = records.decode(data)
-            if part is not None and part.note is not None:
-                self._compare(part.note)
-            if part is not None and scan.feed(part):
+        for part in self.parts(notes):
+            if scan.feed(part):
                 break
         return scan.result()
 
-    def _compare(self, note: Note) -> None:
-        if note.made != self._made:
-            raise MismatchError(
-                f"the log has records of {note.made}; now the operator is {self._made}.",
-                cure="Undo the change, or begin another log. Nothing was changed.",
-            )
+    def to_store(self, meta: Any) -> Any:
+        return self.logic.to_store(meta)
 
     def resume(self, found: Restored | None) -> None:
-        """Go on behind the newest note; None: from the beginning."""
         if found is None:
             self.number, self._upto = 0, BEFORE_ALL
             self.windows.forget()

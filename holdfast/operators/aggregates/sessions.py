@@ -43,15 +43,25 @@ class SessionAggregate(TimedAggregate):
         if is_late.any():
             rows, late = rows.filter(pa.array(~is_late)), rows.filter(pa.array(is_late))
         fresh = session_windows.sums(self.sessions, rows, times[~is_late])
-        found = self.joined([*(segment_rows(segment, self.sums).table for segment in segments), fresh])
+        tables = [segment_rows(segment, self.sums).table for segment in segments]
+        found = self.joined([*tables, fresh])
         ends = self.sessions.ends(found)
         shown, now = (NEVER if mark is None else mark for mark in (passage.was, passage.now))
         is_closed = (ends > shown) & (ends <= now)
         closed = found.filter(pa.array(is_closed))
         output = session_windows.results(self.sessions, closed, self.output.field(0).type)
-        kept = self._kept(segments, fresh, found.filter(pa.array(ends > now)), place)
+        open_ones = found.filter(pa.array(ends > now))
+        more = self.further_outputs(arrived, tables, fresh, open_ones, meta, shown)
+        kept = self._kept(segments, fresh, open_ones, place)
         OPENED.forget(set(segments).difference(kept))
-        return self.outcome(kept, self.placed(output, ends[is_closed], closed), late, passage, arrived)
+        return self.outcome(kept, self.placed(output, ends[is_closed], closed), late, passage, arrived, more)
+
+    def further_outputs(
+        self, arrived: Arrived, before: Sequence[pa.Table], fresh: pa.Table, after: pa.Table, asked: Any, shown: int
+    ) -> tuple[pa.Table, ...]:  # fmt: skip
+        """What goes to further outputs. `before`: tables of the state; `after`: the sessions that are open; `asked`: the `meta` of the
+        step; `shown`: the watermark before it."""
+        return ()
 
     def _kept(self, segments: Segments, fresh: pa.Table, open_ones: pa.Table, place: Place) -> Segments:
         """The new segments: a small state is written anew with every step, a large one once in a while. Until then

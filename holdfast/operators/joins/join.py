@@ -108,8 +108,9 @@ class JoinKind(KeyedKind[JoinSpec]):
             assert isinstance(spec.match, WindowMatch)
             form = planned.op.annotations.checkpoint_form
             given = None if form is None else form.group_rows
+            profiled = given is None and (form is None or form.kind != "eventual")
             windows = (spec.match.left, spec.match.right)
-            return WindowJoin(by, schemas, windows, shape, given or MERGED_ROWS, is_profiled=given is None)
+            return WindowJoin(by, schemas, windows, shape, given or MERGED_ROWS, is_profiled=profiled)
         first, second = (
             planned.timed_port(port, by[port], spec.on[port], spec.delays_us, spec.idle_us) for port in (0, 1)
         )

@@ -6,6 +6,7 @@ Called by one loop thread, except `upload`, which runs in the background over an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -74,7 +75,7 @@ class Worker:
             run for op in element.operators if not op.inputs for run in self.threaded if run.name == op.name
         ]
         """Those of them that have no input: rows begin there."""
-        self.recordings: dict[OperatorName, Recording] = {}
+        self.recordings: dict[OperatorName, Recording[Any, Any]] = {}
         """Operators that keep their checkpoints in their output logs. Set before the first step."""
         self._storing = Storing(element.name, self.runs)
         self._last_read: tuple[tuple[str, ...], pa.Table] = ((), None)

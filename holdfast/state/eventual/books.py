@@ -9,7 +9,7 @@ number is exact all the same.
 Must hold, and is checked with every note before it is written:
 - the number of open windows grows by those that are new and falls by those that close; it is never negative;
 - what is not new is known; a window that gave its result before does not give it again, nor is it opened again;
-- only open windows are checked.
+- only open windows are checked, and those that took over others always are.
 """
 
 from __future__ import annotations
@@ -111,16 +111,19 @@ class OpenWindows:
         hashes, kinds, numbers = (_longs(marks, name) for name in (HASH_COLUMN, KIND, NUMBER))
         new = np.asarray(single(marks.column(NEW)).to_numpy(zero_copy_only=False), dtype=np.bool_)
         groups = np.zeros(len(hashes), dtype=np.int64) if groups is None else groups
+        merged = hashes[kinds == Kind.MERGED]
         self._check(hashes, kinds, numbers, new)
-        self._check_checked(checked)
+        self._check_checked(checked, merged)
         self._by_group.update(Counter(groups[new].tolist()))
         self._add(hashes[new], groups[new])
         at = self._hashes.searchsorted(hashes)
+        kinds = np.where(kinds == Kind.MERGED, Kind.OPENED, kinds)
         for own, values in ((self._kinds, kinds), (self._numbers, numbers), (self._groups, groups)):
             own[at] = values
         self._since[at] = self._asked[at] = now_us
         noted = np.concatenate((at, self._hashes.searchsorted(checked)))
         self._noted[noted[self._sharing[noted] == 1]] = number  # of several only one may have been told of
+        self._leave(at[kinds == Kind.GONE], groups[kinds == Kind.GONE])
 
     def close(self, low: int) -> int:
         """Windows of groups below `low` are closed; how many were."""
@@ -157,15 +160,21 @@ class OpenWindows:
             raise _broken("a window that was never opened has a record")
         watched = known & ~new
         watched[watched] = self._sharing[at[watched]] == 1
+        watched &= (kinds == Kind.OPENED) | (kinds == Kind.CLOSED)
         rows = at[watched]
         was_closed, before = self._kinds[rows] == Kind.CLOSED, self._numbers[rows]
         now = numbers[watched]
         if (now < before).any() or ((now == before) & ~was_closed).any():
             raise _broken("a window is opened, or gives a result, that it had before")
-        if not np.isin(kinds, (Kind.OPENED, Kind.CLOSED)).all():
-            raise _broken("a record without state is neither of an opened nor of a closed window")
+        if not np.isin(kinds, (Kind.OPENED, Kind.CLOSED, Kind.MERGED, Kind.GONE)).all():
+            raise _broken("a record without state is of no kind that there is")
+        if (new & (kinds == Kind.GONE)).any():
+            raise _broken("a window is gone that was never opened")
 
-    def _check_checked(self, checked: I64) -> None:
+    def _check_checked(self, checked: I64, merged: I64) -> None:
+        if not np.isin(merged, checked).all():
+            raise _broken("a window took over others and is not checked")
+        checked = checked[~np.isin(checked, merged)]
         at, known = self._found(checked)
         if not known.all():
             raise _broken("a window is checked that is not open")
@@ -195,6 +204,14 @@ class OpenWindows:
             ("_groups", groups), ("_noted", zeros), ("_hashes", fresh),
         ):  # fmt: skip
             setattr(self, name, np.insert(getattr(self, name), places, values))
+
+    def _leave(self, at: I64, groups: I64) -> None:
+        """Windows that are gone. Of several with one hash nobody knows which."""
+        if not len(at):
+            return
+        self._by_group.subtract(Counter(groups.tolist()))
+        np.subtract.at(self._sharing, at, 1)
+        self._keep(self._sharing > 0)
 
     def _keep(self, kept: Bools) -> None:
         for name in ("_hashes", "_since", "_asked", "_numbers", "_kinds", "_sharing", "_groups", "_noted"):

@@ -7,8 +7,10 @@ behind the step.
     OPENED   rows of the window begin at a position; that row is not in any stored state
     CLOSED   the window gave its result. Of windows over rows the next one of the key is open and empty since
     CHECKED  the state of the window, with all rows up to the note's last position
+    MERGED   a session that took over others, or earlier rows: it has a new beginning or new rows from before, so it is also CHECKED
+    GONE     a session that gave its result or was taken over: it is not counted any more
 
-Windows over time are closed by the note's watermark: they need no record of it. Page: docs/formats/eventual.md.
+Windows of a fixed length of time are closed by the note's watermark: they need no record of it. Page: docs/formats/eventual.md.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ class Kind(IntEnum):
     OPENED = 1
     CLOSED = 2
     CHECKED = 3
+    MERGED = 4
+    GONE = 5
 
 
 def marks_schema(unit: Sequence[pa.Field]) -> pa.Schema:
@@ -76,6 +80,18 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinWindow:
+    """A record of a window of a join, the last rows of one of its streams: OPENED or CHECKED. Its rows are all behind a position."""
+
+    side: int
+    kind: Kind
+    rows: int
+    """How many rows the stream had brought there."""
+    source: Any
+    """The snapshot of its source there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """The records of one step. Plain data."""
 
@@ -92,13 +108,15 @@ class Note:
     now_us: int = 0
     """The time of the input at the step, by which windows become slow."""
     marks: pa.Table = None
-    """Records without state: OPENED and CLOSED."""
+    """Records without state: all but CHECKED."""
     checks: pa.Table = None
     """State rows of CHECKED windows."""
+    windows: tuple[JoinWindow, ...] = ()
+    """Of a join, which has no others."""
 
     @property
     def records(self) -> int:
-        return int(self.marks.num_rows + self.checks.num_rows)
+        return int(self.marks.num_rows + self.checks.num_rows) + len(self.windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +144,8 @@ def encode(note: Note, at_once: int = RECORDS_PER_PART) -> list[bytes]:
         "counts": dict(note.counts),
         "now_us": note.now_us,
     }
+    if note.windows:
+        whole["windows"] = [[each.side, int(each.kind), each.rows, each.source] for each in note.windows]
     more = [(piece, note.checks.slice(0, 0)) for piece in marks[:-1]]
     more += [(note.marks.slice(0, 0), piece) for piece in checks[:-1]]
     parts = [_part(note.number, *tables, None) for tables in more]
@@ -133,7 +153,7 @@ def encode(note: Note, at_once: int = RECORDS_PER_PART) -> list[bytes]:
 
 
 def _cut(table: pa.Table, at_once: int) -> list[pa.Table]:
-    return [table.slice(first, at_once) for first in range(0, max(table.num_rows, 1), at_once)]
+    return [table.slice(first, at_once) for first in range(0, table.num_rows, at_once)] or [table]
 
 
 def _part(number: int, marks: pa.Table, checks: pa.Table, whole: Mapping[str, Any] | None) -> bytes:
@@ -182,6 +202,7 @@ def _part_of(found: Any, size: int) -> Part:
         whole["now_us"],
         marks,
         checks,
+        tuple(JoinWindow(side, Kind(kind), rows, at) for side, kind, rows, at in whole.get("windows", ())),
     )
     return Part(int(number), marks, checks, note, int(whole["more"]), size)
 
@@ -196,9 +217,10 @@ def described(part: Part) -> Iterator[str]:
     if note is None:
         yield f"note {part.number}, a part: {part.marks.num_rows + part.checks.num_rows} records"
     else:
-        yield (
-            f"note {note.number}: {note.records} records, {note.n_open} windows open, rows up to {note.upto[0]}:{note.upto[1]}"
-        )
+        upto = "" if note.upto == BEFORE_ALL else f", rows up to {note.upto[0]}:{note.upto[1]}"
+        yield f"note {note.number}: {note.records} records, {note.n_open} windows open{upto}"
+        for each in note.windows:
+            yield f"  {each.kind.name.lower():8}the {('left', 'right')[each.side]} window: rows from {each.rows} on"
     for row in part.marks.to_pylist():
         place = f" at {row[ORDINAL]}:{row[ROW]}" if row[KIND] == Kind.OPENED else ""
         yield f"  {Kind(row[KIND]).name.lower():8}{_unit(row, unit_columns(part.marks))}{place}, number {row[NUMBER]}"

@@ -1,8 +1,8 @@
 """The backward scan: from notes, newest first, to the windows that were open when the last one was written.
 
 The newest note tells how many windows were open; the scan ends when it has found a record of each. Of a window its newest record
-counts. Windows over time that the newest watermark has closed are passed over. A window whose result is its newest record has
-nothing to replay, so it does not hold the replay back.
+counts. Windows over time that the newest watermark has closed are passed over, and so are sessions that are gone. A window over rows
+whose result is its newest record has nothing to replay, so it does not hold the replay back.
 
 Each found window says from where on it takes rows: behind the last row of its checked state, or from the row that opened it on. The
 replay begins before the oldest of them, and every window ignores rows before its own.
@@ -153,7 +153,7 @@ class BackwardScan:
         if self.newest is None:
             return None
         self._settle()
-        found = self._found.num_rows
+        found = self._open
         if found != self.newest.n_open or self._more:
             raise DamagedError(
                 f"the log tells of {self.newest.n_open} open windows, and {found} are found in it.",
@@ -166,12 +166,17 @@ class BackwardScan:
     def _is_done(self) -> bool:
         assert self.newest is not None
         had = 0 if self._found is None else self._found.num_rows
-        wanted, come = self.newest.n_open - had, sum(table.num_rows for table in self._pending)
+        wanted, come = self.newest.n_open - self._open, sum(table.num_rows for table in self._pending)
         # Looked at when it may be enough, and when as much has come as to pay for it.
         if wanted and come < max(wanted, had // 4):
             return False
         self._settle()
-        return bool(self._found.num_rows >= self.newest.n_open)
+        return self._open >= self.newest.n_open
+
+    @property
+    def _open(self) -> int:
+        """How many open windows are found."""
+        return 0 if self._found is None else int(np.count_nonzero(_longs(self._found, KIND) != Kind.GONE))
 
     def _add(self, part: Part) -> None:
         """The records of a part as rows by window."""
@@ -190,6 +195,7 @@ class BackwardScan:
         if not marks.num_rows:
             return schema.empty_table()
         marks = marks.select(schema.names).cast(schema)
+        marks = marks.filter(pa.array(_longs(marks, KIND) != Kind.MERGED))  # its state is in the note
         # Behind which row it takes rows: of an opened window the one before its first, of a closed one there is none.
         opened = _longs(marks, KIND) == Kind.OPENED
         ordinal = np.where(opened, _longs(marks, ORDINAL), ALL_ROWS)
@@ -221,8 +227,9 @@ class BackwardScan:
     # --- what was found ---
 
     def _restored(self, newest: Note) -> Restored:
-        where, kinds = _longs(self._found, WHERE), _longs(self._found, KIND)
-        found = self._found.select(self.units.marks.names)
+        found = self._found.filter(pa.array(_longs(self._found, KIND) != Kind.GONE))
+        where, kinds = _longs(found, WHERE), _longs(found, KIND)
+        found = found.select(self.units.marks.names)
         is_checked = kinds == Kind.CHECKED
         tables = [self.units.begun(found.filter(pa.array(~is_checked)))]
         for number in np.unique(where[is_checked]).tolist():
@@ -260,6 +267,18 @@ class BackwardScan:
         oldest = int((2 * where[held] + (kinds[held] == Kind.OPENED)).max(initial=0))
         note = self.notes[oldest // 2]
         return (note.before if oldest % 2 else note.after) if oldest else None
+
+
+def marks_of(
+    schema: pa.Schema, units: pa.Table, kind: I64 | Kind, new: Bools | bool, place: tuple[Any, Any], number: I64 | int = 0
+) -> pa.Table:  # fmt: skip
+    """Records without state, one for each of the units. What is not an array is the same for all."""
+    values = {KIND: kind, NEW: new, ORDINAL: place[0], ROW: place[1], NUMBER: number}
+    own = [
+        pa.array(np.full(units.num_rows, value), schema.field(name).type) for name, value in values.items()
+    ]
+    named = [single(units.column(name)) for name in schema.names[len(own) :]]
+    return pa.Table.from_arrays([*own, *named], schema=schema)
 
 
 def last_of(ordinals: I64, rows: I64) -> Position:

@@ -30,7 +30,7 @@ from holdfast.state.columns.hashing import HASH_COLUMN, I64, KEY_GROUPS
 from holdfast.state.keyed.lookup import find_rows
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.windows import row_windows
-from holdfast.state.windows.row_windows import ROWS, Batch, Parts, RowWindows, Stepped, Touched, taken
+from holdfast.state.windows.row_windows import ROWS, Batch, Parts, RowWindows, Stepped, taken
 
 HEAD = 0
 _SLOT_STEP = np.int64(-7046029254386353131 // KEY_GROUPS * KEY_GROUPS)
@@ -54,12 +54,14 @@ class CountWindows(RowWindows):
 
     def step(self, segments: Sequence[Segment], rows: pa.Table) -> Stepped:
         batch = row_windows.batch_of(self, segments, rows)
-        after = batch.before + np.diff(batch.grouping.starts, append=rows.num_rows)
+        after = batch.after
         panes = _panes(self, segments, batch, after)
         complete = _complete(self, batch, after, panes)
         schema = self.aggregation.state_schema
         results = finish(self.aggregation, batch.of_keys(complete.key, complete.parts, schema))
-        touched = Touched(batch.keys, batch.before, after, batch.grouping)
+        tumbling = self.every == self.size
+        began = after // self.size * self.size if tumbling else np.zeros(len(after), dtype=np.int64)
+        touched = batch.touched(began, (after == began) & tumbling)
         return Stepped(_changed(self, batch, after, panes), results, complete.last_item, touched)
 
     @cached_property

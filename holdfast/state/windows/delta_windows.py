@@ -104,7 +104,8 @@ class DeltaWindows(RowWindows):
         changed = batch.of_keys(np.arange(len(last)), [counted, *lists], self.map.state_schema)
         order = np.argsort(kept.item[done])
         results = finish(self.aggregation, complete).take(pa.array(order))
-        return Stepped(changed, results, kept.item[done][order])
+        nothing = np.zeros(batch.keys.num_rows, dtype=np.int64)
+        return Stepped(changed, results, kept.item[done][order], batch.touched(nothing, nothing > 0))
 
     def evolved(self, table: pa.Table, what: str) -> pa.Table:
         """State rows of an earlier form: for an aggregate that is new, the rows kept from before are as good as none."""

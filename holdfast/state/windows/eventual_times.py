@@ -14,9 +14,9 @@ from holdfast.state.aggregates.aggregation import Aggregation, as_int64, combine
 from holdfast.state.columns.grouping import Bools
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, canonical_key
 from holdfast.state.eventual.records import Kind, Position
-from holdfast.state.eventual.scan import Units
+from holdfast.state.eventual.scan import Units, marks_of
 from holdfast.state.windows import time_windows
-from holdfast.state.windows.eventual_counts import among
+from holdfast.state.windows.eventual_rows import among
 from holdfast.state.windows.time_windows import PANE, Windows
 
 
@@ -54,13 +54,7 @@ class TimeUnits(Units):
             hashes = as_int64(single(table.column(HASH_COLUMN)))
             near = table.filter(pa.array(np.isin(hashes, as_int64(single(units.column(HASH_COLUMN))))))
             units = units.filter(pa.array(~among(units, near, self.names)))
-        count = units.num_rows
-        own = [
-            pa.array(np.full(count, Kind.OPENED, dtype=np.int8)),
-            pa.array(np.ones(count, dtype=np.bool_)),
-            *(pa.array(np.full(count, each, dtype=np.int64)) for each in (*first, 0)),
-        ]
-        return pa.Table.from_arrays([*own, *(single(c) for c in units.columns)], schema=self.marks)
+        return marks_of(self.marks, units, Kind.OPENED, True, first)
 
     def checked(self, after: Sequence[pa.Table], due: I64, meta: Any, marks: pa.Table) -> pa.Table:
         """State rows of the due windows that are open after the step, but for those that have `marks` of it."""

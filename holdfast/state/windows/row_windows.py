@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.state.aggregates.aggregation import Aggregate, Aggregation, as_int64, fold, lift, single
-from holdfast.state.columns.grouping import Grouping, Runs, group_rows
+from holdfast.state.columns.grouping import Bools, Grouping, Runs, group_rows
 from holdfast.state.columns.hashing import HASH_COLUMN, I64
 from holdfast.state.keyed.lookup import Found, find_rows
 from holdfast.state.keyed.row_evolution import evolved_sums
@@ -77,16 +77,19 @@ class Stepped:
     changed: pa.Table
     results: pa.Table
     completed_by: I64
-    touched: Touched | None = None
+    touched: Touched
 
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The keys of a step: hash, slot and key columns; how many rows each had before and has now; and the step's rows key by key."""
+    """The keys of a step: hash, slot and key columns; how many rows each had before, and before its last window began; whether that one
+    has ended, so that the next is the last and has no rows; and the step's rows key by key. Of a window that began before the step
+    `began` is -1; where windows overlap they count as one that began with the key's first row."""
 
     keys: pa.Table
     before: I64
-    after: I64
+    began: I64
+    closed: Bools
     grouping: Grouping
 
 
@@ -103,6 +106,14 @@ class Batch:
     @property
     def runs(self) -> Runs:
         return self.grouping.runs
+
+    def touched(self, began: I64, closed: Bools) -> Touched:
+        return Touched(self.keys, self.before, began, closed, self.grouping)
+
+    @property
+    def after(self) -> I64:
+        """How many rows each key has had with those of the step."""
+        return self.before + self.runs.ends - self.runs.starts
 
     @property
     def numbers(self) -> I64:

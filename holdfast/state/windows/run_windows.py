@@ -56,12 +56,14 @@ class RunWindows(RowWindows):
         if isinstance(self.ends, Attribute):
             begins, notes = _by_delta(self.ends, rows, batch)
             runs = _runs(self, batch, begins, notes)
+            closed = np.zeros(batch.keys.num_rows, dtype=np.bool_)
             done = np.flatnonzero(~runs.is_last)
             completed_by = runs.first_item[done + 1]
         else:
             begins, notes = _by_marks(self.ends, rows, batch)
             runs = _runs(self, batch, begins, notes)
             ended = _in_input_order(batch, notes) == 1
+            closed = ended[runs.last_item[runs.is_last]]
             done = np.flatnonzero((runs.last_item >= 0) & ended[runs.last_item])
             completed_by = runs.last_item[done]
         order = np.argsort(completed_by)
@@ -70,7 +72,10 @@ class RunWindows(RowWindows):
             for rows in (done[order], np.flatnonzero(runs.is_last))
         )
         results = finish(self.aggregation, complete)
-        return Stepped(open_, results.drop_columns([NOTE]), completed_by[order])
+        first = runs.first_item[runs.is_last]
+        began = np.where(first >= 0, _in_input_order(batch, batch.numbers)[first] - 1, -1)
+        touched = batch.touched(np.where(closed, batch.after, began), closed)
+        return Stepped(open_, results.drop_columns([NOTE]), completed_by[order], touched)
 
 
 def _noted(batch: Batch, notes: Numbers, otherwise: float) -> Numbers:

@@ -54,25 +54,33 @@ def sums(sessions: Sessions, rows: pa.Table, times: I64) -> pa.Table:
     """Pieces of rows with hashes of their keys."""
     hashes = as_int64(single(rows.column(HASH_COLUMN)))
     keys = [single(rows.column(name)) for name in sessions.aggregation.by[1:]]
-    begins = beginnings(_groups(hashes, keys), times, times, sessions.gap_us)
+    begins = beginnings(groups(hashes, keys), times, times, sessions.gap_us)
     rows = rows.drop_columns([HASH_COLUMN]).append_column(SESSION, pa.array(begins))
     rows = rows.append_column(LAST, pa.array(times))
     return aggregation.partial(
-        sessions.aggregation, rows.append_column(HASH_COLUMN, pa.array(_mixed(hashes, begins)))
+        sessions.aggregation, rows.append_column(HASH_COLUMN, pa.array(mixed(hashes, begins)))
     )
 
 
 def joined(sessions: Sessions, tables: Sequence[pa.Table]) -> pa.Table:
     """The sessions that the pieces of all tables make."""
     pieces = pa.concat_tables([sessions.aggregation.state_schema.empty_table(), *tables])
-    begins = as_int64(single(pieces.column(SESSION)))
-    hashes = key_hashes(pieces)
+    return aggregation.combine(sessions.aggregation, [begun_at(pieces, sessions_of(sessions, pieces))])
+
+
+def sessions_of(sessions: Sessions, pieces: pa.Table) -> I64:
+    """For each piece the beginning of the session that it belongs to among all of them."""
     keys = [single(pieces.column(name)) for name in sessions.aggregation.by[1:]]
-    found = beginnings(_groups(hashes, keys), begins, sessions.lasts(pieces), sessions.gap_us)
-    for name, values in ((HASH_COLUMN, _mixed(hashes, found)), (SESSION, found)):
+    begins = as_int64(single(pieces.column(SESSION)))
+    return beginnings(groups(key_hashes(pieces), keys), begins, sessions.lasts(pieces), sessions.gap_us)
+
+
+def begun_at(pieces: pa.Table, begins: I64) -> pa.Table:
+    """The pieces with other beginnings."""
+    for name, values in ((HASH_COLUMN, mixed(key_hashes(pieces), begins)), (SESSION, begins)):
         index = pieces.schema.get_field_index(name)
         pieces = pieces.set_column(index, pieces.schema.field(index), pa.array(values))
-    return aggregation.combine(sessions.aggregation, [pieces])
+    return pieces
 
 
 def beginnings(groups: I64, begins: I64, lasts: I64, gap_us: int) -> I64:
@@ -111,13 +119,13 @@ def key_hashes(pieces: pa.Table) -> I64:
         return np.asarray(mixed - begins * _STEP)
 
 
-def _mixed(hashes: I64, begins: I64) -> I64:
+def mixed(hashes: I64, begins: I64) -> I64:
     """One number per (session, key). It wraps around: only equality and spread matter."""
     with np.errstate(over="ignore"):
         return np.asarray(hashes + begins * _STEP)
 
 
-def _groups(hashes: I64, keys: Sequence[pa.Array]) -> I64:
+def groups(hashes: I64, keys: Sequence[pa.Array]) -> I64:
     """The number of each row's key; equal keys have equal numbers."""
     grouping = group_rows(hashes, list(keys))
     sizes = np.diff(grouping.starts, append=len(grouping.order))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,24 +20,31 @@ from holdfast.operators.aggregates.eventual import (
     BEYOND,
     END,
     End,
-    EventualCounted,
-    EventualWindowed,
     Replay,
     TellingLogic,
 )
-from holdfast.operators.aggregates.recording import Recorder
+from holdfast.operators.aggregates.eventual_rows import EventualCounted, EventualRuns
+from holdfast.operators.aggregates.eventual_times import EventualSessions, EventualWindowed
+from holdfast.operators.aggregates.recording import WindowRecorder
 from holdfast.operators.shared.logic import KeyedLogic, Place, Segments
 from holdfast.operators.shared.timed import TimedPort
 from holdfast.state.eventual.books import Pace
 from holdfast.state.eventual.records import Standing
 from holdfast.state.eventual.scan import Restored
 from holdfast.state.keyed.segment import OPENED, write_segment
+from holdfast.state.windows.attributes import Attribute
 from holdfast.state.windows.count_windows import CountWindows
+from holdfast.state.windows.delta_windows import DeltaWindows
+from holdfast.state.windows.row_windows import RowWindows
+from holdfast.state.windows.run_windows import RunWindows
+from holdfast.state.windows.session_windows import Sessions
 from holdfast.state.windows.time_windows import Windows
 
 SECOND = 1_000_000
 UTC = pa.timestamp("us", "UTC")
-INPUT = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", UTC)])
+INPUT = pa.schema(
+    [("k", pa.string()), ("v", pa.int64()), ("at", UTC), ("s", pa.int64()), ("even", pa.bool_())]
+)
 AGGREGATES = (("n", "count", None), ("total", "sum", "v"), ("top", "max", "v"))
 RESULTS = [("n", pa.int64()), ("total", pa.int64()), ("top", pa.int64())]
 
@@ -57,6 +65,33 @@ def timed(size: int, slide: int, delay: int) -> EventualWindowed:
     return EventualWindowed(port, INPUT, output, False, None, windows)
 
 
+def in_sessions(gap: int, delay: int) -> EventualSessions:
+    sessions = Sessions.plan(gap * SECOND, ("k",), AGGREGATES, INPUT)
+    port = TimedPort(("k",), "at", {0: "s"}, {0: delay * SECOND}, schema=INPUT)
+    output = pa.schema([("window_start", UTC), ("window_end", UTC), ("k", pa.string()), *RESULTS])
+    return EventualSessions(port, INPUT, output, False, None, sessions)
+
+
+def parted(windows: RowWindows) -> EventualRuns:
+    output = pa.schema([("k", pa.string()), ("window_rows", pa.int64()), *RESULTS])
+    return EventualRuns.over(windows, output, False, ("k",))
+
+
+def marked() -> EventualRuns:
+    """Until a row with an even value."""
+    return parted(RunWindows.plan("even", ("k",), AGGREGATES, INPUT))
+
+
+def apart(delta: int) -> EventualRuns:
+    """Until the second is later than that of the first row by more than so many."""
+    return parted(RunWindows.plan(Attribute("s", delta, pa.int64()), ("k",), AGGREGATES, INPUT))
+
+
+def near(delta: int, every: int) -> EventualRuns:
+    """The rows that are at most so many seconds behind the newest."""
+    return parted(DeltaWindows.plan(Attribute("s", delta, pa.int64()), every, ("k",), AGGREGATES, INPUT))
+
+
 def table_of(rows: Sequence[Row], first: int) -> pa.Table:
     """Rows with positions: every seventh row begins a new part of the source."""
     numbers = np.arange(first, first + len(rows), dtype=np.int64)
@@ -65,6 +100,8 @@ def table_of(rows: Sequence[Row], first: int) -> pa.Table:
             "k": pa.array([key for key, _, _ in rows], pa.string()),
             "v": pa.array([value for _, value, _ in rows], pa.int64()),
             "at": pa.array([second * SECOND for *_, second in rows], pa.int64()).cast(UTC),
+            "s": pa.array([second for *_, second in rows], pa.int64()),
+            "even": pa.array([value % 2 == 0 for _, value, _ in rows], pa.bool_()),
             POSITION_COLUMNS[0]: pa.array(np.zeros(len(rows), dtype=np.int32)),
             POSITION_COLUMNS[1]: pa.array(numbers // 7),
             POSITION_COLUMNS[2]: pa.array(numbers % 7),
@@ -98,7 +135,7 @@ class SimulatedOperator:
     ) -> None:
         self.logic, self.source, self.log, self.partitions = logic, rows, log, partitions
         self.directory = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-        self.recorder = Recorder(logic, pace, "test")
+        self.recorder = WindowRecorder(logic, pace, "test")
         self.state: list[Segments] = [()] * partitions
         self.meta: Any = None
         self.next = 0
@@ -119,7 +156,7 @@ class SimulatedOperator:
         self.state, self.meta, outputs, _ = self._applied(self.logic, self.state, asked, rows)
         results, told, checks = (pa.concat_tables(port) for port in outputs)
         after = Standing(self.next, self.meta)
-        parts = self.recorder.noted(told, checks, bool(results.num_rows), (before, after), {}, now_us)
+        parts = self.recorder.noted((told, checks), bool(results.num_rows), (before, after), {}, now_us)
         for part in parts[:-1]:
             self.log.frames.append(([], part))
         if parts:
@@ -207,6 +244,68 @@ def naive_timed(rows: Sequence[Row], size: int, slide: int, delay: int) -> Count
                 inside[number, key].append(value)
     done = {each: of for each, of in inside.items() if each[0] * slide + size <= reached - delay}
     return Counter((number * slide, key, len(of), sum(of), max(of)) for (number, key), of in done.items())
+
+
+def naive_sessions(rows: Sequence[Row], gap: int, delay: int) -> Counter[tuple[Any, ...]]:
+    """Rows in time, all at once, in the order of time."""
+    of: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    reached = -(10**9)
+    for key, value, second in rows:
+        reached = max(reached, second)
+        if second >= reached - delay:
+            of[key].append((second, value))
+    found: Counter[tuple[Any, ...]] = Counter()
+    for key, events in of.items():
+        events.sort()
+        begins = [n for n, (second, _) in enumerate(events) if not n or second - events[n - 1][0] >= gap]
+        for begin, end in itertools.pairwise([*begins, len(events)]):
+            inside = [value for _, value in events[begin:end]]
+            if events[end - 1][0] + gap <= reached - delay:
+                found[events[begin][0], key, len(inside), sum(inside), max(inside)] += 1
+    return found
+
+
+def naive_marked(rows: Sequence[Row]) -> Counter[tuple[Any, ...]]:
+    return _runs(rows, lambda window, row: False, lambda row: row[1] % 2 == 0)
+
+
+def naive_apart(rows: Sequence[Row], delta: int) -> Counter[tuple[Any, ...]]:
+    return _runs(rows, lambda window, row: row[2] > window[0][2] + delta, lambda row: False)
+
+
+def _runs(
+    rows: Sequence[Row], breaks: Callable[[list[Row], Row], bool], ends: Callable[[Row], bool]
+) -> Counter[tuple[Any, ...]]:
+    inside: dict[str, list[Row]] = defaultdict(list)
+    had: Counter[str] = Counter()
+    found: Counter[tuple[Any, ...]] = Counter()
+
+    def close(key: str) -> None:
+        values = [value for _, value, _ in inside.pop(key)]
+        found[key, had[key], len(values), sum(values), max(values)] += 1
+
+    for row in rows:
+        key = row[0]
+        if inside[key] and breaks(inside[key], row):
+            close(key)
+        inside[key].append(row)
+        had[key] += 1
+        if ends(row):
+            close(key)
+    return found
+
+
+def naive_near(rows: Sequence[Row], delta: int, every: int) -> Counter[tuple[Any, ...]]:
+    """A row is as far as the largest second up to it."""
+    had: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    found: Counter[tuple[Any, ...]] = Counter()
+    for key, value, second in rows:
+        of = had[key]
+        of.append((max(second, of[-1][0] if of else second), value))
+        if len(of) % every == 0:
+            inside = [value for far, value in of if far >= of[-1][0] - delta]
+            found[key, len(of), len(inside), sum(inside), max(inside)] += 1
+    return found
 
 
 def told(log: SimulatedLog, is_timed: bool) -> Counter[tuple[Any, ...]]:

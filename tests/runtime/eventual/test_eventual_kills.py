@@ -1,4 +1,4 @@
-"""Aggregates with eventual checkpoints, killed at every failpoint and by the clock: results are in the log once, no row is lost."""
+"""Aggregates and joins with eventual checkpoints, killed at every failpoint and by the clock: results are in the log once, no row is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from holdfast.runtime.element.eventual import life, recording
 from holdfast.testing import run_local
 
 PROGRAM = Path(eventual_program.__file__)
-WHATS = ("rows", "sliding", "time")
+WHATS = ("rows", "sliding", "time", "sessions", "marks", "apart", "near", "join", "narrow")
 POINTS = (
     "eventual.note", "eventual.noted", "eventual.scanned", "eventual.replayed", "log.write", "log.written", "log.synced",
     "log.acknowledged", "step.begin", "step.end",
@@ -56,7 +56,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[Any]]:
     for what in WHATS:
         here = tmp_path_factory.mktemp(what)
         eventual_program.fill(here)
-        run_local(eventual_program.topology(here, what, 1000), partitions=1)
+        run_local(eventual_program.topology(here, what, 23 if what == "narrow" else 1000), partitions=1)
         found[what] = eventual_program.results(here)
         assert len(found[what]) > 50
         assert set(found[what].values()) == {1}
@@ -65,7 +65,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[Any]]:
 
 def test_killed_at_any_failpoint(extent: Extent, tmp_path: Path, golden: dict[str, Counter[Any]]) -> None:
     cases = list(itertools.product(WHATS, POINTS))
-    for number, (what, point) in enumerate(extent.of(cases, 2)):
+    for number, (what, point) in enumerate(extent.of(cases, 3)):
         here = tmp_path / f"{number}"
         here.mkdir()
         eventual_program.fill(here)
@@ -82,6 +82,7 @@ def test_killed_when_the_log_was_told_what_to_keep(tmp_path: Path, golden: dict[
     assert eventual_program.results(tmp_path) == golden["rows"]
 
 
+@pytest.mark.sampled(keep=3)
 @pytest.mark.parametrize("what", WHATS)
 def test_killed_by_the_clock(tmp_path: Path, golden: dict[str, Counter[Any]], what: str) -> None:
     eventual_program.fill(tmp_path)
@@ -103,16 +104,17 @@ def test_killed_by_the_clock(tmp_path: Path, golden: dict[str, Counter[Any]], wh
     assert killed, f"seed {seed}: no life was killed"
 
 
+@pytest.mark.parametrize("what", ["rows", "narrow"])
 @pytest.mark.parametrize("point", ["eventual.note", "eventual.noted", "step.end"])
 def test_a_step_that_fails_is_done_again_and_nothing_twice(
-    tmp_path: Path, golden: dict[str, Counter[Any]], point: str
+    tmp_path: Path, golden: dict[str, Counter[Any]], point: str, what: str
 ) -> None:
     eventual_program.fill(tmp_path)
     events: list[Any] = []
     with armed(f"{point}=raise@5"):
-        status = run_local(eventual_program.topology(tmp_path, "rows"), subscribers=[events.append])
-    assert status.elements["input"].failures == 1
-    assert eventual_program.results(tmp_path) == golden["rows"]
+        status = run_local(eventual_program.topology(tmp_path, what), subscribers=[events.append])
+    assert sum(element.failures for element in status.elements.values()) == 1
+    assert eventual_program.results(tmp_path) == golden[what]
     kinds = [event.kind for event in events]
     assert "operator.windows_restored" in kinds
     assert "rows.lost" not in kinds
@@ -206,3 +208,38 @@ def test_retention_keeps_what_a_restore_needs(
     assert before + hf.Log(tmp_path / "output").reader(before).read_all().num_rows == sum(
         golden["rows"].values()
     )
+
+
+def test_streams_of_a_join_let_go_of_what_its_windows_do_not_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a join that goes on behind them has all that its windows held."""
+    monkeypatch.setattr(recording, "PIN_S", 0.0)
+    monkeypatch.setattr(life, "RETRY_S", 0.001)
+
+    def made() -> hf.Topology:
+        made = hf.Topology("joined")
+        one, other = (
+            made.source(hf.LogSource(tmp_path / name, rows_per_step=20, consumer="j"), name=name)
+            for name in ("input", "others")
+        )
+        keep = {"keep": hf.latest(rows=40), "other_keep": hf.latest(rows=10)}
+        met = one.join(other, by="k", **keep, name="windows").checkpoint(form=eventual_program.FORM_OF_JOINS)
+        met.sink(hf.LogSink(tmp_path / "output", keep_bytes=0), name="output")
+        return made
+
+    eventual_program.fill(tmp_path)
+    with armed("step.end=raise@6+"), pytest.raises(StepFailed):
+        run_local(made())
+    logs = {name: hf.Log(tmp_path / name) for name in ("input", "others")}
+    held = {name: log.consumers()[0].positions[0] for name, log in logs.items()}
+    assert 0 < held["input"] <= 100
+    assert 0 < held["others"] <= 100
+    for log in logs.values():
+        log.retain()
+        log.close()
+    events: list[Any] = []
+    run_local(made(), subscribers=[events.append])
+    restored = next(event for event in events if event.kind == "operator.windows_restored")
+    assert restored.windows == 2
+    assert 50 <= restored.rows <= 250  # of 370: a life of one step checks nothing

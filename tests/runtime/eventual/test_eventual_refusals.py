@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import eventual_program
 import pyarrow as pa
@@ -46,12 +47,6 @@ def in_region(made: hf.Topology, log: hf.LogSink) -> None:
 
 def running(made: hf.Topology, log: hf.LogSink) -> None:
     rows_of(made).aggregate("k", n=hf.count(), name="counted").checkpoint(form=FORM).sink(log, name="log")
-
-
-def sessions(made: hf.Topology, log: hf.LogSink) -> None:
-    counted(rows_of(made), window=hf.session("1 minute", on="at", delay=0)).checkpoint(form=FORM).sink(
-        log, name="log"
-    )
 
 
 def into_memory(made: hf.Topology, log: hf.LogSink) -> None:
@@ -98,9 +93,37 @@ def twice_checkpointed(made: hf.Topology, log: hf.LogSink) -> None:
     counted(rows_of(made)).checkpoint(every=5, form=FORM).sink(log, name="log")
 
 
+def met(one: Stream, other: Stream, log: hf.LogSink, **how: Any) -> None:
+    one.join(other, by="k", name="met", **how).checkpoint(form=FORM).sink(log, name="log")
+
+
 def joining(made: hf.Topology, log: hf.LogSink) -> None:
-    found = rows_of(made).join(rows_of(made, "others"), by="k", keep=hf.latest(rows=10), name="met")
-    found.checkpoint(form=FORM).sink(log, name="log")
+    met(rows_of(made), rows_of(made, "others"), log, keep=hf.latest(rows=10))
+
+
+def joining_per_key(made: hf.Topology, log: hf.LogSink) -> None:
+    met(rows_of(made), rows_of(made, "others"), log, keep=hf.latest(rows=10, per_key=True))
+
+
+def joining_in_time(made: hf.Topology, log: hf.LogSink) -> None:
+    met(rows_of(made), rows_of(made, "others"), log, keep=hf.latest(rows=10), on="at", delay=0)
+
+
+def joining_by_an_interval(made: hf.Topology, log: hf.LogSink) -> None:
+    met(rows_of(made), rows_of(made, "others"), log, within=10, on="at", delay=0)
+
+
+def joining_itself(made: hf.Topology, log: hf.LogSink) -> None:
+    rows = rows_of(made)
+    met(rows, rows, log, keep=hf.latest(rows=10))
+
+
+def joining_what_cannot_be_had_again(made: hf.Topology, log: hf.LogSink) -> None:
+    met(rows_of(made), rows_of(made, "others", Once), log, keep=hf.latest(rows=10))
+
+
+def joining_in_a_region(made: hf.Topology, log: hf.LogSink) -> None:
+    met(rows_of(made).consistent("r"), rows_of(made, "others"), log, keep=hf.latest(rows=10))
 
 
 def by_a_name_of_records(made: hf.Topology, log: hf.LogSink) -> None:
@@ -112,11 +135,15 @@ def by_a_name_of_records(made: hf.Topology, log: hf.LogSink) -> None:
 @pytest.mark.parametrize(
     ("build", "why"),
     [
-        (joining, "no aggregate over windows"),
+        (joining_per_key, "keeps rows of each key"),
+        (joining_in_time, "joins by time"),
+        (joining_by_an_interval, "joins by time"),
+        (joining_itself, "come from one source"),
+        (joining_what_cannot_be_had_again, "'others', which cannot give a row again"),
+        (joining_in_a_region, "belongs to region 'r'"),
         (by_a_name_of_records, "its key 'kind' has the name of a column of the records"),
         (in_region, "belongs to region 'r'"),
-        (running, "no aggregate over windows"),
-        (sessions, "no aggregate over windows"),
+        (running, "neither an aggregate over windows nor a join"),
         (into_memory, "is read by 'memory'"),
         (two_readers, "is read by 'log', 'memory'"),
         (from_once, "cannot give a row again"),
@@ -138,9 +165,12 @@ def test_what_cannot_be_kept_is_refused(
     assert raised.value.cure
 
 
-def test_it_is_explained_as_exactly_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("build", [alone, joining])
+def test_it_is_explained_as_exactly_once(
+    tmp_path: Path, build: Callable[[hf.Topology, hf.LogSink], None]
+) -> None:
     made = hf.Topology("alone")
-    alone(made, hf.LogSink(tmp_path / "log"))
+    build(made, hf.LogSink(tmp_path / "log"))
     (found,) = guarantees(compile_graph(made.graph(), ArrowAnalyser()))
     assert (found.guarantee, found.visible) == ("exactly-once", "at once")
 
@@ -165,6 +195,18 @@ def test_another_operator_does_not_go_on_from_the_records(tmp_path: Path) -> Non
     found.checkpoint(form=FORM).sink(hf.LogSink(tmp_path / "output"), name="output")
     with pytest.raises(MismatchError, match="has records of"):
         run_local(changed)
+    assert eventual_program.results(tmp_path) == before
+
+
+def test_a_join_with_other_windows_does_not_go_on_from_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eventual_program.fill(tmp_path, 100)
+    run_local(eventual_program.topology(tmp_path, "narrow"))
+    before = eventual_program.results(tmp_path)
+    monkeypatch.setitem(eventual_program.JOINS, "narrow", (50, 9))
+    with pytest.raises(MismatchError, match=r"left keeps 40 rows.*left keeps 50 rows"):
+        run_local(eventual_program.topology(tmp_path, "narrow"))
     assert eventual_program.results(tmp_path) == before
 
 

@@ -1,4 +1,4 @@
-"""An element outside of regions whose aggregate keeps its checkpoints in its output log: results are there exactly once.
+"""An element outside of regions whose aggregate or join keeps its checkpoints in its output log: results are there exactly once.
 
 It saves nothing before a step: the log tells what has happened. Whatever fails, the element goes back to what the log tells and goes
 on from there. After six failures in a row without a step between them it gives up; nothing is lost by that, the next run goes on.
@@ -13,11 +13,22 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.ids import INITIAL_EPOCH, Attempt, ConnectionId, OperatorName
+from holdfast.language.checkpoint_form import Eventual
 from holdfast.language.graph import SinkSpec
+from holdfast.operators.aggregates.eventual import TellingLogic
+from holdfast.operators.aggregates.recording import WindowRecorder
+from holdfast.operators.joins.recording import JoinRecorder
+from holdfast.operators.joins.window_join import WindowJoin
 from holdfast.protocol.accounts import Account
 from holdfast.runtime.element.evaluation import Work
-from holdfast.runtime.element.eventual.recording import Recording, recorder_of
-from holdfast.runtime.element.eventual.restoring import Restore
+from holdfast.runtime.element.eventual.recording import JoinRecording, Recording, WindowRecording
+from holdfast.runtime.element.eventual.restoring import (
+    JoinRestore,
+    NextName,
+    Restore,
+    WindowRestore,
+    sources_of,
+)
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.element.worker import Worker
@@ -29,6 +40,7 @@ from holdfast.runtime.telling.events import ElementFailed, ElementGaveUp, Elemen
 from holdfast.runtime.telling.feed import Announce
 from holdfast.runtime.telling.window_events import WindowsRestored
 from holdfast.sinks.log_sink import LogSink
+from holdfast.state.eventual.books import Pace
 
 FAILURES_MAX = 5
 RETRY_S = 0.1
@@ -42,14 +54,14 @@ class EventualLife(OutsideLife):
     def __init__(
         self,
         loop: ElementLoop,
-        recording: Recording,
+        recording: Recording[Any, Any],
         account: Account,
         announce: Announce,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop
         self._recording = recording
-        self._restore = Restore(loop.worker, recording, loop.next_name)
+        self._restore = restore_of(loop.worker, recording, loop.next_name)
         self._account = account
         self._announce = announce
         self._on_fatal = on_fatal
@@ -122,7 +134,7 @@ class EventualLife(OutsideLife):
         return StepName(self._loop.name, Attempt(self._account.run), number, int(INITIAL_EPOCH))
 
     def step(self, work: Work) -> None:
-        self._recording.after = self._loop.worker.sources[0].source.snapshot()
+        self._recording.after = self._recording.stands()
         try:
             self._loop.run_step(work)
         except Exception as error:
@@ -174,7 +186,7 @@ class EventualLife(OutsideLife):
             except Exception as error:
                 self._tell(error)
                 continue
-            self._recording.before = self._loop.worker.sources[0].source.snapshot()
+            self._recording.before = self._recording.stands()
             found, cost = self._restore.windows, (self._restore.bytes_read, self._restore.rows_replayed)
             if found is not None:
                 self._announce(WindowsRestored(self._recording.name, found, *cost))
@@ -209,19 +221,37 @@ class EventualLife(OutsideLife):
                 self._loop.ends.signals.condition.wait(left)
 
 
-def recording_of(worker: Worker) -> Recording | None:
-    """How an element's aggregate keeps its checkpoints in its log; None: it does not."""
+def recording_of(worker: Worker) -> Recording[Any, Any] | None:
+    """How an element's operator keeps its checkpoints in its log; None: it does not."""
     for op in worker.element.operators:
         form = op.annotations.checkpoint_form
-        if form is not None and form.eventual is not None:
-            run = worker.runs[op.name]
-            assert isinstance(run, KeyedRun)
-            made = str(worker.plan.fingerprint[op.name])
-            recorder = recorder_of(run.task, form.eventual, made)
-            sink = _sink_behind(worker, op.name)
-            source = worker.sources[0].source
-            return Recording(run.task, recorder, sink, source, worker.engine, worker.clock)
+        if form is None or form.eventual is None:
+            continue
+        run = worker.runs[op.name]
+        assert isinstance(run, KeyedRun)
+        made, pace = str(worker.plan.fingerprint[op.name]), pace_of(form.eventual)
+        sources = [run.source for run in sources_of(worker, op)]
+        given = (_sink_behind(worker, op.name), sources, worker.engine, worker.clock)
+        match run.task.logic:
+            case TellingLogic() as logic:
+                return WindowRecording(run.task, WindowRecorder(logic, pace, made), *given)
+            case WindowJoin(windows=(left, right)) as join:
+                # How much a window holds is no part of what operators are made of.
+                of_join = JoinRecorder(join, pace, f"{made}, left keeps {left}, right keeps {right}")
+                return JoinRecording(run.task, of_join, *given)
+        raise AssertionError(run.task.logic)
     return None
+
+
+def restore_of(worker: Worker, recording: Recording[Any, Any], next_name: NextName) -> Restore[Any]:
+    kind = JoinRestore if isinstance(recording, JoinRecording) else WindowRestore
+    return kind(worker, recording, next_name)
+
+
+def pace_of(form: Eventual) -> Pace:
+    """In microseconds."""
+    every = None if form.every_s is None else max(1, round(form.every_s * 1e6))
+    return Pace(every, round(form.slow_after_s * 1e6), form.shots)
 
 
 def _sink_behind(worker: Worker, name: OperatorName) -> LogSink:
