@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.errors import RegionParkedError as RegionParkedError
-    from holdfast.language.annotations import Poison as Poison
     from holdfast.language.checkpoint_form import eventual as eventual
     from holdfast.language.checkpoint_form import full as full
     from holdfast.language.checkpoint_form import groups as groups
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from holdfast.language.connectors import StepId as StepId
     from holdfast.language.context import Context as Context
     from holdfast.language.hosted import Operator as Operator
+    from holdfast.language.hosted import Poison as Poison
     from holdfast.language.operators.aggregates import avg as avg
     from holdfast.language.operators.aggregates import collect as collect
     from holdfast.language.operators.aggregates import collect_set as collect_set
@@ -111,10 +111,9 @@ __version__ = "0.1.0"
 _NAMES = {
     "language.topology": "Topology",
     "language.stream": "Stream",
-    "language.hosted": "Operator",
+    "language.hosted": "Operator Poison",
     "language.context": "Context",
     "language.composite": "composite",
-    "language.annotations": "Poison",
     "language.operators.keyed_python": "KeyedOperator",
     "state.variables.variables": "Value Map List Window",
     "language.operators.aggregates": "count sum min max avg variance stddev first"

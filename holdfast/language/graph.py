@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from holdfast.ids import OperatorName
-from holdfast.language.annotations import Poison
 from holdfast.language.checkpoint_form import INCREMENTAL, CheckpointForm
 from holdfast.language.connectors import Sink, Source
 from holdfast.language.context import Context
-from holdfast.language.hosted import ERRORS, Missing, OnError
+from holdfast.language.hosted import ERRORS, Missing, OnError, Poison
 from holdfast.protocol.bounds.loss_budget import LossBudget
 from holdfast.protocol.shape import Mode
 

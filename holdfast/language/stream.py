@@ -20,10 +20,7 @@ from holdfast.durations import Duration, seconds
 from holdfast.errors import TopologyError
 from holdfast.language import hints
 from holdfast.language.annotations import (
-    Poison,
-    PoisonThen,
     Trigger,
-    checked_poison,
     loss_budget,
     region_settings,
 )
@@ -32,7 +29,7 @@ from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.connectors import Sink
 from holdfast.language.graph import InputPort, SinkSpec, Spec, StreamRef
 from holdfast.language.hints import no_such_name
-from holdfast.language.hosted import OnError, checked_on_error
+from holdfast.language.hosted import OnError, Poison, PoisonThen, checked_on_error, checked_poison
 from holdfast.language.operators import stateless as specs
 from holdfast.language.operators.aggregate_verbs import AggregateVerbs
 from holdfast.language.operators.async_calls import AsyncVerbs

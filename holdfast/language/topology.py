@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
 from holdfast.errors import ConfigError, TopologyError
 from holdfast.ids import OperatorName
 from holdfast.language import hints
-from holdfast.language.annotations import Poison, PoisonThen, safe_name
+from holdfast.language.annotations import safe_name
 from holdfast.language.builder import Builder
 from holdfast.language.checkpoint_form import CheckpointForm
 from holdfast.language.connectors import Source
 from holdfast.language.graph import Graph, SourceSpec, StreamRef
 from holdfast.language.hints import no_such_name
-from holdfast.language.hosted import Missing, OnError
+from holdfast.language.hosted import Missing, OnError, Poison, PoisonThen
 from holdfast.language.operators.hosted_python import Schemas, Streams, hosted_spec
 from holdfast.language.run import Run, RunOptions, RunStatus, Until
 from holdfast.language.schema import to_arrow

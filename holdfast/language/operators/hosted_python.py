@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import pyarrow as pa
 
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import Poison, PoisonThen, checked_poison
 from holdfast.language.builder import Verbs
 from holdfast.language.checkpoint_form import CheckpointForm, checked_form
 from holdfast.language.context import Context
@@ -21,8 +20,11 @@ from holdfast.language.hosted import (
     Missing,
     OnError,
     Operator,
+    Poison,
+    PoisonThen,
     checked_missing,
     checked_on_error,
+    checked_poison,
     maker,
     threads_of,
 )

@@ -31,9 +31,16 @@ import pyarrow as pa
 
 from holdfast.durations import Duration
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import Poison, checked_poison
 from holdfast.language.graph import PythonSpec
-from holdfast.language.hosted import Missing, OnError, checked_missing, checked_on_error, copied
+from holdfast.language.hosted import (
+    Missing,
+    OnError,
+    Poison,
+    checked_missing,
+    checked_on_error,
+    checked_poison,
+    copied,
+)
 from holdfast.language.operators.columns import key_fields, key_names, time_type
 from holdfast.language.operators.event_time import DECLARED, UsesTime, column_of, micros
 from holdfast.language.operators.hosted_python import Schemas, output_columns

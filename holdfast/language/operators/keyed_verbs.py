@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from holdfast.durations import Duration
 from holdfast.errors import TopologyError
-from holdfast.language.annotations import Poison, PoisonThen
 from holdfast.language.builder import Verbs
-from holdfast.language.hosted import Missing, OnError
+from holdfast.language.hosted import Missing, OnError, Poison, PoisonThen
 from holdfast.language.operators.event_time import DECLARED
 from holdfast.language.operators.hosted_python import Schemas, Streams
 from holdfast.language.operators.keyed_python import keyed_spec, mapped_operator

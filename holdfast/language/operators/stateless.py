@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.language.annotations import Poison
 from holdfast.language.graph import Spec
+from holdfast.language.hosted import Poison
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
 from holdfast.errors import HoldfastError, PoisonFound, StepFailed, TopologyError, WorkerDied
-from holdfast.language.annotations import Poison
+from holdfast.language.hosted import Poison
 from holdfast.operators.python.rows import Outbox, Row
 from holdfast.operators.python.user_errors import user_frames
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from holdfast.compiler.plan import ConnectionPlan
 from holdfast.failpoints import fp
 from holdfast.ids import ConnectionId, OperatorName
-from holdfast.language.annotations import Poison
 from holdfast.language.connectors import Slice
 from holdfast.language.graph import InputPort, Operator, SinkSpec, StreamRef
+from holdfast.language.hosted import Poison
 from holdfast.operators.kinds import kind_of
 from holdfast.operators.python.user_errors import naming_users
 from holdfast.operators.shared.logic import times_at

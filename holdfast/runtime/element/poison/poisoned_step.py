@@ -18,10 +18,9 @@ import pyarrow as pa
 from holdfast.errors import OperatorFailed, PoisonFound, WorkerDied
 from holdfast.failpoints import fp
 from holdfast.ids import ElementName
-from holdfast.language.annotations import Poison
 from holdfast.language.connectors import POSITION_COLUMNS
 from holdfast.language.graph import Operator
-from holdfast.language.hosted import ERRORS
+from holdfast.language.hosted import ERRORS, Poison
 from holdfast.operators.python.dead_letters import as_json, letter
 from holdfast.operators.python.output_rows import OutputForm
 from holdfast.protocol.bounds.poison import MAX_FOUND, Search, SearchPhase

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from holdfast.language.annotations import Poison
 from holdfast.language.connectors import POSITION_FIELDS
 from holdfast.language.graph import Operator, StreamRef
+from holdfast.language.hosted import Poison
 from holdfast.runtime.element.poison.poisoned_step import Survived, Trial, answered, survive
 from holdfast.runtime.engines.engine import Delivery, Engine, Frame, KeyedOutput, KeyedState, StepName
 from holdfast.runtime.links.batch import Batch

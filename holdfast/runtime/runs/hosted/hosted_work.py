@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from holdfast.errors import TopologyError
 from holdfast.ids import OperatorName
-from holdfast.language.annotations import Poison
 from holdfast.language.graph import HostedSpec
+from holdfast.language.hosted import Poison
 from holdfast.language.operators.async_calls import Answer, CallTimeout
 from holdfast.operators.python.dead_letters import Failures, Guard, is_outage, letter
 from holdfast.operators.python.hosted_clock import Ahead, Clock
