@@ -129,7 +129,11 @@ def _of_elements(elements: Mapping[str, Plain]) -> Iterator[Metric]:
     }
     state = {
         "bytes": _gauge("holdfast_state_bytes", "State of an operator.", "operator"),
-        "rows": _gauge("holdfast_state_rows", "Rows of an operator's state.", "operator"),
+        "rows": _gauge(
+            "holdfast_state_rows",
+            "Rows of an operator's state, each once; of many to within a few in a hundred.",
+            "operator",
+        ),
         "watermark": _gauge(
             "holdfast_watermark_timestamp_seconds", "Event time has come so far.", "operator"
         ),

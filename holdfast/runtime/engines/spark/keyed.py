@@ -274,7 +274,8 @@ class KeyedJobs:
     ) -> engine.Loaded:
         """Verified live segments; in a cluster each partition's are copied to the executor that anchors it."""
         loaded = load_segments(task, segments, store, self._live / engine.STATE, self._partitions, spare)
-        return replace(loaded, partitions=self.bring(loaded.partitions))
+        held = tuple(map(task.logic.rows_of, loaded.partitions)) if self.in_cluster else ()
+        return replace(loaded, partitions=self.bring(loaded.partitions), held=held)
 
     def bring(self, partitions: tuple[Segments, ...]) -> tuple[Segments, ...]:
         """Segments that the driver has; in a cluster each partition's are copied to the executor that anchors it."""
@@ -359,9 +360,10 @@ class KeyedJobs:
         delivered: tuple[Sink, ...],
     ) -> engine.KeyedOutput:
         versions, meta = list(state.partitions), state.meta
+        held = list(state.held or [None] * len(versions))
         for partition, result in results.items():
             versions[partition] = tuple(Segment(*fields) for fields in result["segments"])
-            meta = result["meta"]
+            meta, held[partition] = result["meta"], result["held"]
         batches = {
             port: self._batch([result["outputs"][port] for result in results.values()])
             for port in range(len(task.logic.outputs))
@@ -369,7 +371,11 @@ class KeyedJobs:
         made = {port: batch for port, batch in batches.items() if batch is not None}
         return engine.KeyedOutput(
             engine.KeyedState(
-                tuple(versions), meta, state.counting(r["counts"] for r in results.values()), state.pins
+                tuple(versions),
+                meta,
+                state.counting(r["counts"] for r in results.values()),
+                state.pins,
+                tuple(held) if self.in_cluster else (),
             ),
             {port: self.batch_rows([batch], task.logic.outputs[port]) for port, batch in made.items()},
             sum(result["outputs"][0]["rows"] for result in results.values()),
