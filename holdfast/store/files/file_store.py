@@ -285,7 +285,7 @@ class FileStore(Store):
     def _append_events(self, events: Sequence[NewEvent]) -> None:
         self.events_dropped += self._events.append(self._lease, events)
 
-    def events(self, after: int = -1) -> list[Event]:
+    def _events_after(self, after: int) -> list[Event]:
         return self._events.read(after)
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:
