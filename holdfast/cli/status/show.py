@@ -131,13 +131,17 @@ def _budget(budget: Mapping[str, Any]) -> str:
 
 
 def _log(log: Mapping[str, Any]) -> str:
-    """How a persisted stream stands, and who holds its rows."""
+    """How a log stands, and who holds its rows."""
     if "problem" in log:
         return str(log["problem"])
-    holders = ", ".join(f"{who} from row {at:,} on" for who, at in sorted(log["held_by"].items()))
-    return (
-        f"{log['rows']:,} rows, {log['waiting']:,} not read yet; held by {holders or 'nobody'} ({log['log']})"
-    )
+    end = log.get("end", 0)
+    holders = [f"{who} from row {at:,} on{_behind(end - at)}" for who, at in sorted(log["held_by"].items())]
+    waiting = "" if log["waiting"] is None else f", {log['waiting']:,} not read yet"
+    return f"{log['rows']:,} rows{waiting}; held by {', '.join(holders) or 'nobody'} ({log['log']})"
+
+
+def _behind(rows: int) -> str:
+    return f" ({rows:,} behind)" if rows > 0 else ""
 
 
 def _table(first: str, *columns: str, title: str | None = None) -> Table:

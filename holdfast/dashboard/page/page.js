@@ -153,9 +153,11 @@ function showSinks() {
 function showLogs() {
   const logs = Object.entries((data.status || {}).logs || {});
   document.getElementById("logs-section").hidden = !logs.length;
-  fill("logs", table(["log", ["rows", "number"], ["bytes", "number"], ["not read yet", "number"], "held by", "where"], logs.map(([name, log]) => {
-    const held = Object.entries(log.held_by || {}).sort((a, b) => a[1] - b[1]).map(([who, at], n) => `${who} from row ${count(at)} on${n === 0 ? " (holds retention)" : ""}`);
-    return [name, count(log.rows), bytes(log.bytes), count(log.waiting), [log.problem || held.join(", ") || "nobody", "words"], log.log];
+  fill("logs", table(["log", ["rows", "number"], ["bytes", "number"], ["not read yet", "number"], "held by", "used by", "where"], logs.map(([name, log]) => {
+    const behind = (at) => log.end > at ? `, ${count(log.end - at)} behind` : "";
+    const held = Object.entries(log.held_by || {}).sort((a, b) => a[1] - b[1]).map(([who, at], n) => `${who} from row ${count(at)} on${behind(at)}${n === 0 ? " (holds retention)" : ""}`);
+    const used = [["written by", log.written_by], ["read by", log.read_by]].filter(([, who]) => who && who.length).map(([how, who]) => `${how} ${who.join(", ")}`);
+    return [name, count(log.rows), bytes(log.bytes), count(log.waiting), [log.problem || held.join("; ") || "nobody", "words"], [used.join("; ") || "a persisted stream", "words"], log.log];
   })));
 }
 

@@ -160,8 +160,8 @@ def _of_elements(elements: Mapping[str, Plain]) -> Iterator[Metric]:
 
 
 def _of_logs(logs: Mapping[str, Plain]) -> Iterator[Metric]:
-    held = _gauge("holdfast_log_rows", "Rows that the log of a persisted stream holds.", "log")
-    size = _gauge("holdfast_log_bytes", "Bytes of the log of a persisted stream.", "log")
+    held = _gauge("holdfast_log_rows", "Rows that a log holds.", "log")
+    size = _gauge("holdfast_log_bytes", "Bytes of a log.", "log")
     lag = _gauge("holdfast_log_consumer_lag_rows", "Rows in a log behind what holds them.", "log", "consumer")
     for name, log in logs.items():
         _add(held, [name], log.get("rows"))
