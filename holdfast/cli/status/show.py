@@ -98,9 +98,10 @@ def status_tables(status: Mapping[str, Any]) -> Group:
 
 
 def _seen(elements: Mapping[str, Any]) -> list[Table]:
-    """What waits in sources, and the state of operators, if there are such."""
+    """What waits in sources, the state of operators, and what sinks got in this run, if there are such."""
     sources = _table("source", "rows", "rows/s", "waiting", "bytes", "since", "event time")
     state = _table("operator", "state", "rows", "watermark")
+    sinks = _table("sink", "rows")
     latest: dict[str, float] = {}
     for of in (of for element in elements.values() for of in element.get("state", {}).values()):
         for name, time_s in of.get("event_times", {}).items():
@@ -115,7 +116,9 @@ def _seen(elements: Mapping[str, Any]) -> list[Table]:
             rows = of.get("rows")
             mark = "the end" if of.get("closed") else _moment(of.get("watermark"))
             state.add_row(name, shown_bytes(of["bytes"]), "—" if rows is None else f"{rows:,}", mark)
-    return [table for table in (sources, state) if table.row_count]
+        for name, rows in element.get("sink_rows", {}).items():
+            sinks.add_row(name, f"{rows:,}")
+    return [table for table in (sources, state, sinks) if table.row_count]
 
 
 def _moment(seconds: float | None) -> str:

@@ -102,7 +102,12 @@ class KeyedJobs:
 
         only = batches[0] if len(batches) == 1 else None
         return ReadableRows(
-            lambda: BatchReader(files, schema), sum(batch.bytes for batch in batches), make, only, schema
+            lambda: BatchReader(files, schema),
+            sum(batch.bytes for batch in batches),
+            make,
+            only,
+            schema,
+            None if any(batch.skip for batch in batches) else sum(batch.rows for batch in batches),
         )
 
     def step(

@@ -35,7 +35,8 @@ logger = logging.getLogger("holdfast")
 
 class ReadableRows:
     """A frame that has not been made yet, nor the reader: whoever needs one of them asks for it. `bytes`: what reading
-    costs; `batch`: the batch they are, if they are one; `columns`: what the reader has, if that is known. Used by one thread."""
+    costs; `batch`: the batch they are, if they are one; `columns`: what the reader has, `rows`: how many there are, if that is known. Used
+    by one thread."""
 
     def __init__(
         self,
@@ -44,8 +45,10 @@ class ReadableRows:
         make_frame: Callable[[], DataFrame],
         batch: Batch | None = None,
         columns: pa.Schema | None = None,
+        rows: int | None = None,
     ) -> None:
         self.bytes = bytes
+        self.rows = rows
         self.batch = batch
         self.columns = columns
         self._make_reader = make_reader
@@ -66,7 +69,7 @@ class ReadableRows:
         def kept() -> DataFrame:
             return self._make_frame().persist(StorageLevel.MEMORY_AND_DISK)
 
-        return ReadableRows(self._make_reader, self.bytes, kept, self.batch, self.columns)
+        return ReadableRows(self._make_reader, self.bytes, kept, self.batch, self.columns, self.rows)
 
     def unshare(self) -> None:
         if "frame" in self.__dict__:
@@ -74,7 +77,7 @@ class ReadableRows:
 
     def mapped(self, change: Callable[[DataFrame], DataFrame]) -> ReadableRows:
         """The same rows; the frame, if it is ever made, with other columns (some that nobody reads dropped)."""
-        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame))
+        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame), rows=self.rows)
 
 
 def as_frame(rows: DataFrame | ReadableRows) -> DataFrame:
@@ -90,11 +93,13 @@ def united(parts: Sequence[ReadableRows], make_frame: Callable[[], DataFrame]) -
 
     first = parts[0].columns
     alike = first is not None and all(part.columns == first for part in parts)
+    known = [part.rows for part in parts if part.rows is not None]
     return ReadableRows(
         make_reader,
         sum(part.bytes for part in parts),
         make_frame,
         columns=first if alike else None,
+        rows=sum(known) if len(known) == len(parts) else None,
     )
 
 
