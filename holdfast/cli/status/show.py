@@ -19,7 +19,8 @@ from holdfast.cli.status.sizes import shown_bytes, timing_lines
 from holdfast.language.progress import utc
 from holdfast.runtime.job import Job
 from holdfast.runtime.metrics import costs, left_out
-from holdfast.runtime.telling.events import TopologyChanged
+from holdfast.runtime.telling.events import RunEvent, TopologyChanged
+from holdfast.runtime.telling.run_log import line_of
 from holdfast.runtime.telling.stored_events import decode
 
 REFRESH_S = 0.5
@@ -48,10 +49,19 @@ def show_store(found: dict[str, Any]) -> None:
         console.print(_known(found["summary"]))
     table = Table("when", "event", "what", title="recent events", title_justify="left")
     for event in found["events"]:
-        facts = {name: value for name, value in event.items() if name not in ("number", "wall", "kind")}
-        what = ", ".join(f"{name}={value}" for name, value in facts.items() if value not in ("", None))
-        table.add_row(time.strftime("%H:%M:%S", time.localtime(event["wall"])), event["kind"], what)
+        at = time.strftime("%H:%M:%S", time.localtime(event["wall"]))
+        table.add_row(at, event["kind"], Text(_what(event)))
     console.print(table)
+
+
+def _what(event: Mapping[str, Any]) -> str:
+    """An event of a store in words; one that nobody here knows as it is."""
+    facts = {name: value for name, value in event.items() if name not in ("number", "wall", "kind")}
+    known = decode(event["kind"], facts)
+    with contextlib.suppress(TypeError, ValueError, AttributeError):  # what a store holds may be anything
+        if isinstance(known, RunEvent) and (line := line_of(known)) is not None:
+            return line[1] % line[2]
+    return ", ".join(f"{name}={value}" for name, value in facts.items() if value not in ("", None))
 
 
 def _known(summary: Mapping[str, Any]) -> Group | Text:

@@ -5,6 +5,7 @@ Labels come from the graph only: as many series as it has regions, elements, ope
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import math
 import socket
@@ -254,7 +255,10 @@ def check_address(text: str) -> None:
 
 
 def _taken(address: str, error: OSError) -> ConfigError:
+    is_elsewhere = error.errno == errno.EADDRNOTAVAIL
     return ConfigError(
         f"metrics cannot be shown at {address}: {error.strerror or error}.",
-        cure="Give another port, or end who uses it.",
+        cure="Give an address of this machine, or 0.0.0.0 for all."
+        if is_elsewhere
+        else "Give another port, or end who uses it.",
     )
