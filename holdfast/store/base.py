@@ -23,10 +23,10 @@ from holdfast.errors import FencedError, HoldfastError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, RegionName
 from holdfast.store import refusals
-from holdfast.store.events import Event as Event
-from holdfast.store.events import Mail as Mail
-from holdfast.store.events import NewEvent as NewEvent
-from holdfast.store.large_events import joined, parted
+from holdfast.store.events.large import joined, parted
+from holdfast.store.events.values import Event as Event
+from holdfast.store.events.values import Mail as Mail
+from holdfast.store.events.values import NewEvent as NewEvent
 from holdfast.store.names import check_epoch, check_name, check_value
 from holdfast.store.ownership import FORMAT as FORMAT
 from holdfast.store.ownership import Identity as Identity

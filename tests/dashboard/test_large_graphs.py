@@ -10,7 +10,7 @@ import pytest
 import holdfast as hf
 from holdfast.cli.status.store_status import read_status
 from holdfast.dashboard.watched import Watched
-from holdfast.store.event_mail_bytes import EVENT_BYTES_MAX
+from holdfast.store.events.as_bytes import EVENT_BYTES_MAX
 from holdfast.testing import run_local
 
 SOURCES = 60

@@ -13,8 +13,7 @@ import pytest
 import holdfast as hf
 from holdfast.ids import Attempt
 from holdfast.language.connectors import StepId
-from holdfast.runtime.engines.spark.readable import ReadableRows, TableReader
-from holdfast.runtime.engines.spark.row_counts import TRIES, RowCounts
+from holdfast.runtime.engines.spark.readable import TRIES, ReadableRows, RowCounts, TableReader
 from holdfast.sources import file_spark
 
 pytestmark = pytest.mark.spark
@@ -56,7 +55,7 @@ def test_a_function_that_reads_otherwise_is_not_waited_for_again_and_again(
     monkeypatch.setattr(file_spark, "OBSERVED_S", 0.01)
     asked = []
     monkeypatch.setattr(
-        "holdfast.runtime.engines.spark.row_counts.counted",
+        "holdfast.runtime.engines.spark.readable.counted",
         lambda frame, counters: asked.append(1) or file_spark.counted(frame, counters),
     )
     counts, reads_nothing = RowCounts(), sink(lambda rows: None)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.store.event_mail_bytes import EVENT_BYTES_MAX, encode_event
-from holdfast.store.events import Event
-from holdfast.store.large_events import PART, joined, parted
+from holdfast.store.events.as_bytes import EVENT_BYTES_MAX, encode_event
+from holdfast.store.events.large import PART, joined, parted
+from holdfast.store.events.values import Event
 
 DRAW = Random(17)
 LARGE = {str(number): DRAW.getrandbits(64) for number in range(4000)}

@@ -26,9 +26,9 @@ from holdfast.state.columns import parquet_frames
 from holdfast.state.keyed.segment import open_foreign
 from holdfast.state.values import codec
 from holdfast.store import sealed_file
+from holdfast.store.events.large import joined
 from holdfast.store.files import pack_format
 from holdfast.store.files.events_and_mail import decode
-from holdfast.store.large_events import joined
 
 SQLITE = b"SQLite format 3\0"
 _ARROW, _PARQUET = b"ARROW1", b"PAR1"

@@ -28,7 +28,7 @@ from holdfast.durable import checksum
 from holdfast.errors import HoldfastError
 from holdfast.store import sealed_file
 from holdfast.store.base import Event, Mail, NewEvent
-from holdfast.store.event_mail_bytes import (
+from holdfast.store.events.as_bytes import (
     SEALED_MAIL_BYTES_MAX,
     decode_mail,
     encode_event,

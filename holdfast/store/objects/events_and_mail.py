@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import sealed_file
 from holdfast.store.base import Event, Mail, NewEvent
-from holdfast.store.event_mail_bytes import (
+from holdfast.store.events.as_bytes import (
     SEALED_MAIL_BYTES_MAX,
     decode_mail,
     encode_event,

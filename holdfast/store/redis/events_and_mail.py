@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.errors import DamagedError, StoreError
 from holdfast.store.base import Event, Mail, NewEvent
-from holdfast.store.event_mail_bytes import decode_mail, encode_event, encode_mail, open_mails
+from holdfast.store.events.as_bytes import decode_mail, encode_event, encode_mail, open_mails
 from holdfast.store.redis.connection import Command, Unreachable
 from holdfast.store.redis.transactions import Session
 

@@ -19,7 +19,7 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import chunks, identity_record, locks, refusals, sealed_file, segment_copy
 from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, Store
-from holdfast.store.event_mail_bytes import (
+from holdfast.store.events.as_bytes import (
     SEALED_MAIL_BYTES_MAX,
     decode_mail,
     encode_event,

@@ -49,6 +49,7 @@ from holdfast.runtime.engines.spark.keyed import KeyedJobs
 from holdfast.runtime.engines.spark.readable import (
     BatchReader,
     ReadableRows,
+    RowCounts,
     TableReader,
     as_frame,
     collected,
@@ -56,7 +57,6 @@ from holdfast.runtime.engines.spark.readable import (
     timed,
     united,
 )
-from holdfast.runtime.engines.spark.row_counts import RowCounts
 from holdfast.runtime.engines.spark.session import TimesAsMicroseconds, remember_classes
 from holdfast.runtime.engines.spark.small_steps import small_table
 from holdfast.runtime.engines.spark.stage import RisingStage

@@ -7,6 +7,7 @@ partitions, no shuffle: every task reads the columns it needs and keeps the rows
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,15 +15,16 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 
-from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader
+from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, Sink, StepId, TaskReader
 from holdfast.language.tables import parts_of, tables_of
 from holdfast.operators.expressions.change import ChangedReader
 from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch
+from holdfast.sources.file_spark import counted, observed
 from holdfast.sources.schemas import arrow_of
 from holdfast.sources.small.sizes import SMALL_ROWS
 from holdfast.sources.text.certain_reader import CertainReader
@@ -207,3 +209,31 @@ class BatchReader:
 
     def parts(self) -> list[BatchReader]:
         return [BatchReader((file,), self.schema) for file in self.files]
+
+
+# --- how many rows a sink got -----------------------------------------------------------------------------------------
+
+TRIES = 3
+"""A function that reads its rows otherwise, by `df.rdd` for example, is asked no more often: each time costs a wait."""
+
+
+class RowCounts:
+    """How many rows a sink got whose writing is a job of Spark's, or a function of the user's that reads them as it likes. What the driver
+    knows is enough; else the first action of Spark SQL that reads all rows counts them on their way.
+
+    Of one engine. A sink is used by one thread."""
+
+    def __init__(self) -> None:
+        self._missed: Counter[Sink] = Counter()
+
+    def write(self, sink: Sink, frame: DataFrame | ReadableRows, step: StepId) -> int | None:
+        """Let the sink write; how many rows it got, None if nobody can tell."""
+        known = frame.rows if isinstance(frame, ReadableRows) else None
+        if known is not None or self._missed[sink] >= TRIES:
+            sink.write_spark(as_frame(frame), step)
+            return known
+        counters: list[Observation] = []
+        sink.write_spark(counted(as_frame(frame), counters), step)
+        rows = observed(counters)
+        self._missed[sink] = 0 if rows is not None else self._missed[sink] + 1
+        return rows

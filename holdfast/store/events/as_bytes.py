@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import sealed_file
-from holdfast.store.events import Mail
+from holdfast.store.events.values import Mail
 
 EVENT_BYTES_MAX = 16 << 10
-"""Larger ones come in parts (large_events.py)."""
+"""Larger ones come in parts (large.py)."""
 MAIL_BYTES_MAX = 1 << 16
 SEALED_MAIL_BYTES_MAX = 2 * MAIL_BYTES_MAX
 """With what stands before it. A larger one was not posted by holdfast; it is refused before it is read."""

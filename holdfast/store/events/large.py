@@ -14,8 +14,8 @@ from base64 import b85decode, b85encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.store.event_mail_bytes import EVENT_BYTES_MAX
-from holdfast.store.events import Event, NewEvent
+from holdfast.store.events.as_bytes import EVENT_BYTES_MAX
+from holdfast.store.events.values import Event, NewEvent
 
 PART = "part"
 PARTS_MAX = 32
