@@ -10,10 +10,12 @@ machines asks for a token; other pages in the same browser can neither read nor 
 
 from __future__ import annotations
 
+import errno
 import hmac
 import ipaddress
 import json
 import secrets
+import socket
 import threading
 from collections import deque
 from http import HTTPStatus
@@ -71,7 +73,7 @@ class Page:
         self.looks = 0
         self.watchers = 0
         self.closed = False
-        self._look()
+        self._look(first=True)
         self._server = _listen(host, port, self)
         self.port = int(self._server.server_address[1])
         self.host = host
@@ -111,9 +113,9 @@ class Page:
                     return
             self._look()
 
-    def _look(self) -> None:
+    def _look(self, first: bool = False) -> None:
         with self.news:
-            found = self.watched.look()
+            found = self.watched.look(first)
             self.changes.extend((change["number"], change) for change in found)
             standing = self.watched.standing()
             if standing != self.standing or any("moment" in change for change in found):
@@ -130,16 +132,17 @@ def _listen(host: str, port: int | None, page: Page) -> ThreadingHTTPServer:
         except OSError as error:
             if port is None and number:
                 continue
+            is_elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
             raise ConfigError(
-                f"the page cannot be shown at {host}:{number}: {error.strerror or error}.",
-                cure="Give another --port, or none.",
+                f"the page cannot be shown at {host if is_elsewhere else f'{host}:{number}'}: {error.strerror or error}.",
+                cure="Give an address of this machine: 127.0.0.1, or 0.0.0.0 for all."
+                if is_elsewhere
+                else "Give another --port, or none.",
             ) from error
     raise AssertionError
 
 
 def _server(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
-    import socket
-
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         daemon_threads = True

@@ -115,6 +115,13 @@ class Story:
             "attempt": event.attempt,
         }  # fmt: skip
         self.epochs.setdefault(event.region, deque(maxlen=EPOCHS_KEPT)).append(epoch)
+        region = None if self.status is None else self.status.get("regions", {}).get(event.region)
+        if region is not None and self.status is not None and region["epoch"] < event.epoch:
+            newer = {**self.status["regions"], event.region: {**region, "epoch": event.epoch}}
+            self.status = {
+                **self.status,
+                "regions": newer,
+            }  # the last summary of a run that is killed comes before
         return {"epoch": epoch}
 
     def _visible(self, event: e.EpochVisible) -> Plain | None:

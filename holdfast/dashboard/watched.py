@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from holdfast.dashboard.story import Plain, Story
-from holdfast.errors import HoldfastError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.runtime.telling.plan_record import PLAN
 from holdfast.store.base import Store
 from holdfast.store.urls import open_store
@@ -24,12 +24,15 @@ class Watched:
         self.problem: str | None = None
         """Why the store could not be read last time."""
 
-    def look(self) -> list[Plain]:
-        """Take in what is new; returns it, for pages that have seen all before."""
+    def look(self, first: bool = False) -> list[Plain]:
+        """Take in what is new; returns it, for pages that have seen all before. The `first` look refuses, with a ConfigError, a
+        place where no store can ever be; whatever else is wrong may pass."""
         try:
             told = self.story.add(self.store.events(self.story.number))
             owner = self.store.owner()
         except HoldfastError as error:
+            if first and isinstance(error, ConfigError):
+                raise
             self.problem = str(error)
             return []
         self.problem = None

@@ -122,7 +122,7 @@ class ElementStatus(Told):
     sources: Mapping[str, Mapping[str, Any]]
     """By source, rows and rows_per_s that it gave, and what waits in it: lag_rows, lag_bytes, lag_s; None: not known."""
     state: Mapping[str, Mapping[str, Any]]
-    """By operator with state: bytes, rows (those that changed may be there more than once), watermark (seconds since 1970)."""
+    """By operator with state: bytes, rows (each once; of more than some thousands to within a few in a hundred), watermark (seconds since 1970)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -102,6 +102,7 @@ class ForeachBatch(StagedFileSink):
             super().open(context)
         else:
             self._context = context
+        self.let_spark_count = not self.is_staged
 
     @property
     def per_epoch(self) -> bool:

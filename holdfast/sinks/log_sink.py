@@ -72,6 +72,10 @@ class LogSink(StagedSink):
         self.note: bytes | None = None
         """What is written together with rows, if anything."""
 
+    @property
+    def log_path(self) -> Path:
+        return self._path
+
     def redirected(self, place: Path) -> LogSink:
         return LogSink(place / "log", time=self._time)
 

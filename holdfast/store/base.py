@@ -23,6 +23,10 @@ from holdfast.errors import FencedError, HoldfastError, StoreError
 from holdfast.failpoints import fp
 from holdfast.ids import Epoch, RegionName
 from holdfast.store import refusals
+from holdfast.store.events.large import joined, parted
+from holdfast.store.events.values import Event as Event
+from holdfast.store.events.values import Mail as Mail
+from holdfast.store.events.values import NewEvent as NewEvent
 from holdfast.store.names import check_epoch, check_name, check_value
 from holdfast.store.ownership import FORMAT as FORMAT
 from holdfast.store.ownership import Identity as Identity
@@ -42,24 +46,10 @@ class SegmentRef:
     crc: int
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One line of the event log. `number` increases; `wall` is for people."""
-
-    number: int
-    wall: float
-    kind: str
-    data: Mapping[str, Any]
-
-
 SegmentWriter = Callable[[str, str, Path, int], SegmentRef]
 """As `Store.put_segment`: entry, key, local file, checksum."""
 LocalSegment = tuple[str, Path, int]
 """Key, local file, checksum."""
-NewEvent = tuple[str, Mapping[str, Any]]
-"""Kind, data."""
-Mail = tuple[str, Mapping[str, Any]]
-"""Command, data."""
 
 
 class Store(OwnedPlace):
@@ -236,15 +226,19 @@ class Store(OwnedPlace):
         """Append to the bounded event log. Never fails a run: what cannot be written is dropped and counted."""
         try:
             with self._writing():
-                self._append_events(events)
+                self._append_events(parted(events))
         except (HoldfastError, TypeError, ValueError, RecursionError):
             self.events_dropped += len(events)
 
     @abstractmethod
     def _append_events(self, events: Sequence[NewEvent]) -> None: ...
 
+    def events(self, after: int = -1) -> list[Event]:
+        """The events behind a number, in order, without those lost to damage."""
+        return list(joined(self._events_after(after)))
+
     @abstractmethod
-    def events(self, after: int = -1) -> list[Event]: ...
+    def _events_after(self, after: int) -> list[Event]: ...
 
     @abstractmethod
     def post(self, command: str, data: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -342,6 +343,21 @@ class StoreConformance(ABC):
         numbers = [event.number for event in events]
         assert numbers == sorted(set(numbers))
         assert [e.number for e in again.events(after=numbers[1])] == numbers[2:]
+
+    def test_a_large_event_is_read_as_it_was_given(self, store: Store, tmp_path: Path) -> None:
+        """However large; a reader that comes while it is written takes it with its next look."""
+        draw = Random(17)
+        large = {f"operator {n}": {"rows": draw.getrandbits(60), "at": draw.random()} for n in range(5000)}
+        store.append_events([("small", {"n": 1}), ("summary", large), ("small", {"n": 2})])
+        store.append_events([("summary", {"text": "z" * 100_000}), ("small", {"n": 3})])
+        events = self.restart(store, tmp_path).events()
+        assert [event.kind for event in events] == ["small", "summary", "small", "summary", "small"]
+        assert events[1].data == large
+        assert events[3].data == {"text": "z" * 100_000}
+        for place, event in enumerate(events):
+            assert store.events(after=event.number) == events[place + 1 :]
+        assert events[1].number > events[0].number + 1
+        assert store.events(after=events[0].number + 1) == events[2:]
 
     def test_mail_is_collected_once_and_in_order(self, store: Store, tmp_path: Path) -> None:
         sender = self.make_store(tmp_path)

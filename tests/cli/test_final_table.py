@@ -42,6 +42,7 @@ def test_rows_that_were_left_out_are_shown_and_late_ones_are_a_warning(
     lines = [line.split() for line in shown.splitlines()]
     assert ["once", "dropped", "in", "all", "runs", "1"] in lines
     assert ["tens", "late", "in", "all", "runs", "1"] in lines
+    assert [line for line in lines if line[:1] in (["sink"], ["out"])] == [["sink", "rows"], ["out", "1"]]
     assert shown.rstrip().endswith("warning: rows were left out: 1 late in all runs (tens)")
     assert max(map(len, shown.splitlines())) <= 80
     assert run_command(["status", f"{tmp_path}/store"]) == 0

@@ -26,4 +26,5 @@ checked = rows.map_arrow(refuse, "id long, timestamp timestamp", name="check").p
 checked.aggregate("id", n=hf.count(), name="counts").sink(
     hf.FileSink(HERE / "out", format="json"), name="out"
 )
+rows.sink(hf.LogSink(HERE / "log"), name="beats_log")
 run_local(beats, store=f"file:{HERE}/store", until=None)

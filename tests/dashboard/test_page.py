@@ -197,3 +197,11 @@ def test_a_handle_shows_its_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="without a store"):
         without.ui()
     without.close()
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "300.1.1.1"])
+def test_an_address_of_another_machine_is_not_blamed_on_the_port(store: str, host: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be shown") as refused:
+        Page(store, host=host, port=0)
+    assert "address of this machine" in str(refused.value.cure)
+    assert ":0" not in refused.value.message

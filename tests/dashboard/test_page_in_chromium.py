@@ -36,6 +36,7 @@ def test_the_page_says_by_itself_that_a_run_is_killed_recovers_and_parks(tmp_pat
             browser.await_text("[data-region=heart] tbody", "rows")
             assert "exactly-once" in browser.await_text("#sinks", "out")
             browser.await_text("#logs", "holds retention")
+            browser.await_text("#logs", "written by beats_log")
             assert browser.ask("document.querySelectorAll('#graph [data-operator]').length") >= 4
             assert browser.ask("document.querySelectorAll('#graph rect.region').length") == 2
 
@@ -48,6 +49,7 @@ def test_the_page_says_by_itself_that_a_run_is_killed_recovers_and_parks(tmp_pat
             fired("driver killed")
             browser.await_text("#state", "killed")
             assert browser.text("#figure-rows_per_s") == "0"
+            browser.await_text("article[data-region=heart] h3", "over")
 
             run = start(tmp_path)
             browser.await_text("#state", "running")

@@ -31,7 +31,7 @@ from holdfast.state.eventual import records
 from holdfast.state.keyed.segment import open_foreign
 from holdfast.state.values import codec
 from holdfast.store import identity_record, sealed_file
-from holdfast.store.event_mail_bytes import decode_mail
+from holdfast.store.events.as_bytes import decode_mail
 from holdfast.store.files import events_and_mail, pack_format
 from holdfast.store.objects import contents_log
 from holdfast.store.urls import open_store

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.store import sealed_file
 from holdfast.store.base import Store
-from holdfast.store.event_mail_bytes import SEALED_MAIL_BYTES_MAX
+from holdfast.store.events.as_bytes import SEALED_MAIL_BYTES_MAX
 from holdfast.store.names import named_crc
 from holdfast.store.urls import open_store
 

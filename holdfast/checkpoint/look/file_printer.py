@@ -26,7 +26,9 @@ from holdfast.state.columns import parquet_frames
 from holdfast.state.keyed.segment import open_foreign
 from holdfast.state.values import codec
 from holdfast.store import sealed_file
+from holdfast.store.events.large import joined
 from holdfast.store.files import pack_format
+from holdfast.store.files.events_and_mail import decode
 
 SQLITE = b"SQLite format 3\0"
 _ARROW, _PARQUET = b"ARROW1", b"PAR1"
@@ -209,22 +211,15 @@ def _json_file(path: Path, data: bytes) -> Printed:
     lines = data.splitlines()
     if data.startswith(b"{"):
         return _ledger(path, data)
-    if lines and _is_event(lines[0]):
-        events = [json.loads(line[9:]) for line in lines if _is_event(line)]
+    if lines and decode(lines[0]):
+        events = [event for line in lines if (event := decode(line))]
         facts = {"events": len(events), "damaged lines": len(lines) - len(events), **_size(data)}
-        rows = tuple(map(tuple, events))
+        rows = tuple((e.number, e.wall, e.kind, e.data) for e in joined(events))
         return Printed(str(path), "event log", facts, ("number", "wall", "kind", "data"), rows)
     raise ConfigError(
         f"{path} is not a file that holdfast writes.",
         cure="Name a store, or a manifest, segment, pack, record, event log or ledger in one.",
     )
-
-
-def _is_event(line: bytes) -> bool:
-    try:
-        return int(line[:8], 16) == checksum(line[9:]) and isinstance(json.loads(line[9:]), list)
-    except ValueError:
-        return False
 
 
 def _ledger(path: Path, data: bytes) -> Printed:

@@ -19,7 +19,8 @@ from holdfast.cli.status.sizes import shown_bytes, timing_lines
 from holdfast.language.progress import utc
 from holdfast.runtime.job import Job
 from holdfast.runtime.metrics import costs, left_out
-from holdfast.runtime.telling.events import TopologyChanged
+from holdfast.runtime.telling.events import RunEvent, TopologyChanged
+from holdfast.runtime.telling.run_log import line_of
 from holdfast.runtime.telling.stored_events import decode
 
 REFRESH_S = 0.5
@@ -48,10 +49,19 @@ def show_store(found: dict[str, Any]) -> None:
         console.print(_known(found["summary"]))
     table = Table("when", "event", "what", title="recent events", title_justify="left")
     for event in found["events"]:
-        facts = {name: value for name, value in event.items() if name not in ("number", "wall", "kind")}
-        what = ", ".join(f"{name}={value}" for name, value in facts.items() if value not in ("", None))
-        table.add_row(time.strftime("%H:%M:%S", time.localtime(event["wall"])), event["kind"], what)
+        at = time.strftime("%H:%M:%S", time.localtime(event["wall"]))
+        table.add_row(at, event["kind"], Text(_what(event)))
     console.print(table)
+
+
+def _what(event: Mapping[str, Any]) -> str:
+    """An event of a store in words; one that nobody here knows as it is."""
+    facts = {name: value for name, value in event.items() if name not in ("number", "wall", "kind")}
+    known = decode(event["kind"], facts)
+    with contextlib.suppress(TypeError, ValueError, AttributeError):  # what a store holds may be anything
+        if isinstance(known, RunEvent) and (line := line_of(known)) is not None:
+            return line[1] % line[2]
+    return ", ".join(f"{name}={value}" for name, value in facts.items() if value not in ("", None))
 
 
 def _known(summary: Mapping[str, Any]) -> Group | Text:
@@ -98,9 +108,10 @@ def status_tables(status: Mapping[str, Any]) -> Group:
 
 
 def _seen(elements: Mapping[str, Any]) -> list[Table]:
-    """What waits in sources, and the state of operators, if there are such."""
+    """What waits in sources, the state of operators, and what sinks got in this run, if there are such."""
     sources = _table("source", "rows", "rows/s", "waiting", "bytes", "since", "event time")
     state = _table("operator", "state", "rows", "watermark")
+    sinks = _table("sink", "rows")
     latest: dict[str, float] = {}
     for of in (of for element in elements.values() for of in element.get("state", {}).values()):
         for name, time_s in of.get("event_times", {}).items():
@@ -115,7 +126,9 @@ def _seen(elements: Mapping[str, Any]) -> list[Table]:
             rows = of.get("rows")
             mark = "the end" if of.get("closed") else _moment(of.get("watermark"))
             state.add_row(name, shown_bytes(of["bytes"]), "—" if rows is None else f"{rows:,}", mark)
-    return [table for table in (sources, state) if table.row_count]
+        for name, rows in element.get("sink_rows", {}).items():
+            sinks.add_row(name, f"{rows:,}")
+    return [table for table in (sources, state, sinks) if table.row_count]
 
 
 def _moment(seconds: float | None) -> str:
@@ -131,13 +144,17 @@ def _budget(budget: Mapping[str, Any]) -> str:
 
 
 def _log(log: Mapping[str, Any]) -> str:
-    """How a persisted stream stands, and who holds its rows."""
+    """How a log stands, and who holds its rows."""
     if "problem" in log:
         return str(log["problem"])
-    holders = ", ".join(f"{who} from row {at:,} on" for who, at in sorted(log["held_by"].items()))
-    return (
-        f"{log['rows']:,} rows, {log['waiting']:,} not read yet; held by {holders or 'nobody'} ({log['log']})"
-    )
+    end = log.get("end", 0)
+    holders = [f"{who} from row {at:,} on{_behind(end - at)}" for who, at in sorted(log["held_by"].items())]
+    waiting = "" if log["waiting"] is None else f", {log['waiting']:,} not read yet"
+    return f"{log['rows']:,} rows{waiting}; held by {', '.join(holders) or 'nobody'} ({log['log']})"
+
+
+def _behind(rows: int) -> str:
+    return f" ({rows:,} behind)" if rows > 0 else ""
 
 
 def _table(first: str, *columns: str, title: str | None = None) -> Table:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from holdfast.dashboard.at_rest import at_rest
 from holdfast.runtime.telling.events import EpochPublished
 from holdfast.runtime.telling.stored_events import decode
 from holdfast.store.base import Event
@@ -48,11 +49,4 @@ def _say_how_it_ended(summary: dict[str, Any], events: Sequence[Event]) -> None:
         if isinstance(event, EpochPublished) and event.region in regions:
             region = regions[event.region]
             region["epoch"] = max(region["epoch"], event.epoch)
-    summary["regions"] = regions
-    summary["elements"] = {name: at_rest(element) for name, element in summary.get("elements", {}).items()}
-
-
-def at_rest(element: Mapping[str, Any]) -> dict[str, Any]:
-    """The status of an element when nobody runs any more."""
-    sources = {name: {**of, "rows_per_s": 0} for name, of in element.get("sources", {}).items()}
-    return {**element, "rows_per_s": 0, "sources": sources}
+    summary.update(at_rest({**summary, "regions": regions}))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from holdfast.cli import terminal
 from holdfast.cli.status.show import status_tables
-from holdfast.cli.status.store_status import at_rest
+from holdfast.dashboard.at_rest import at_rest
 from holdfast.dashboard.watched import Watched
 
 MOMENTS = 8
@@ -23,7 +23,7 @@ STATE_STYLES = {"running": "green", "ended": "green", "parked": "bold red", "fai
 def watch(store: str, seconds: float) -> None:
     """Until somebody interrupts it. Where no terminal is, once."""
     watched, console = Watched(store), terminal.console()
-    watched.look()
+    watched.look(first=True)
     if not sys.stdout.isatty():
         console.print(picture(watched, console.width))
         return
@@ -42,10 +42,8 @@ def picture(watched: Watched, width: int) -> RenderableType:
     parts: list[RenderableType] = [headline(watched)]
     status = watched.story.status
     if status is not None:
-        elements = status["elements"]
-        if not watched.alive:
-            elements = {name: at_rest(element) for name, element in elements.items()}
-        parts.append(status_tables({**status, "state": watched.state, "elements": elements}))
+        shown = status if watched.alive else at_rest(status)
+        parts.append(status_tables({**shown, "state": watched.state}))
     moments = list(watched.story.moments)[-MOMENTS:]
     if moments:
         parts.append(moments_table(moments, width))

@@ -64,6 +64,7 @@ const eventTime = (s) => { const at = new Date(s * 1000); return s === null || s
 function elements() { return Object.entries((data.status || {}).elements || {}); }
 function regions() { return Object.entries((data.status || {}).regions || {}); }
 const isAlive = () => data.standing && data.standing.alive;
+const phaseOf = (region) => isAlive() || ["stopped", "parked", undefined].includes(region.phase) ? region.phase : "over";
 
 function showHead() {
   const standing = data.standing || {}, status = data.status || {};
@@ -80,10 +81,10 @@ function showHead() {
   const owner = standing.owner || {};
   const who = standing.alive ? `run ${owner.token}, pid ${owner.pid} on ${owner.host}` : "no run is alive";
   document.getElementById("store").textContent = [standing.store, who, standing.problem].filter(Boolean).join(" · ");
-  const said = regions().filter(([, region]) => region.reason).map(([region, of]) => `region ${region} (${of.phase}): ${of.reason}`);
+  const said = regions().filter(([, region]) => region.reason).map(([region, of]) => `region ${region} (${phaseOf(of)}): ${of.reason}`);
   for (const [region, of] of regions()) {
     const under = of.under_way;
-    if (under && under.seconds >= 2) said.push(`region ${region}: epoch ${under.epoch} has been under way for ${seconds(under.seconds)}, held up by ` +
+    if (under && isAlive() && under.seconds >= 2) said.push(`region ${region}: epoch ${under.epoch} has been under way for ${seconds(under.seconds)}, held up by ` +
       under.held_up_by.map((each) => [each.element, each.what].filter(Boolean).join(": ")).join("; "));
   }
   const reasons = document.getElementById("reasons");
@@ -153,9 +154,11 @@ function showSinks() {
 function showLogs() {
   const logs = Object.entries((data.status || {}).logs || {});
   document.getElementById("logs-section").hidden = !logs.length;
-  fill("logs", table(["log", ["rows", "number"], ["bytes", "number"], ["not read yet", "number"], "held by", "where"], logs.map(([name, log]) => {
-    const held = Object.entries(log.held_by || {}).sort((a, b) => a[1] - b[1]).map(([who, at], n) => `${who} from row ${count(at)} on${n === 0 ? " (holds retention)" : ""}`);
-    return [name, count(log.rows), bytes(log.bytes), count(log.waiting), [log.problem || held.join(", ") || "nobody", "words"], log.log];
+  fill("logs", table(["log", ["rows", "number"], ["bytes", "number"], ["not read yet", "number"], "held by", "used by", "where"], logs.map(([name, log]) => {
+    const behind = (at) => log.end > at ? `, ${count(log.end - at)} behind` : "";
+    const held = Object.entries(log.held_by || {}).sort((a, b) => a[1] - b[1]).map(([who, at], n) => `${who} from row ${count(at)} on${behind(at)}${n === 0 ? " (holds retention)" : ""}`);
+    const used = [["written by", log.written_by], ["read by", log.read_by]].filter(([, who]) => who && who.length).map(([how, who]) => `${how} ${who.join(", ")}`);
+    return [name, count(log.rows), bytes(log.bytes), count(log.waiting), [log.problem || held.join("; ") || "nobody", "words"], [used.join("; ") || "a persisted stream", "words"], log.log];
   })));
 }
 
@@ -182,7 +185,7 @@ function regionPart(name) {
     [clock(each.wall), each.epoch, [seconds(each.s), each.within_s && each.s > each.within_s ? "bad number" : "number"], seconds(each.predicted_s), seconds(each.within_s), [each.because || "—", "words"]]);
   const shown = epochs.find((epoch) => epoch.epoch === chosen[name]);
   return make("article", { "data-region": name },
-    make("h3", null, name, " ", make("span", { class: `badge ${kind}` }, idle ? "idle" : of.phase || "unknown")),
+    make("h3", null, name, " ", make("span", { class: `badge ${kind}` }, idle ? "idle" : phaseOf(of) || "unknown")),
     make("p", { class: "dim" }, words.filter(([, value]) => value !== undefined).map(([word, value]) => `${word} ${value}`).join(" · ")),
     shown ? make("div", { class: "wide" }, gantt(shown)) : null,
     make("div", { class: "wide tall" }, rows.length ? table(["epoch", "published", n("took"), n("visible after"), n("added"), n("whole"), "stored as", "who was last"], rows) : make("p", { class: "dim" }, "no epoch yet")),
@@ -279,7 +282,7 @@ function drawn(nodes, edges, plan) {
   const width = 32 + (1 + Math.max(0, ...Object.values(layer))) * (wide + gapX), svg = draw("svg", { width, height: y, role: "img", "aria-label": "the graph" });
   const phases = Object.fromEntries(regions()), settings = Object.fromEntries(plan.regions.map((region) => [region.name, region]));
   for (const box of boxes) {
-    const phase = (phases[box.band] || {}).phase, of = settings[box.band];
+    const phase = phaseOf(phases[box.band] || {}), of = settings[box.band];
     svg.append(draw("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: 8, class: `region ${phase === "parked" ? "parked" : ""}`, "data-region": box.band }));
     const words = `${box.band}${phase ? `: ${phase}` : ""} · ${of.mode}, ${of.trigger}`;
     svg.append(draw("text", { x: box.x + 8, y: box.y + 15, class: "soft" }, cut(words, Math.floor((box.width - 16) / 6.5)), draw("title", null, words)));
@@ -313,7 +316,7 @@ function nodeOf(node, at, told, wide, high) {
   const element = Object.fromEntries(elements())[node.element] || {}, guarantee = ((data.plan.sinks || []).find((each) => each.sink === node.name) || {}).guarantee;
   const what = node.operators.map((op) => `${op.name}: ${op.what || op.kind}`).join("\n");
   return draw("g", { "data-operator": node.name },
-    draw("title", null, [what, node.element ? `element ${node.element}` : null, element.waiting ? `waits for ${element.waiting}` : null].filter(Boolean).join("\n")),
+    draw("title", null, [what, node.element ? `element ${node.element}` : null, element.waiting && isAlive() ? `waits for ${element.waiting}` : null].filter(Boolean).join("\n")),
     draw("rect", { x: at.x, y: at.y, width: wide, height: high, rx: 6, class: `node ${element.failures ? "failing" : ""}` }),
     draw("text", { x: at.x + 8, y: at.y + 17, "font-weight": "600" }, cut(node.name, 24)),
     draw("text", { x: at.x + 8, y: at.y + 33, class: "soft" }, cut(guarantee || (single ? node.operators[0].kind : node.region ? "region" : "outside of regions"), 26)),
@@ -362,6 +365,8 @@ function take(change) {
   if (change.epoch) {
     const epochs = data.epochs[change.epoch.region] ||= [], at = epochs.findIndex((each) => each.epoch === change.epoch.epoch);
     if (at >= 0) epochs[at] = change.epoch; else keep(epochs, change.epoch, EPOCHS_KEPT);
+    const region = Object.fromEntries(regions())[change.epoch.region];
+    if (region && region.epoch < change.epoch.epoch) region.epoch = change.epoch.epoch;
   }
   if (change.restore) keep((data.restores ||= {})[change.restore.region] ||= [], change.restore, RESTORES_KEPT);
   data.number = Math.max(data.number, change.number);

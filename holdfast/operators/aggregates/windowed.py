@@ -17,6 +17,7 @@ from holdfast.operators.shared.timed import Arrived, Passage, TimedLogic, TimedP
 from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, combine, single
 from holdfast.state.columns.hashing import I64, owned
+from holdfast.state.keyed.row_count import rows_held
 from holdfast.state.keyed.row_evolution import evolved_sums
 from holdfast.state.keyed.segment import OPENED, Segment, segment_rows
 from holdfast.state.windows import time_windows
@@ -94,6 +95,9 @@ class TimedAggregate(TimedLogic):
         mine = [t.filter(pa.array(owned(self.key_hashes(t), partition, partitions))) for t in tables]
         joined = self.joined(mine)
         return (place.write(joined),) if joined.num_rows else ()
+
+    def rows_of(self, segments: Segments) -> int:
+        return rows_held(segments, self.sums)
 
     def evolved(self, segment: Segment, table: pa.Table) -> pa.Table:
         return evolved_sums(table, self.sums, segment.name)

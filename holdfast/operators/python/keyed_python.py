@@ -219,6 +219,9 @@ class KeyedPython(TimedMapLogic):
     def parted(self, segments: Segments) -> tuple[Segments, Segments]:
         return wakeups.parted(segments)
 
+    def counted_rows(self, counts: Mapping[str, int]) -> int:
+        return counts.get("keys", 0)
+
     def repartition(self, old: Sequence[Segments], partition: int, partitions: int, place: Place) -> Segments:
         both = [wakeups.parted(segments) for segments in old]
         merged = super().repartition([states for states, _ in both], partition, partitions, place)

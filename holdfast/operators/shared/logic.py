@@ -20,6 +20,7 @@ from holdfast.language.connectors import POSITION_COLUMNS, TIMES
 from holdfast.operators.stored.parts import Known
 from holdfast.state.aggregates.aggregation import Aggregation, as_int64, single
 from holdfast.state.columns.hashing import HASH_COLUMN, I64, key_group, key_hash, owned, partition_of_group
+from holdfast.state.keyed.row_count import rows_held
 from holdfast.state.keyed.segment import Place as Place
 from holdfast.state.keyed.segment import Segment
 from holdfast.state.keyed.segment import Segments as Segments
@@ -132,6 +133,16 @@ class KeyedLogic(ABC):
     def parted(self, segments: Segments) -> tuple[Segments, Segments]:
         """(segments of that map, others)."""
         return ((), segments) if self.chained is None else (segments, ())
+
+    def counted_rows(self, counts: Mapping[str, int]) -> int | None:
+        """How many rows its state has, if it counts them itself."""
+        return None
+
+    def rows_of(self, segments: Segments) -> int:
+        """About how many rows one partition's state has; of a keyed map one for each key (`row_count.py`)."""
+        of_map, others = self.parted(segments)
+        different = 0 if self.chained is None else rows_held(of_map, self.chained)
+        return different + sum(segment.rows for segment in others)
 
     def known(self, meta: Any) -> Known:
         """What it tells those who read stored rows, beside which they found this `meta`."""

@@ -93,9 +93,7 @@ def _state(run: Remembering) -> Plain | None:
         return None if run.instance is None else {"bytes": whole_size(run.instance)}
     if not isinstance(run, KeyedRun):
         return None
-    segments = [segment for partition in run.state.partitions for segment in partition]
-    sizes = {"bytes": sum(s.bytes for s in segments), "rows": sum(s.rows for s in segments)}
-    return {**sizes, **event_times(run.state.meta)}
+    return {"bytes": run.state_size(), "rows": run.state_rows(), **event_times(run.state.meta)}
 
 
 def event_times(meta: Any) -> Plain:

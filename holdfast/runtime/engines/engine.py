@@ -82,6 +82,8 @@ class KeyedState:
 
     pins: int = 0
     """Checkpoints of this run that recorded an earlier version."""
+    held: tuple[int | None, ...] = ()
+    """About how many rows each partition has, where only its task can look; None: nobody has looked yet."""
 
     def counting(self, more: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
         """The counts with those of a step's partitions added."""
@@ -133,6 +135,8 @@ class Loaded:
     as_stored: bool = True
     stale: int = 0
     """Rows that were left out because missed ones would have pushed them out."""
+    held: tuple[int | None, ...] = ()
+    """As `KeyedState.held`."""
 
 
 class Engine(ABC):

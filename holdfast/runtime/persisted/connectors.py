@@ -339,10 +339,5 @@ class PersistedSource(LogSource):
                 return made
         return super().read_arrow(piece, stamp)
 
-    @property
-    def reached(self) -> int | None:
-        """The next row to be read, for people; None: nothing was read yet."""
-        return self._next
-
     def describe(self) -> str:
         return self._shared.described()

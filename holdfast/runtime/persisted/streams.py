@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,12 @@ from holdfast.errors import HoldfastError, MismatchError
 from holdfast.ids import ElementName, OperatorName, RegionName
 from holdfast.language.graph import SinkSpec, SourceSpec
 from holdfast.log.log import Log
+from holdfast.log.look.standing import holders_of, standing_of
 from holdfast.log.machines.partition_state import rows_in
 from holdfast.runtime.element.life import OutsideLife
 from holdfast.runtime.element.loop import ElementLoop
 from holdfast.runtime.persisted.connectors import PersistSink, SharedLog
+from holdfast.runtime.persisted.logs_in_use import LogsInUse
 from holdfast.runtime.persisted.outage.shared import OutageLog
 from holdfast.runtime.region.region import Region
 from holdfast.runtime.source_positions import KnownPosition
@@ -36,6 +37,7 @@ class PersistedStreams:
     def __init__(self, plan: Plan, store: Store | None) -> None:
         self._store = store
         self.found = persisted_in(plan)
+        self._in_use = LogsInUse(plan)
         self._sources = {
             op.name: op.spec.source for op in plan.graph.operators.values() if isinstance(op.spec, SourceSpec)
         }
@@ -149,13 +151,13 @@ class PersistedStreams:
         return bool(targets) and not has_sink and all(self._is_useless(target) for target in targets)
 
     def status(self) -> dict[str, Any]:
-        """For people: how many rows wait in each log, how many it holds, and for whom."""
-        told = {}
+        """For people: how many rows wait in each log of the run, how many it holds, and for whom."""
+        found = self._in_use.status()
         for each in self.found:
             shared = _shared(each)
             more = shared.told() if isinstance(shared, OutageLog) else {}
-            told[str(each.name)] = {**_standing(shared, str(each.name)), **more}
-        return told
+            found[str(each.name)] = {**_standing(shared, str(each.name)), **more}
+        return found
 
 
 def _is_over(loop: ElementLoop, region: Region | None) -> bool:
@@ -193,26 +195,7 @@ def _standing(shared: SharedLog, consumer: str) -> dict[str, Any]:
         if not log.exists:
             return {"log": str(shared.path), "rows": 0, "waiting": 0, "held_by": {}}
         bounds = log.bounds()
-        holders = {each.name: each.positions.get(0, 0) for each in log.consumers()}
-        holders |= {f"pin {each.name}": each.positions.get(0, 0) for each in log.pins()}
-        reached = None if shared.source is None else shared.source.reached
-        at = max(bounds.low, holders.get(consumer, 0) if reached is None else reached)
-        return {
-            "log": str(shared.path), "rows": rows_in(bounds.low, bounds.end, bounds.withdrawn),
-            "waiting": rows_in(at, bounds.end, bounds.withdrawn), "held_by": holders,
-            "end": bounds.end, "bytes": _bytes_of(shared.path),
-        }  # fmt: skip
+        at = None if shared.source is None else shared.source.stands_at
+        return standing_of(log, [bounds], [at or (0, holders_of(log, [bounds]).get(consumer, 0))])
     except HoldfastError as error:
         return {"log": str(shared.path), "problem": str(error)}
-
-
-def _bytes_of(path: Path) -> int:
-    """Of its files; one that goes meanwhile does not count."""
-    total = 0
-    for place, _, names in os.walk(path):
-        for name in names:
-            try:
-                total += os.stat(os.path.join(place, name)).st_size
-            except FileNotFoundError:
-                continue
-    return total

@@ -111,6 +111,8 @@ class KeyedRun(Remembering):
         self._lock = threading.Lock()
         self._changes = ChangeLogs(engine.partitions)
         self.state = KeyedState(tuple(() for _ in range(engine.partitions)))
+        self._rows: tuple[tuple[Segments, ...], int] = (), 0
+        """A version, and how many rows it has."""
         self.groups = GroupProfile(MERGED_ROWS) if task.logic.with_groups(MERGED_ROWS) else None
         """None: the operator keeps no groups, or the user says how large they are."""
 
@@ -123,6 +125,21 @@ class KeyedRun(Remembering):
     def state_size(self) -> int:
         """Bytes of the segments of the current version, exactly."""
         return sum(segment.bytes for partition in self.state.partitions for segment in partition)
+
+    def state_rows(self) -> int:
+        """About how many rows the current version has. For the element's thread, which alone removes segments."""
+        state, (counted, rows) = self.state, self._rows
+        if state.partitions is not counted:
+            exactly = self.task.logic.counted_rows(state.counts)
+            rows = sum(self._rows_by_partition(state)) if exactly is None else exactly
+            self._rows = state.partitions, rows
+        return rows
+
+    def _rows_by_partition(self, state: KeyedState) -> list[int]:
+        if not state.held:
+            return list(map(self.task.logic.rows_of, state.partitions))
+        pairs = zip(state.held, state.partitions, strict=True)
+        return [sum(s.rows for s in segments) if rows is None else rows for rows, segments in pairs]
 
     @property
     def had(self) -> tuple[int, ...] | None:
@@ -315,7 +332,8 @@ class KeyedRun(Remembering):
         if spare is not None and any(spare.missed):
             meta = self.task.logic.after_missed(meta, spare.missed)
         ages = [age_of(segment.name) or 0 for partition in loaded.partitions for segment in partition]
-        state = KeyedState(loaded.partitions, meta, blob.get("counts", {}), 1 + max(ages, default=0))
+        pins = 1 + max(ages, default=0)
+        state = KeyedState(loaded.partitions, meta, blob.get("counts", {}), pins, loaded.held)
         if self.tolerance is not None:
             self.tolerance.stale_rows = loaded.stale
         if loaded.stale:

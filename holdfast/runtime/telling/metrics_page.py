@@ -5,6 +5,7 @@ Labels come from the graph only: as many series as it has regions, elements, ope
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import math
 import socket
@@ -129,7 +130,11 @@ def _of_elements(elements: Mapping[str, Plain]) -> Iterator[Metric]:
     }
     state = {
         "bytes": _gauge("holdfast_state_bytes", "State of an operator.", "operator"),
-        "rows": _gauge("holdfast_state_rows", "Rows of an operator's state.", "operator"),
+        "rows": _gauge(
+            "holdfast_state_rows",
+            "Rows of an operator's state, each once; of many to within a few in a hundred.",
+            "operator",
+        ),
         "watermark": _gauge(
             "holdfast_watermark_timestamp_seconds", "Event time has come so far.", "operator"
         ),
@@ -156,8 +161,8 @@ def _of_elements(elements: Mapping[str, Plain]) -> Iterator[Metric]:
 
 
 def _of_logs(logs: Mapping[str, Plain]) -> Iterator[Metric]:
-    held = _gauge("holdfast_log_rows", "Rows that the log of a persisted stream holds.", "log")
-    size = _gauge("holdfast_log_bytes", "Bytes of the log of a persisted stream.", "log")
+    held = _gauge("holdfast_log_rows", "Rows that a log holds.", "log")
+    size = _gauge("holdfast_log_bytes", "Bytes of a log.", "log")
     lag = _gauge("holdfast_log_consumer_lag_rows", "Rows in a log behind what holds them.", "log", "consumer")
     for name, log in logs.items():
         _add(held, [name], log.get("rows"))
@@ -250,7 +255,10 @@ def check_address(text: str) -> None:
 
 
 def _taken(address: str, error: OSError) -> ConfigError:
+    is_elsewhere = error.errno == errno.EADDRNOTAVAIL
     return ConfigError(
         f"metrics cannot be shown at {address}: {error.strerror or error}.",
-        cure="Give another port, or end who uses it.",
+        cure="Give an address of this machine, or 0.0.0.0 for all."
+        if is_elsewhere
+        else "Give another port, or end who uses it.",
     )

@@ -118,6 +118,15 @@ class LogSource(Source):
         partition = f", partition {self._wanted}" if self._wanted is not None else ""
         return f"the log {self._log.path}{partition}"
 
+    @property
+    def log_path(self) -> Path:
+        return self._log.path
+
+    @property
+    def stands_at(self) -> tuple[int, int] | None:
+        """Its partition and the next row that it takes, for people; None: it has not begun."""
+        return None if self._next is None else (self._partition, self._next)
+
     # --- a run ---
 
     def cut_smaller(self, rows: int) -> None:

@@ -75,6 +75,11 @@ class Preserved(Source):
 
     # --- what it is ---
 
+    @property
+    def reads(self) -> LogSource:
+        """What its rows come from."""
+        return self._read
+
     def schema(self) -> pa.Schema:
         return self._read.schema()
 

@@ -28,7 +28,7 @@ from holdfast.durable import checksum
 from holdfast.errors import HoldfastError
 from holdfast.store import sealed_file
 from holdfast.store.base import Event, Mail, NewEvent
-from holdfast.store.event_mail_bytes import (
+from holdfast.store.events.as_bytes import (
     SEALED_MAIL_BYTES_MAX,
     decode_mail,
     encode_event,
@@ -40,7 +40,6 @@ from holdfast.store.files.lease import Lease
 SEGMENT_BYTES = 1 << 20
 SEGMENTS = 2
 FILES_MAX = 64
-LINE_BYTES_MAX = 1 << 16
 
 _NAME = re.compile(r"(?P<token>\d{10})-(?P<first>\d{15})\.jsonl")
 
@@ -93,7 +92,7 @@ class EventLog:
         """Lines in pieces, each small enough for a file of its own."""
         batch: list[bytes] = []
         for index, (kind, data) in enumerate(events):
-            text = encode_event(kind, data, LINE_BYTES_MAX, first + index)
+            text = encode_event(kind, data, first + index)
             batch.append(b"%08x %b\n" % (checksum(text), text))
             if sum(map(len, batch)) > SEGMENT_BYTES // 4:
                 yield batch

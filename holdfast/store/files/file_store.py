@@ -71,16 +71,24 @@ class FileStore(Store):
                 raise sealed_file.damaged(path, "is not a directory")
         return found
 
+    def _refuse_a_file(self) -> None:
+        if self.root.exists() and not self.root.is_dir():
+            raise ConfigError(
+                f"{self.root} is a file, not a directory.",
+                cure="Name the directory of a store, or for a new one an empty place.",
+            )
+
     def _refuse_others(self) -> None:
         permissions.refuse_others([self.root.resolve(), *(self.root / name for name in DIRECTORIES)])
 
     def _load_identity(self) -> Identity | None:
-        if self.root.exists() and not self.root.is_dir():
-            raise ConfigError(
-                f"{self.root} is a file, not a directory.", cure="Name a new or empty directory."
-            )
+        self._refuse_a_file()
         path = self.root / identity_record.NAME
         data = sealed_file.read_whole(path)
+        if data is not None and data.split(b" ", 2)[1:2] == [b"log"]:
+            raise ConfigError(
+                f"{self.root} is a log, not a store.", cure=f"Look at it with: holdfast logs show {self.root}"
+            )
         return None if data is None else identity_record.unseal(path, data)
 
     def _refuse_leftovers(self) -> None:
@@ -285,7 +293,8 @@ class FileStore(Store):
     def _append_events(self, events: Sequence[NewEvent]) -> None:
         self.events_dropped += self._events.append(self._lease, events)
 
-    def events(self, after: int = -1) -> list[Event]:
+    def _events_after(self, after: int) -> list[Event]:
+        self._refuse_a_file()
         return self._events.read(after)
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import sealed_file
 from holdfast.store.base import Event, Mail, NewEvent
-from holdfast.store.event_mail_bytes import (
+from holdfast.store.events.as_bytes import (
     SEALED_MAIL_BYTES_MAX,
     decode_mail,
     encode_event,
@@ -29,7 +29,6 @@ from holdfast.store.objects.bucket import Bucket
 
 OBJECTS_MAX = 256
 """Objects of the event log, at most; a quarter is deleted at once when there are more."""
-EVENT_BYTES_MAX = 16 << 10
 MAIL_MAX = 1000
 EVENTS, MAIL = "events", "mail"
 
@@ -46,7 +45,7 @@ class EventLog:
     def append(self, events: Sequence[NewEvent]) -> None:
         if self._next is None:
             self._next = max((first + count for first, count in self._spans()), default=0)
-        lines = b"\n".join(encode_event(kind, data, EVENT_BYTES_MAX) for kind, data in events)
+        lines = b"\n".join(encode_event(kind, data) for kind, data in events)
         name = f"{self._next:015d}-{len(events)}"
         self._next += len(events)  # a number is never used twice, written or not
         if not self._bucket.create(f"{EVENTS}/{name}", sealed_file.seal("events", self._job, name, lines)):

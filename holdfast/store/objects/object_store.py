@@ -289,7 +289,7 @@ class ObjectStore(Store):
             if events:
                 self._events.append(events)
 
-    def events(self, after: int = -1) -> list[Event]:
+    def _events_after(self, after: int) -> list[Event]:
         return events_and_mail.EventLog(self._bucket, self._job).read(after)
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:

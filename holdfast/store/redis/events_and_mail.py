@@ -15,12 +15,11 @@ from typing import Any
 
 from holdfast.errors import DamagedError, StoreError
 from holdfast.store.base import Event, Mail, NewEvent
-from holdfast.store.event_mail_bytes import decode_mail, encode_event, encode_mail, open_mails
+from holdfast.store.events.as_bytes import decode_mail, encode_event, encode_mail, open_mails
 from holdfast.store.redis.connection import Command, Unreachable
 from holdfast.store.redis.transactions import Session
 
 EVENTS_MAX = 4096
-EVENT_BYTES_MAX = 16 << 10
 MAIL_MAX = 1000
 _SLACK = 64
 """Events that may arrive between asking for their number and reading them."""
@@ -29,9 +28,7 @@ _SLACK = 64
 def append_events(session: Session, events: Sequence[NewEvent]) -> None:
     """Append, and drop the oldest beyond the bound."""
     layout = session.layout
-    values = [
-        session.sealer.seal(encode_event(kind, data, EVENT_BYTES_MAX), "event") for kind, data in events
-    ]
+    values = [session.sealer.seal(encode_event(kind, data), "event") for kind, data in events]
     before: list[int] = []
 
     def decide(replies: list[Any], again: bool) -> list[Command]:

@@ -257,7 +257,7 @@ class RedisStore(Store):
     def _append_events(self, events: Sequence[NewEvent]) -> None:
         events_and_mail.append_events(self._session, events)
 
-    def events(self, after: int = -1) -> list[Event]:
+    def _events_after(self, after: int) -> list[Event]:
         return events_and_mail.read_events(self._session, after)
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:

@@ -239,9 +239,9 @@ class SeveralServers(Store):
     def _append_events(self, events: Sequence[NewEvent]) -> None:
         self._home._append_events(events)
 
-    def events(self, after: int = -1) -> list[Event]:
+    def _events_after(self, after: int) -> list[Event]:
         self.read_identity()
-        return self._home.events(after)
+        return self._home._events_after(after)
 
     def post(self, command: str, data: Mapping[str, Any]) -> None:
         self.read_identity()

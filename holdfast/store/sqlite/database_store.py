@@ -19,7 +19,7 @@ from holdfast.failpoints import fp
 from holdfast.ids import Epoch, OwnerToken, RegionName
 from holdfast.store import chunks, identity_record, locks, refusals, sealed_file, segment_copy
 from holdfast.store.base import Event, Identity, Mail, NewEvent, SegmentRef, Store
-from holdfast.store.event_mail_bytes import (
+from holdfast.store.events.as_bytes import (
     SEALED_MAIL_BYTES_MAX,
     decode_mail,
     encode_event,
@@ -32,7 +32,6 @@ from holdfast.store.sqlite import database
 from holdfast.store.sqlite.database import Database
 
 EVENTS_MAX = 10_000
-EVENT_BYTES_MAX = 1 << 16
 CHUNK_BYTES = 1 << 20
 PROBE = "_probe"
 
@@ -221,14 +220,14 @@ class DatabaseStore(Store):
         return self._db.value("records", name)
 
     def _append_events(self, events: Sequence[NewEvent]) -> None:
-        values = [encode_event(kind, data, EVENT_BYTES_MAX) for kind, data in events]
+        values = [encode_event(kind, data) for kind, data in events]
         with self._changing() as connection:
             for value in values:
                 _append(connection, "events", value)
             last = connection.execute("SELECT max(number) FROM events").fetchone()[0] or 0
             connection.execute("DELETE FROM events WHERE number <= ?", (last - EVENTS_MAX,))
 
-    def events(self, after: int = -1) -> list[Event]:
+    def _events_after(self, after: int) -> list[Event]:
         sql = "SELECT number, value, crc FROM events WHERE number > ? ORDER BY number"
         rows = self._db.rows(sql, after)
         good = [

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,57 @@ def test_rows_of_several_sources_of_one_element_are_told_apart(tmp_path: Path) -
     }
     assert progress.numInputRows == 100
     hf.MemorySink.clear("two")
+
+
+class Countdown(hf.KeyedOperator):
+    """Forgets its key with the third row."""
+
+    seen = hf.Value(int, default=0)
+
+    def process(self, row: Any, key: Any) -> Any:
+        self.seen += 1
+        if self.seen == 3:
+            self.clear()
+        return {"k": row.k}
+
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+ROWS = [(n % 5, n, NOON + timedelta(seconds=n)) for n in range(60)]
+
+
+def rows_of_state(tmp_path: Path, build: Callable[[Any], Any]) -> int:
+    """What the status says of an operator after fifteen steps."""
+    topology = hf.Topology("repeats")
+    source = hf.Rows(ROWS, "k long, n long, at timestamp", rows_per_step=4)
+    rows = topology.source(source, name="rows").consistent("r", period="1 hour")
+    build(rows).sink(hf.MemorySink("gauges"), name="out")
+    status = run_local(topology, f"file:{tmp_path}/store")
+    hf.MemorySink.clear("gauges")
+    return int(status.elements["rows"].state["op"]["rows"])
+
+
+def test_a_row_that_changes_again_and_again_counts_once(tmp_path: Path) -> None:
+    assert rows_of_state(tmp_path, lambda rows: rows.aggregate("k", s=hf.sum("n"), name="op")) == 5
+
+
+def test_keys_of_a_python_operator_count_as_long_as_they_have_state(tmp_path: Path) -> None:
+    assert rows_of_state(tmp_path, lambda rows: rows.keyed("k", Countdown, "k long", name="op")) == 0
+
+
+def test_sums_of_open_windows_count_once_for_each_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.operators.aggregates.windowed.REWRITTEN_ROWS", 0)
+    window = hf.tumbling(3600, on="at", delay=3600)
+
+    assert (
+        rows_of_state(tmp_path, lambda rows: rows.aggregate("k", window=window, s=hf.sum("n"), name="op"))
+        == 5
+    )
+
+
+def test_rows_that_a_join_keeps_all_count(tmp_path: Path) -> None:
+    def build(rows: Any) -> Any:
+        return rows.join(rows, "k", within=100, on="at", delay=100, suffix="_too", name="op")
+
+    assert rows_of_state(tmp_path, build) == 2 * len(ROWS)

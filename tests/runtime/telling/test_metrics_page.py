@@ -173,3 +173,9 @@ def _asked(url: str) -> list[dict[str, Any]]:
             return found
     except OSError:
         return []
+
+
+def test_an_address_of_another_machine_is_not_blamed_on_the_port() -> None:
+    with pytest.raises(ConfigError, match="cannot be shown") as refused:
+        check_address("192.0.2.1:9464")
+    assert "address of this machine" in str(refused.value.cure)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, StorageLevel
-from pyspark.sql import Observation, SparkSession
+from pyspark.sql import SparkSession
 
 from holdfast.compiler.analyse import Analyser
 from holdfast.ids import ElementName, OperatorName
@@ -49,6 +49,7 @@ from holdfast.runtime.engines.spark.keyed import KeyedJobs
 from holdfast.runtime.engines.spark.readable import (
     BatchReader,
     ReadableRows,
+    RowCounts,
     TableReader,
     as_frame,
     collected,
@@ -70,7 +71,6 @@ from holdfast.runtime.engines.spark.stateless import (
 from holdfast.runtime.engines.spark.workers import check_workers
 from holdfast.runtime.links.batch import Batch, batch_of
 from holdfast.runtime.live_directory import LiveDirectoryLock
-from holdfast.sources.file_spark import counted, observed
 from holdfast.sources.schemas import spark_frame
 from holdfast.state.keyed.segment import Segment
 from holdfast.store.base import SegmentRef, Store
@@ -116,6 +116,7 @@ class SparkEngine(Engine):
         self._read_by_tasks: dict[str, Source] = {}
         """By what they call themselves, which is how a reader names its source."""
         self._times = None if owned else TimesAsMicroseconds(session)
+        self._counts = RowCounts()
         self._keyed = KeyedJobs(session, self.live, self.partitions, self._had, self._give_up)
         remember_classes(session)
         self._hint_once()
@@ -185,7 +186,11 @@ class SparkEngine(Engine):
     def _had(self, table: pa.Table) -> ReadableRows:
         """A table of the driver, which becomes a frame of Spark's only if somebody asks for one."""
         return ReadableRows(
-            lambda: TableReader(table), table.nbytes, lambda: self._made(table), columns=table.schema
+            lambda: TableReader(table),
+            table.nbytes,
+            lambda: self._made(table),
+            columns=table.schema,
+            rows=table.num_rows,
         )
 
     def empty(self, schema: pa.Schema) -> Frame:
@@ -297,9 +302,7 @@ class SparkEngine(Engine):
             return sink.write_arrow(frame.reader(frame.reader.schema.names), step)
         if not sink.let_spark_count:
             return sink.write_spark(as_frame(frame), step)
-        counters: list[Observation] = []
-        sink.write_spark(counted(as_frame(frame), counters), step)
-        return observed(counters)
+        return self._counts.write(sink, frame, step)
 
     def keyed_step(
         self,

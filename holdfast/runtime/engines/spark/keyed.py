@@ -102,7 +102,12 @@ class KeyedJobs:
 
         only = batches[0] if len(batches) == 1 else None
         return ReadableRows(
-            lambda: BatchReader(files, schema), sum(batch.bytes for batch in batches), make, only, schema
+            lambda: BatchReader(files, schema),
+            sum(batch.bytes for batch in batches),
+            make,
+            only,
+            schema,
+            None if any(batch.skip for batch in batches) else sum(batch.rows for batch in batches),
         )
 
     def step(
@@ -274,7 +279,8 @@ class KeyedJobs:
     ) -> engine.Loaded:
         """Verified live segments; in a cluster each partition's are copied to the executor that anchors it."""
         loaded = load_segments(task, segments, store, self._live / engine.STATE, self._partitions, spare)
-        return replace(loaded, partitions=self.bring(loaded.partitions))
+        held = tuple(map(task.logic.rows_of, loaded.partitions)) if self.in_cluster else ()
+        return replace(loaded, partitions=self.bring(loaded.partitions), held=held)
 
     def bring(self, partitions: tuple[Segments, ...]) -> tuple[Segments, ...]:
         """Segments that the driver has; in a cluster each partition's are copied to the executor that anchors it."""
@@ -359,9 +365,10 @@ class KeyedJobs:
         delivered: tuple[Sink, ...],
     ) -> engine.KeyedOutput:
         versions, meta = list(state.partitions), state.meta
+        held = list(state.held or [None] * len(versions))
         for partition, result in results.items():
             versions[partition] = tuple(Segment(*fields) for fields in result["segments"])
-            meta = result["meta"]
+            meta, held[partition] = result["meta"], result["held"]
         batches = {
             port: self._batch([result["outputs"][port] for result in results.values()])
             for port in range(len(task.logic.outputs))
@@ -369,7 +376,11 @@ class KeyedJobs:
         made = {port: batch for port, batch in batches.items() if batch is not None}
         return engine.KeyedOutput(
             engine.KeyedState(
-                tuple(versions), meta, state.counting(r["counts"] for r in results.values()), state.pins
+                tuple(versions),
+                meta,
+                state.counting(r["counts"] for r in results.values()),
+                state.pins,
+                tuple(held) if self.in_cluster else (),
             ),
             {port: self.batch_rows([batch], task.logic.outputs[port]) for port, batch in made.items()},
             sum(result["outputs"][0]["rows"] for result in results.values()),

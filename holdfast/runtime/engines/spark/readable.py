@@ -7,6 +7,7 @@ partitions, no shuffle: every task reads the columns it needs and keeps the rows
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,15 +15,16 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 
-from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, TaskReader
+from holdfast.language.connectors import POSITION_COLUMNS, TIME_COLUMN, Sink, StepId, TaskReader
 from holdfast.language.tables import parts_of, tables_of
 from holdfast.operators.expressions.change import ChangedReader
 from holdfast.operators.shared.timed import times_of
 from holdfast.runtime.links.batch import Batch
+from holdfast.sources.file_spark import counted, observed
 from holdfast.sources.schemas import arrow_of
 from holdfast.sources.small.sizes import SMALL_ROWS
 from holdfast.sources.text.certain_reader import CertainReader
@@ -35,7 +37,8 @@ logger = logging.getLogger("holdfast")
 
 class ReadableRows:
     """A frame that has not been made yet, nor the reader: whoever needs one of them asks for it. `bytes`: what reading
-    costs; `batch`: the batch they are, if they are one; `columns`: what the reader has, if that is known. Used by one thread."""
+    costs; `batch`: the batch they are, if they are one; `columns`: what the reader has, `rows`: how many there are, if that is known. Used
+    by one thread."""
 
     def __init__(
         self,
@@ -44,8 +47,10 @@ class ReadableRows:
         make_frame: Callable[[], DataFrame],
         batch: Batch | None = None,
         columns: pa.Schema | None = None,
+        rows: int | None = None,
     ) -> None:
         self.bytes = bytes
+        self.rows = rows
         self.batch = batch
         self.columns = columns
         self._make_reader = make_reader
@@ -66,7 +71,7 @@ class ReadableRows:
         def kept() -> DataFrame:
             return self._make_frame().persist(StorageLevel.MEMORY_AND_DISK)
 
-        return ReadableRows(self._make_reader, self.bytes, kept, self.batch, self.columns)
+        return ReadableRows(self._make_reader, self.bytes, kept, self.batch, self.columns, self.rows)
 
     def unshare(self) -> None:
         if "frame" in self.__dict__:
@@ -74,7 +79,7 @@ class ReadableRows:
 
     def mapped(self, change: Callable[[DataFrame], DataFrame]) -> ReadableRows:
         """The same rows; the frame, if it is ever made, with other columns (some that nobody reads dropped)."""
-        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame))
+        return ReadableRows(lambda: self.reader, self.bytes, lambda: change(self.frame), rows=self.rows)
 
 
 def as_frame(rows: DataFrame | ReadableRows) -> DataFrame:
@@ -90,11 +95,13 @@ def united(parts: Sequence[ReadableRows], make_frame: Callable[[], DataFrame]) -
 
     first = parts[0].columns
     alike = first is not None and all(part.columns == first for part in parts)
+    known = [part.rows for part in parts if part.rows is not None]
     return ReadableRows(
         make_reader,
         sum(part.bytes for part in parts),
         make_frame,
         columns=first if alike else None,
+        rows=sum(known) if len(known) == len(parts) else None,
     )
 
 
@@ -202,3 +209,31 @@ class BatchReader:
 
     def parts(self) -> list[BatchReader]:
         return [BatchReader((file,), self.schema) for file in self.files]
+
+
+# --- how many rows a sink got -----------------------------------------------------------------------------------------
+
+TRIES = 3
+"""A function that reads its rows otherwise, by `df.rdd` for example, is asked no more often: each time costs a wait."""
+
+
+class RowCounts:
+    """How many rows a sink got whose writing is a job of Spark's, or a function of the user's that reads them as it likes. What the driver
+    knows is enough; else the first action of Spark SQL that reads all rows counts them on their way.
+
+    Of one engine. A sink is used by one thread."""
+
+    def __init__(self) -> None:
+        self._missed: Counter[Sink] = Counter()
+
+    def write(self, sink: Sink, frame: DataFrame | ReadableRows, step: StepId) -> int | None:
+        """Let the sink write; how many rows it got, None if nobody can tell."""
+        known = frame.rows if isinstance(frame, ReadableRows) else None
+        if known is not None or self._missed[sink] >= TRIES:
+            sink.write_spark(as_frame(frame), step)
+            return known
+        counters: list[Observation] = []
+        sink.write_spark(counted(as_frame(frame), counters), step)
+        rows = observed(counters)
+        self._missed[sink] = 0 if rows is not None else self._missed[sink] + 1
+        return rows

@@ -213,6 +213,7 @@ class KeyedStage:
         return {
             "segments": [_fields(segment) for segment in applied.segments],
             "meta": applied.meta,
+            "held": self.task.logic.rows_of(applied.segments) if self.live.fixed is None else None,
             "counts": dict(applied.counts),
             "outputs": [
                 {"rows": table.num_rows, "file": self._write_output(table, place.prefix, port)}

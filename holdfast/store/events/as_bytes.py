@@ -10,18 +10,20 @@ from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import sealed_file
-from holdfast.store.base import Mail
+from holdfast.store.events.values import Mail
 
+EVENT_BYTES_MAX = 16 << 10
+"""Larger ones come in parts (large.py)."""
 MAIL_BYTES_MAX = 1 << 16
 SEALED_MAIL_BYTES_MAX = 2 * MAIL_BYTES_MAX
 """With what stands before it. A larger one was not posted by holdfast; it is refused before it is read."""
 T = TypeVar("T")
 
 
-def encode_event(kind: str, data: Mapping[str, Any], bytes_max: int, *before: object) -> bytes:
+def encode_event(kind: str, data: Mapping[str, Any], *before: object) -> bytes:
     """[*before, wall, kind, data]. Data that is too large is replaced by its size."""
     value = _event(before, kind, data)
-    if len(value) > bytes_max:
+    if len(value) > EVENT_BYTES_MAX:
         value = _event(before, kind[:100], {"left_out_bytes": len(value)})
     return value
 

@@ -1,0 +1,1 @@
+"""Events and mails, alike in every kind of store: as values, as bytes, and the large ones in parts."""
