@@ -28,6 +28,7 @@ _OBJECT = reduce(lambda inner, _: rf"\{{{_OUTSIDE}(?:{inner}{_OUTSIDE})*\}}", ra
 _PLAIN_JSON = rf"^\s*(?:{_OBJECT}\s*)?$"
 """Lines that surely hold one object, up to four deep, or nothing."""
 _BEHIND_A_LINE = [end + begin for end in (b"\n", b"\r") for begin in (b"[", b" ", b"\t")]
+_CLOSING = {"{": "}", "[": "]"}
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[{}\[\]]""")
 
 
@@ -59,14 +60,18 @@ def _doubtful_json(texts: Any) -> Any:
 
 
 def _is_no_object(line: str, options: Mapping[str, str]) -> bool:
-    """Whether a line is an array, or goes on behind its first object. Whether that is whole Spark says."""
+    """Whether a line is an array, or goes on behind its first object. What is no JSON Spark refuses by itself."""
     if line.lstrip().startswith("["):
         return True
-    depth = 0
+    ends: list[str] = []
     for token in _TOKEN.finditer(line):
-        depth += (token[0] in "{[") - (token[0] in "}]")
-        if depth == 0 and token[0] in "}]":
-            return bool(line[token.end() :].strip()) and not _has_comments(options)
+        if token[0] in _CLOSING:
+            ends.append(_CLOSING[token[0]])
+        elif token[0] in "}]":
+            if not ends or ends.pop() != token[0]:
+                return False
+            if not ends:
+                return bool(line[token.end() :].strip()) and not _has_comments(options)
     return False
 
 
